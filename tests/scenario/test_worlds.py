@@ -230,7 +230,7 @@ async def test_git_in_a_world_stashes_branches_and_commits_and_the_project_gets_
     assert [done.success for done in of(seen, e.ExecutionComplete)] == [True] * 4, of(seen, e.ExecutionComplete)
     assert tree(root) == before
     committed = await agent.worlds.commit(world.id)
-    assert git(root, "log", "--format=%s", "--all").split() == ["second", "first"]
+    assert git(root, "log", "--topo-order", "--format=%s", "--all").split() == ["second", "first"]
     assert git(root, "rev-parse", "--abbrev-ref", "HEAD").strip() == "other"
     assert git(root, "status", "--short").split() == ["??", "more.txt"]
     git(root, "fsck", "--strict")
