@@ -90,6 +90,15 @@ def test_the_help_of_a_command_loads_no_work(command: str) -> None:
     assert not loaded(command, "--help") & HEAVY
 
 
+def test_the_first_frame_of_the_app_loads_nothing_of_a_chat() -> None:  # U-06
+    program = "import sys, treadle.cli.open_app, treadle.home, treadle.tui.launch; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "textual.app" in modules
+    later = {"msgspec", "rich.markdown", "treadle.config", "treadle.protocol", "treadle.tui.showing"}
+    assert not modules & (later | {"aiohttp", "sqlite3", "treadle.runtime"})
+
+
 def test_every_command_has_the_line_of_help_that_the_list_shows() -> None:
     context = click.Context(cli)
     for name, line in COMMANDS.items():
