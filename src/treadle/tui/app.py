@@ -20,7 +20,7 @@ from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
 from treadle.tui.composer import Composer
 from treadle.tui.history import History
-from treadle.tui.marks import marks_for
+from treadle.tui.marks import Plain, marks_for
 
 if TYPE_CHECKING:
     from treadle.tui.card import Card, Choice
@@ -102,6 +102,8 @@ class TreadleApp(App[Left]):
         self._escaped = 0.0
         self._folded: bool | None = None
         """Whether the side is folded by hand; None: by the width."""
+        if not self.marks.unicode:
+            self._filters.append(Plain())
         self._written: dict[str, tuple[str, object]] = {}
 
     # -- layout -------------------------------------------------------------------------------------------------------

@@ -2,7 +2,20 @@
 
 from typing import NamedTuple
 
-_ASCII = str.maketrans({"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "~", "\N{MINUS SIGN}": "-", "│": "|", "─": "-"})
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+_ASCII = str.maketrans(
+    {
+        **{"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "~", "\N{MINUS SIGN}": "-", "•": "*", "⋮": ":"},
+        **dict.fromkeys("─━▁▂▃▔", "-"),
+        **dict.fromkeys("│┃▌▐▎▏▕", "|"),
+        **dict.fromkeys("╭╮╰╯┌┐└┘┏┓┗┛├┤┼╋", "+"),
+        **dict.fromkeys("▄▅▆▇█▀", "#"),
+    }
+)
 
 
 class Marks(NamedTuple):
@@ -31,6 +44,20 @@ PLAIN = Marks(
     unicode=False, prompt=">", call="*", running="o", asks="?", failed="x", done="v", now=">", todo="-", dot="-",
     bar="|", rule="-", thought="*", full="=", spinner="|/-\\",
 )  # fmt: skip
+
+
+def plain_text(text: str) -> str:
+    """As wide as it was, in ASCII."""
+    if text.isascii():
+        return text
+    return "".join(each if each.isascii() else "?" * cell_len(each) for each in text.translate(_ASCII))
+
+
+class Plain(LineFilter):
+    """Signs for terminals without Unicode, borders and bars included."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(plain_text(text), style, control) for text, style, control in segments]
 
 
 def marks_for(encoding: str | None) -> Marks:

@@ -122,6 +122,8 @@ class Transcript(ScrollView, can_focus=True):
             self.vertical_scrollbar.window_virtual_size = size.height
         else:
             self.virtual_size = size
+            if self.follows:  # how far the end is away is known when it is laid out
+                self.call_after_refresh(self.go_to_end)
         self.refresh()
 
     def _drawn(self, at: int) -> list[Strip]:
@@ -154,8 +156,6 @@ class Transcript(ScrollView, can_focus=True):
         strips = [Strip(line).adjust_cell_length(look.width) for line in lines]
         while strips and not strips[-1].text.strip():
             strips.pop()
-        if look.marks.unicode is False:
-            strips = [_ascii(strip) for strip in strips]
         return [*strips, Strip.blank(look.width)] if strips else []
 
     def _settled(self, text: str, look: Look) -> list[Strip]:
@@ -285,10 +285,6 @@ def settled_part(text: str) -> str:
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _GOES_ON = "-*+|>"
 """What may go on with a list, a table or a quotation that stands before it."""
-
-
-def _ascii(strip: Strip) -> Strip:
-    return Strip([Segment(each.text.encode("ascii", "replace").decode(), each.style) for each in strip])
 
 
 def _guess(block: AnyBlock, width: int) -> int:

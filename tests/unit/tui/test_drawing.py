@@ -11,7 +11,7 @@ from treadle.protocol.events import DiffStat, ExecutionComplete, OpenAction
 from treadle.tui.blocks import AnyBlock, Calls, Checklist, Gone, Note, Said, ShownCall, Spoken, Thought
 from treadle.tui.card import asked_for, choices
 from treadle.tui.drawing import Look, drawn
-from treadle.tui.marks import PLAIN, Marks
+from treadle.tui.marks import PLAIN, Marks, plain_text
 from treadle.tui.transcript import settled_part
 from treadle.types import CallKey
 
@@ -140,3 +140,9 @@ def test_what_is_settled_of_a_stream_is_drawn_once_and_ends_at_a_paragraph() -> 
     text = "one\n\ntwo\n\n```\na\n\nb\n```\n\nthree\n- item\n\n- more\n\nlast line\nand"
     parts = {settled_part(text[:end]) for end in range(len(text) + 1)}
     assert parts == {"", "one\n\n", "one\n\ntwo\n\n```\na\n\nb\n```\n\n", text[: text.index("last")]}
+
+
+def test_without_unicode_borders_are_plain_and_as_wide_as_before() -> None:
+    shown = plain_text("╭── ✻ 日本 …▌")
+    assert shown == "+-- ? ???? ~|"
+    assert plain_text("as it is") == "as it is"
