@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
-JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # Hundreds of tests start Python anew: each would compile everything again.

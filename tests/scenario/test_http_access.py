@@ -35,7 +35,10 @@ async def test_no_route_without_a_token(server: Server) -> None:  # S-13
 
 
 async def test_what_is_open_is_nobodys(server: Server) -> None:
-    assert {route.path for route in ROUTES if route.open} | {"/favicon.ico"} == OPEN | {"/web/{name}"}
+    assert {route.path for route in ROUTES if route.open} | {"/favicon.ico"} == OPEN | {
+        "/web/{name}",
+        "/web/{version}/{name}",
+    }
     for path in OPEN - {"/favicon.ico", "/api/sign-in"}:
         assert (await server.nobody("GET", path)).status == 200
     unknown = await server.local("GET", "/api/nothing")

@@ -17,6 +17,7 @@ from treadle.errors import ApiError
 from treadle.models.scripted import Call, Hang, Say, Turn
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
+from treadle.server.routes import changes
 from treadle.stores.sqlite import SqliteStore
 
 LINES = [f"line {number}\n" for number in range(1, 21)]
@@ -199,7 +200,17 @@ async def test_the_same_undo_again_gets_the_first_answer(place: Place) -> None: 
     assert [event["type"] for event in log].count("workspace.undone") == 1
 
 
-async def test_a_killed_undo_is_completed_before_anything_else(tmp_path: Path) -> None:  # W-02, fault 3
+async def test_a_killed_undo_is_completed_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # W-02, fault 3
+    all_there = asyncio.Barrier(3)
+    recorded = changes._recorded_outcome
+
+    async def counted(*arguments: Any) -> Any:
+        await all_there.wait()
+        return await recorded(*arguments)
+
+    monkeypatch.setattr(changes, "_recorded_outcome", counted)
     cli = CommandLine(tmp_path)
     (cli.project / "a.txt").write_text(OLD)
     assert cli("run", "Do the work.", "--model", cli.script(WORK_AS_SCRIPT)).code == 0
@@ -212,6 +223,7 @@ async def test_a_killed_undo_is_completed_before_anything_else(tmp_path: Path) -
             asyncio.create_task(server.local("POST", f"{at}/undo", body, headers={"idempotency-key": key}))
             for body, key in (({}, "u1"), ({"preview": True}, "u2"))
         ]
+        await all_there.wait()  # both came while it was not completed yet
         server.agent.worker.start(chat)
         again, preview = [await each for each in asked]
         assert again.status == 200, again.data

@@ -22,7 +22,7 @@ _CHANGE = words_of(
     implement improve increase inline insert integrate introduce lower make mend merge migrate modernise modernize
     modify move optimise optimize parametrize patch port prepend put raise reduce refactor reformat remove rename
     reorder reorganise reorganize repair replace resolve restore restructure revert rewrite save set simplify speed
-    split support swap switch turn uncomment undo update upgrade wire wrap write
+    split support swap switch uncomment undo update upgrade wire wrap write
     """
 )
 _TELL = words_of("tell explain describe summarise summarize list show say discuss outline propose suggest")

@@ -158,12 +158,32 @@ STEPS = ["transaction.removed", "transaction.folder_made", "transaction.put", "t
 
 
 @pytest.mark.parametrize("point", STEPS)
-async def test_what_fails_half_way_is_taken_back(call, project: Path, context: ToolContext, point: str) -> None:
+async def test_what_strikes_once_does_not_cost_the_change(
+    call, project: Path, context: ToolContext, point: str
+) -> None:
+    prepare_patch(project)
+    tool = ApplyPatch(context)
+    with faults(f"full@{point}") as hook:
+        assert states(await tool.run(await planned(tool, call(patch=PATCH)))) == ALL
+    assert len(hook.struck) == 1
+
+
+TWICE = [
+    "full@transaction.removed;full@transaction.put",
+    "full@transaction.folder_made;full@transaction.put",
+    "full@transaction.put;full@transaction.put#2",
+    "full@transaction.put#2;full@transaction.put#3",
+    "full@transaction.synced;full@transaction.synced#2",
+]
+
+
+@pytest.mark.parametrize("strikes", TWICE)
+async def test_what_fails_twice_half_way_is_taken_back(call, project: Path, context: ToolContext, strikes: str) -> None:
     prepare_patch(project)
     before = files_of(project)
     tool = ApplyPatch(context)
     invocation = await planned(tool, call(patch=PATCH))
-    with faults(f"full@{point}"), pytest.raises(ToolError, match="so none of them was"):
+    with faults(strikes), pytest.raises(ToolError, match="so none of them was"):
         await tool.run(invocation)
     assert files_of(project) == before
     assert await tool.settle(invocation) == "run_again"
