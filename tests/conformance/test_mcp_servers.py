@@ -19,7 +19,7 @@ from scripts.mcp_servers import place
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from treadle import Chat, Envelope
-from treadle.models.scripted import Call, Say
+from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
 
@@ -114,13 +114,20 @@ async def test_everything_over_standard_streams(kit: Kit) -> None:
         assert (await servers.resource(resource.mention, root)).text
 
 
-async def test_everything_asks_a_person(kit: Kit) -> None:
-    server = {"command": NODE, "args": [need(EVERYTHING), "stdio"]}
-    events, chat = await used(kit, server, [Call("it__trigger-elicitation-request")], interactive=True)
-    asked = action(events)
+async def test_everything_asks_a_person_and_the_model(kit: Kit) -> None:
+    server = {"command": NODE, "args": [need(EVERYTHING), "stdio"], "sampling": "ask"}
+    wishes = [Call("it__trigger-elicitation-request"), Call("it__trigger-sampling-request", prompt="Why?")]
+    model = ScriptedModel([*wishes, Say("Done.")], others={"sampling": "Because."})
+    chat = kit.chat(kit.agent(model, {"it": server}), interactive=True)
+    asked = action(await seen(chat.send("Go.")))
     assert "\n  name: " in asked.text
     events = await seen(chat.answer(asked, json.dumps({"name": "Ada", "check": True})))
     assert "Ada" in texts(events)[0]
+    wished = action(events)
+    assert "Why?" in wished.text
+    events = await seen(chat.answer(wished, "allow"))
+    assert "Because." in texts(events)[0]
+    assert [call.purpose for call in of(events, e.ModelCall)] == ["sampling"]
 
 
 async def test_everything_over_http(kit: Kit, everything_url: str) -> None:

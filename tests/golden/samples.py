@@ -123,7 +123,7 @@ _ALL: tuple[e.Event, ...] = (
         True,
         True,
     ),
-    e.ModelCall("summary", USAGE, "The test was mended.", "cut short"),
+    e.ModelCall("sampling", USAGE, "The test was mended.", "cut short", CallKey("3.0")),
     e.ExecutionStart(
         KEY,
         "edit_file",

@@ -5,12 +5,15 @@ after it (law 1). Nothing that a tool does ends the loop: its error is its resul
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
+
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine.deps import Deps
 from treadle.engine.examination import Doubtful, Ready, Settled, examine, try_out
 from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.engine.outcome import Unknown, checkpoint, end, first_line, outcome_of, twice, workspace_events
+from treadle.engine.sampling import asking
 from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Question, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice, UserInputRequested
@@ -124,6 +127,7 @@ async def run_one(
 ) -> None:
     """The effect itself, and its outcome. `lost`: it may have been begun by a worker before this one."""
     began = deps.clock.monotonic()
+    invocation = replace(invocation, ask_model=asking(tenure, invocation.call, deps))
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
     with deps.observer.working(tenure.state, invocation.call):
         outcome = await outcome_of(tool, invocation, deps, points, lost=lost)

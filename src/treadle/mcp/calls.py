@@ -14,8 +14,8 @@ from typing import Any
 import mcp_types as types
 from pydantic import TypeAdapter
 
-from treadle.mcp import elicitation
-from treadle.mcp.connection import Lost, Result, ServerConnection
+from treadle.mcp import elicitation, sampling
+from treadle.mcp.connection import Lost, Reply, Result, ServerConnection, Wish
 from treadle.ports.toolset import Invocation, Question
 from treadle.types import CallKey, ChatId
 
@@ -30,30 +30,32 @@ class Underway:
     """One call that a server works on."""
 
     def __init__(self, *, interactive: bool) -> None:
-        self.pending: types.ElicitRequestParams | None = None
+        self.pending: Wish | None = None
         self._interactive = interactive
+        self._one_at_a_time = asyncio.Lock()
         self._asked = asyncio.Event()
-        self._reply: asyncio.Future[types.ElicitResult] | None = None
+        self._reply: asyncio.Future[Reply] | None = None
         self._task: asyncio.Task[Result] | None = None
 
     def begin(self, work: Coroutine[Any, Any, Result]) -> None:
         self._task = asyncio.create_task(work)
 
-    async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def ask(self, wish: Wish, *, of_person: bool) -> Reply:
         """The server asks; nobody is there to answer, or somebody will be."""
-        if not self._interactive:
-            return types.ElicitResult(action="decline")
-        self.pending, self._reply = params, asyncio.get_running_loop().create_future()
-        self._asked.set()
-        return await self._reply
+        if of_person and not self._interactive:
+            return _declined(wish)
+        async with self._one_at_a_time:
+            self.pending, self._reply = wish, asyncio.get_running_loop().create_future()
+            self._asked.set()
+            return await self._reply
 
-    def answer(self, said: types.ElicitResult) -> None:
+    def answer(self, said: Reply) -> None:
         self.pending = None
         self._asked.clear()
         if self._reply is not None and not self._reply.done():
             self._reply.set_result(said)
 
-    async def news(self) -> Result | types.ElicitRequestParams:
+    async def news(self) -> Result | Wish:
         """What the call came to, or what is asked in its middle."""
         assert self._task is not None
         asked = asyncio.create_task(self._asked.wait())
@@ -62,9 +64,6 @@ class Underway:
             if not self._task.done() and self.pending is not None:
                 return self.pending
             return await self._task
-        except asyncio.CancelledError:
-            await self.cancel()
-            raise
         finally:
             asked.cancel()
 
@@ -72,6 +71,8 @@ class Underway:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self.pending is not None:  # a server that waits for an answer serves nobody else
+            self.answer(_declined(self.pending))
 
 
 class Calls:
@@ -98,49 +99,77 @@ class Calls:
     ) -> types.CallToolResult | Question:
         """Begin a call, or go on with it after an answer."""
         key = (invocation.chat, invocation.call)
-        if (parked := self._parked.pop(key, None)) is not None and parked.pending is not None:
-            said = elicitation.reply(parked.pending, invocation.answers[-1] if invocation.answers else "cancel")
-            if isinstance(said, str):
-                return self._park(key, parked, connection, said)
-            parked.answer(said)
-            return await self._on(key, parked, connection, tool, invocation)
-        if invocation.answers and not (invocation.plan or {}).get("requests"):
-            raise Lost(f"the MCP server {connection.name} asked in a process that is gone")
-        resume: tuple[types.InputResponses | None, str | None] = (None, None)
-        if invocation.plan and invocation.answers:
-            found = _resumed(connection, invocation)
-            if isinstance(found, Question):
-                return found
-            resume = found
-        underway = Underway(interactive=invocation.options.interactive)
-        underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, resume, meta))
-        return await self._on(key, underway, connection, tool, invocation)
+        parked = self._parked.pop(key, None)
+        underway = parked or Underway(interactive=invocation.options.interactive)
+        try:
+            if parked is not None and parked.pending is not None:
+                answer = invocation.answers[-1] if invocation.answers else "cancel"
+                said = await _replied(parked.pending, answer, invocation)
+                if isinstance(said, str):
+                    return self._park(key, parked, connection, said)
+                parked.answer(said)
+            else:
+                found = await _resumed(connection, invocation)
+                if isinstance(found, Question):
+                    return found
+                underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found, meta))
+            return await self._on(key, underway, connection, tool, invocation)
+        except asyncio.CancelledError:
+            await underway.cancel()
+            raise
 
     async def _on(
         self, key: Key, underway: Underway, connection: ServerConnection, tool: str, invocation: Invocation
     ) -> types.CallToolResult | Question:
         for _ in range(_ROUNDS):
             news = await underway.news()
-            if isinstance(news, types.CallToolResult):
-                return news
-            if not isinstance(news, types.InputRequiredResult):
-                return self._park(key, underway, connection)
-            found = _needed(connection, news, interactive=invocation.options.interactive)
-            if isinstance(found, Question):
-                return found
-            underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found))
+            match news:
+                case types.CallToolResult():
+                    return news
+                case types.InputRequiredResult():
+                    found = await _needed(connection, news, invocation)
+                    if isinstance(found, Question):
+                        return found
+                    underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found))
+                case types.CreateMessageRequestParams() if connection.sampling == "allow":
+                    underway.answer(await sampling.sampled(news, invocation))
+                case _:
+                    return self._park(key, underway, connection)
         raise Lost(f"the MCP server {connection.name} asks again and again")
 
     def _park(self, key: Key, underway: Underway, connection: ServerConnection, again: str = "") -> Question:
         assert underway.pending is not None
         self._parked[key] = underway
-        asked = elicitation.asked(connection.name, underway.pending, again)
+        asked = _asked(connection, underway.pending, again)
         return Question(asked.question, asked.options)
 
 
-def _needed(
-    connection: ServerConnection, result: types.InputRequiredResult, *, interactive: bool
-) -> "tuple[types.InputResponses | None, str | None] | Question":
+def _asked(connection: ServerConnection, wish: Wish, again: str) -> elicitation.Asked:
+    if isinstance(wish, types.CreateMessageRequestParams):
+        return sampling.asked(connection.name, wish, again)
+    return elicitation.asked(connection.name, wish, again)
+
+
+async def _replied(wish: Wish, answer: str, invocation: Invocation) -> Reply | str:
+    """What the server is told; or what is wrong with the answer."""
+    if isinstance(wish, types.CreateMessageRequestParams):
+        return await sampling.reply(wish, answer, invocation)
+    return elicitation.reply(wish, answer)
+
+
+def _declined(wish: Wish) -> Reply:
+    if isinstance(wish, types.CreateMessageRequestParams):
+        return sampling.refusal()
+    return types.ElicitResult(action="decline")
+
+
+Resume = tuple[types.InputResponses | None, str | None]
+"""What is told to a server whose request had ended with what it needs: the answers, and its own state."""
+
+
+async def _needed(
+    connection: ServerConnection, result: types.InputRequiredResult, invocation: Invocation
+) -> Resume | Question:
     """What a request needs to go on: answered at once as far as that is possible."""
     requests = result.input_requests or {}
     responses: types.InputResponses = {}
@@ -148,13 +177,22 @@ def _needed(
         match request:
             case types.ListRootsRequest():
                 responses[name] = types.ListRootsResult.model_validate({"roots": connection.roots})
-            case types.ElicitRequest() if not interactive:
-                responses[name] = types.ElicitResult(action="decline")
-            case types.ElicitRequest():
-                pass
-            case _:
+            case types.CreateMessageRequest(params=wish) if connection.sampling == "allow":
+                responses[name] = _answered(await sampling.sampled(wish, invocation))
+            case types.CreateMessageRequest() if connection.sampling == "refuse":
                 raise Lost(_REFUSED)
+            case _ if not invocation.options.interactive:
+                responses[name] = _answered(_declined(request.params))
+            case _:
+                pass
     return _or_ask(connection, requests, responses, result.request_state)
+
+
+def _answered(reply: Reply) -> types.InputResponse:
+    """Lost, if there is none: the server has no way to hear of that, and so nobody goes on."""
+    if isinstance(reply, types.ErrorData):
+        raise Lost(reply.message)
+    return reply
 
 
 def _or_ask(
@@ -163,10 +201,10 @@ def _or_ask(
     responses: types.InputResponses,
     state: str | None,
     again: str = "",
-) -> "tuple[types.InputResponses | None, str | None] | Question":
+) -> Resume | Question:
     for name, request in requests.items():
-        if name not in responses and isinstance(request, types.ElicitRequest):
-            asked = elicitation.asked(connection.name, request.params, again)
+        if name not in responses and not isinstance(request, types.ListRootsRequest):
+            asked = _asked(connection, request.params, again)
             plan = {
                 "requests": _REQUESTS.dump_python(requests, mode="json", by_alias=True, exclude_none=True),
                 "responses": _RESPONSES.dump_python(responses, mode="json", by_alias=True, exclude_none=True),
@@ -176,18 +214,21 @@ def _or_ask(
     return responses or None, state
 
 
-def _resumed(
-    connection: ServerConnection, invocation: Invocation
-) -> "tuple[types.InputResponses | None, str | None] | Question":
-    """From what the log says: the answer goes to the first request that has none."""
+async def _resumed(connection: ServerConnection, invocation: Invocation) -> Resume | Question:
+    """From what the log says: the answer goes to the first request that has none. Lost, if that was another process's
+    to hear."""
+    if not invocation.answers:
+        return None, None
     plan = invocation.plan or {}
-    requests = _REQUESTS.validate_python(plan.get("requests") or {})
+    if not plan.get("requests"):
+        raise Lost(f"the MCP server {connection.name} asked in a process that is gone")
+    requests = _REQUESTS.validate_python(plan["requests"])
     responses = _RESPONSES.validate_python(plan.get("responses") or {})
     for name, request in requests.items():
-        if name not in responses and isinstance(request, types.ElicitRequest):
-            said = elicitation.reply(request.params, invocation.answers[-1])
+        if name not in responses and not isinstance(request, types.ListRootsRequest):
+            said = await _replied(request.params, invocation.answers[-1], invocation)
             if isinstance(said, str):
                 return _or_ask(connection, requests, responses, plan.get("state"), said)
-            responses = {**responses, name: said}
+            responses = {**responses, name: _answered(said)}
             break
     return _or_ask(connection, requests, responses, plan.get("state"))

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from treadle._version import __version__
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.inert import inert_line
-from treadle.mcp.listing import ListedTool, Listing
+from treadle.mcp.listing import ListedTool, Listing, Sampling
 from treadle.mcp.transport import Errors
 
 FIRST_PAUSE_S = 1.0
@@ -46,10 +46,15 @@ class Lost(Exception):
     """The server went away in the middle of a call: nobody knows whether it took effect."""
 
 
-class Asker(Protocol):
-    """Whoever can put a server's question to a person."""
+Wish = types.ElicitRequestParams | types.CreateMessageRequestParams
+"""What a server may ask in the middle of a call: a person, or the model."""
+Reply = types.ElicitResult | types.CreateMessageResult | types.ErrorData
 
-    async def ask(self, params: types.ElicitRequestParams) -> types.ElicitResult: ...
+
+class Asker(Protocol):
+    """Whoever can put a server's question to a person, or to the model."""
+
+    async def ask(self, wish: Wish, *, of_person: bool) -> Reply: ...
 
 
 class ServerConnection:
@@ -61,8 +66,10 @@ class ServerConnection:
         start_s: float,
         *,
         listed: Callable[[Listing], None] = lambda _listing: None,
+        sampling: Sampling = "refuse",
     ) -> None:
         self.name = name
+        self.sampling = sampling
         self.state: State = "starting"
         self.why = ""
         """Why it failed, in one line."""
@@ -198,6 +205,7 @@ class ServerConnection:
             client_info=types.Implementation(name="treadle", version=__version__),
             elicitation_callback=self._elicit,
             list_roots_callback=self._roots,
+            sampling_callback=self._sample if self.sampling != "refuse" else None,
             message_handler=self._heard,
             cache=None,
         )
@@ -272,10 +280,24 @@ class ServerConnection:
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
+        said = await self._ask(params, of_person=True)
+        return said if isinstance(said, types.ElicitResult) else types.ElicitResult(action="cancel")
+
+    async def _sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        said = await self._ask(params, of_person=self.sampling == "ask")
+        return said if not isinstance(said, types.ElicitResult) else _nobody()
+
+    async def _ask(self, wish: Wish, *, of_person: bool) -> Reply:
         """The protocol does not say which call a question belongs to: to the one that has been under way longest."""
         for asker in self._askers.values():
-            return await asker.ask(params)
-        return types.ElicitResult(action="cancel")
+            return await asker.ask(wish, of_person=of_person)
+        return _nobody()
+
+
+def _nobody() -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message="No call is under way that this belongs to.")
 
 
 def _listed(tool: types.Tool) -> ListedTool:

@@ -3,7 +3,7 @@ wait for a server to start before its model is asked. No SDK."""
 
 import hashlib
 import re
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,6 +11,8 @@ from treadle.inert import printable
 from treadle.protocol.tools import ANY_OBJECT, ToolSpec
 
 FILE_NAME = "mcp-tools.json"
+Sampling = Literal["refuse", "ask", "allow"]
+"""What becomes of a server's wish to ask the chat's model."""
 _MAX_NAME = 64
 _MAX_DESCRIPTION = 2_000
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")

@@ -11,6 +11,7 @@ import msgspec
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import ConfigError, InvalidInput
+from treadle.mcp.listing import Sampling
 
 FILE_NAME = "mcp.json"
 """In Treadle's home, for its owner alone."""
@@ -49,6 +50,9 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether a confined program reaches the network."""
     scope: str = ""
     """OAuth scopes that are asked for."""
+    sampling: Sampling = "refuse"
+    """Whether it may ask the chat's model something in the middle of a call. A project's own word for it is `ask` at
+    most."""
 
     @property
     def place(self) -> str:
@@ -116,7 +120,8 @@ def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
             check(name, server)
         except InvalidInput as error:
             raise ConfigError(f"{path}: {error}") from error
-        modest = msgspec.structs.replace(server, accept_hints=False)
+        asks: Sampling = "ask" if server.sampling == "allow" else server.sampling
+        modest = msgspec.structs.replace(server, accept_hints=False, sampling=asks)
         kept.append(Declared(name, modest, path, root))
     return tuple(kept)
 

@@ -230,6 +230,7 @@ class McpServers(Offerings):
             lambda errors, gone: self.opened(declared, place, errors, gone),
             declared.server.start_s,
             listed=listed,
+            sampling=declared.server.sampling,
         )
 
     @asynccontextmanager

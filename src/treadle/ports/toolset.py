@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from treadle.ports.model import ModelRequest
 from treadle.protocol.content import Image, Seen, Shell, ToolRequest, Value
 from treadle.protocol.events import (
     JobEnded,
@@ -23,6 +24,11 @@ from treadle.types import CallKey, ChatId
 
 Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | SubagentCompleted
 """What a tool may put into the log beside its result."""
+
+
+AskModel = Callable[[ModelRequest], Awaitable[str]]
+"""Asks the chat's model in the middle of a call, on the chat's budget; what it cost is recorded. ToolError: there is no
+answer, and why."""
 
 
 class Trial(Value, frozen=True):
@@ -93,6 +99,7 @@ class Invocation(msgspec.Struct, frozen=True):
     """Why nothing of what a command changes is committed; empty: it is committed (S-07)."""
     answers: tuple[str, ...] = ()
     """What people answered to questions in the middle of this call, the latest last."""
+    ask_model: AskModel | None = None
 
     @property
     def project(self) -> Project:

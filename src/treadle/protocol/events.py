@@ -55,7 +55,7 @@ Source = Literal["person", "autopilot", "check", "guard", "apply"]
 LimitKind = Literal["turns", "tokens", "usd", "wall_s", "tool_calls"]
 Scope = Literal["run", "chat"]
 Trigger = Literal["threshold", "context_limit", "manual"]
-Purpose = Literal["compaction", "title", "summary"]
+Purpose = Literal["compaction", "title", "summary", "sampling"]
 
 
 # -- the conversation (V-01) ------------------------------------------------------------------------------------
@@ -229,10 +229,13 @@ class ModelCall(Event, frozen=True):
     """A model call that is no turn, never hidden and counted apart (L-02)."""
 
     TYPE = "session.model_call"
+    VERSION = 2
     purpose: Purpose
     usage: Usage = Usage()
     text: str = ""
     error: str = ""
+    call: CallKey = CallKey("")
+    """The call in whose middle the model was asked (`sampling`)."""
 
 
 # -- the rest (V-04) --------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from treadle.protocol.events import (
     JobEnded,
     JobStarted,
     LimitWarning,
+    ModelCall,
     ModelNotice,
     PermissionCompleted,
     PermissionRequested,
@@ -69,6 +70,8 @@ class CallRecord(msgspec.Struct):
     facts: tuple[Fact, ...] = ()
     questions: list[Envelope] = msgspec.field(default_factory=list)
     """What its tool asked in its middle."""
+    samples: list[Envelope] = msgspec.field(default_factory=list)
+    """When its tool asked the model."""
 
     @property
     def refused(self) -> bool:
@@ -167,6 +170,8 @@ class Recording:
                 self._note_facts(call, envelope)
             case ExternalToolRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "client"
+            case ModelCall(call=key) if key in self.calls:
+                self.calls[key].samples.append(envelope)
             case UserInputRequested(call=key, purpose="elicitation") if key in self.calls:
                 self.calls[key].questions.append(envelope)
             case UserInputRequested(call=key) if key in self.calls:

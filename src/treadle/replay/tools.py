@@ -1,17 +1,20 @@
 """Tools and a policy that answer from the record. Which tools there were is not in the log; what became of each call
 is, and that is all the engine can see of a tool."""
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from treadle.engine.examination import CHANGED, summarize
 from treadle.errors import Conflict, ToolError, TrialLost
+from treadle.ports.model import ModelRequest
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Tool, Trial
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.events import ExecutionStart, Interrupted, ModelNotice, TrialStart, UserInputRequested
+from treadle.protocol.events import Envelope, ExecutionStart, Interrupted, ModelNotice, TrialStart, UserInputRequested
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import Effect, ToolKind, ToolSpec, only_looks
 from treadle.replay.recorded_inputs import WatchedLog
@@ -89,6 +92,9 @@ class RecordedTool:
     async def run(self, invocation: Invocation) -> Outcome:
         call = self._call(invocation)
         asked = next((asked for asked in call.questions if asked.seq > self._stage.now), None)
+        for sample in call.samples:
+            if self._stage.now < sample.seq < (asked.seq if asked is not None else math.inf):
+                await self._sampled(sample, invocation)
         if asked is not None and isinstance(asked.data, UserInputRequested) and asked.epoch == self._stage.epoch:
             await self._stage.turn_of(asked)
             return Outcome("", question=Question(asked.data.question, asked.data.options, asked.data.plan))
@@ -115,6 +121,13 @@ class RecordedTool:
             images=complete.images,
             **_changes(call),
         )
+
+    async def _sampled(self, sample: Envelope, invocation: Invocation) -> None:
+        """Ask the model again, as far as this worker did: it says what it said."""
+        if sample.epoch == self._stage.epoch and invocation.ask_model is not None:
+            await self._stage.turn_of(sample)
+            with suppress(ToolError):
+                await invocation.ask_model(ModelRequest("", ()))
 
     async def preview(self, invocation: Invocation) -> str:
         return ""

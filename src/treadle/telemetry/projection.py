@@ -277,8 +277,9 @@ class Projection:
                 self._end(self._compacting, at, tokens, error="" if event.success else "compaction_failed")
                 self._asked_ms = self._asked_ms and at
             case e.ModelCall(usage=usage) if usage.tokens or event.error:
-                within = self._open.get(self._compacting) if event.purpose == "compaction" else None
-                start = within.start_ms if within is not None else self._before_ms
+                compacts = event.purpose == "compaction"
+                within = self._open.get(self._compacting if compacts else f"tool {event.call}")
+                start = within.start_ms if within is not None and compacts else self._before_ms
                 parent = within.key if within is not None else self._here
                 key, error = f"chat {envelope.seq}", "model_error" if event.error else ""
                 self._model_called(key, parent, start, usage)

@@ -24,6 +24,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "hang": {"description": "Never answer.", "inputSchema": TEXT},
     "flood": {"description": "Say very much.", "inputSchema": NONE},
     "line": {"description": "Write a line without end.", "inputSchema": NONE},
+    "sample": {"description": "Ask the model for a colour.", "inputSchema": NONE},
     "ask": {"description": "Ask the user for a colour.", "inputSchema": NONE},
     "grow": {"description": "Get one more tool.", "inputSchema": NONE},
     "picture": {"description": "Show a picture.", "inputSchema": NONE},
@@ -65,6 +66,15 @@ def ask() -> dict[str, Any]:
     return said(f"{answer.get('action')}: {(answer.get('content') or {}).get('colour')}")
 
 
+def sample() -> dict[str, Any]:
+    question = {"role": "user", "content": {"type": "text", "text": "Which colour has the sky?"}}
+    wanted = {"messages": [question], "systemPrompt": "Be \x1b[31mbrief.", "maxTokens": 50}
+    answer = asked("sampling/createMessage", wanted)
+    if "error" in answer:
+        return said(f"the client says: {answer['error']['message']}")
+    return said(f"the model says: {answer['content']['text']}")
+
+
 def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any]:
     text = str(arguments.get("text", ""))
     match name:
@@ -92,6 +102,8 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             time.sleep(3_600)
         case "ask":
             return ask()
+        case "sample":
+            return sample()
         case "grow":
             TOOLS["grown"] = {"description": "Brand new.", "inputSchema": TEXT}
             send({"method": "notifications/tools/list_changed"})

@@ -7,8 +7,10 @@ from pathlib import Path
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from tests.scenario.mcp_servers.modern import Modern
-from treadle.models.scripted import Call, Say
+from treadle.models.scripted import Call, Say, ScriptedModel, Turn, Used
 from treadle.protocol import events as e
+from treadle.protocol.content import Usage
+from treadle.protocol.options import Budget
 
 
 async def test_a_question_waits_like_any_other_and_the_call_goes_on(kit: Kit) -> None:
@@ -45,10 +47,44 @@ async def test_a_stop_ends_the_call_and_the_server_can_be_used_again(kit: Kit) -
     closed = of(await chat.events(), e.ExecutionComplete)[0]
     assert closed.synthetic == "interrupted"
     assert "not known whether it took effect" in closed.error
-    slow = kit.agents[0].mcp.hub
-    connection, _ = await slow.connected("odd", str(kit.root))
-    connection._gone.set()  # the server waits for an answer that will not come: it is started anew
     assert results(await seen(chat.send("Again.")))[0].result == "noted after"
+
+
+async def test_it_may_ask_the_model_only_if_the_user_says_so(kit: Kit) -> None:
+    agent = kit.agent([Call("odd__sample"), Say("Done.")])
+    events = await seen(kit.chat(agent).send("Go."))
+    assert "not supported" in results(events)[0].result
+    assert not of(events, e.ModelCall)
+
+
+async def test_a_model_that_it_asks_is_the_chats_and_costs_the_chat(kit: Kit) -> None:  # L-02, L-11
+    turns = [Turn((part, Used(Usage(100, 10)))) for part in (Call("odd__sample"), Call("odd__sample"), Say("Done."))]
+    answer = Turn((Say("It is \x1b[1mblue."), Used(Usage(5_000, 200))))
+    model = ScriptedModel(turns, others={"sampling": answer})
+    agent = kit.agent(model, {"odd": {**kit.odd, "sampling": "allow"}}, builtin=False)
+    chat = kit.chat(agent, run_budget=Budget(tokens=5_800))
+    events = await seen(chat.send("Go."))
+    blue, no_more = results(events)
+    assert blue.result == "the model says: It is \x1b[1mblue."
+    [asked] = of(events, e.ModelCall)
+    assert (asked.purpose, asked.usage.input, asked.call) == ("sampling", 5_000, blue.call)
+    assert "budget does not allow" in no_more.result
+    assert (await chat.state()).totals.usage.tokens == 5_200 + 3 * 110
+
+
+async def test_it_asks_for_leave_and_waits_for_it(kit: Kit) -> None:
+    model = ScriptedModel([Call("odd__sample"), Call("odd__sample"), Say("Done.")], others={"sampling": "Blue."})
+    agent = kit.agent(model, {"odd": {**kit.odd, "sampling": "ask"}})
+    chat = kit.chat(agent, interactive=True)
+    asked = action(await seen(chat.send("Go.")))
+    assert asked.options == ("allow", "decline")
+    assert "it is told: Be \\x1b[31mbrief.\nuser: Which colour has the sky?" in asked.text  # inert (S-12)
+    again = action(await seen(chat.answer(asked, "perhaps")))
+    assert again.text.startswith("Answer allow or decline.")
+    events = await seen(chat.answer(again, "allow"))
+    assert results(events)[0].result == "the model says: Blue."
+    events = await seen(chat.answer(action(events), "decline"))
+    assert "does not allow" in results(events)[0].result
 
 
 async def test_a_question_of_an_older_server_is_lost_with_its_process(kit: Kit) -> None:  # D-02

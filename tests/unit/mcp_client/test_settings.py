@@ -40,9 +40,11 @@ def test_what_is_no_server_is_refused() -> None:
 
 def test_a_projects_file_is_read_in_the_shapes_that_others_write_and_gives_no_trust_away() -> None:  # S-09
     for key in ("mcpServers", "servers"):
-        text = json.dumps({key: {"a": {"command": "x", "accept_hints": True, "type": "stdio", "unknown": 1}}})
+        text = json.dumps(
+            {key: {"a": {"command": "x", "accept_hints": True, "sampling": "allow", "type": "stdio", "unknown": 1}}}
+        )
         (found,) = read_project(text.encode(), ".mcp.json", "/p")
-        assert found == Declared("a", Server(command="x", type="stdio"), ".mcp.json", "/p")
+        assert found == Declared("a", Server(command="x", type="stdio", sampling="ask"), ".mcp.json", "/p")
         assert found.confined
     for wrong in (b"{", b'{"mcpServers": {"a": {}}}', b'{"mcpServers": {"a": {"command": 7}}}', b"\xff"):
         with pytest.raises(ConfigError, match=r"\.mcp\.json"):

@@ -10,6 +10,7 @@ from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.inert import inert_line
 
 if TYPE_CHECKING:
+    from treadle.mcp.listing import Sampling
     from treadle.mcp_hub.hub import Link
     from treadle.mcp_hub.settings import Declared
     from treadle.mcp_hub.setup import McpServers
@@ -31,6 +32,7 @@ class NewServer(NamedTuple):
     write: bool
     timeout: float
     scope: str
+    sampling: "Sampling"
 
 
 @click.group("mcp")
@@ -53,6 +55,13 @@ def mcp() -> None:
 @click.option("--write", is_flag=True, help="Let a confined program write in the project.")
 @click.option("--timeout", default=120.0, metavar="SECONDS", help="How long a call may take.")
 @click.option("--scope", default="", metavar="SCOPES", help="What to ask for when signing in.")
+@click.option(
+    "--sampling",
+    type=click.Choice(["refuse", "ask", "allow"]),
+    default="refuse",
+    show_default=True,
+    help="Whether it may ask the chat's model something, at your cost.",
+)
 @gathered(NewServer, "wanted")
 def add(name: str, wanted: NewServer) -> int:
     """Add a server, or change one: a program, or an address with --url."""
@@ -72,6 +81,7 @@ def add(name: str, wanted: NewServer) -> int:
         write=wanted.write,
         timeout_s=wanted.timeout,
         scope=wanted.scope,
+        sampling=wanted.sampling,
     )
     Declarations(configured().home).add(name, server)
     Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")

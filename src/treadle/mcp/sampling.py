@@ -1,0 +1,68 @@
+"""A server asks the chat's model (sampling): the question to a person whether it may, what the model is asked, and what
+the server is told. The model sees nothing of the chat, and the server's words are all that it is told."""
+
+import mcp_types as types
+
+from treadle.errors import ToolError
+from treadle.inert import inert
+from treadle.mcp.content import seen
+from treadle.mcp.elicitation import DECLINE, Asked
+from treadle.ports.model import ModelRequest
+from treadle.ports.toolset import Invocation
+from treadle.protocol.content import AssistantEntry, Entry, UserEntry
+
+ALLOW = "allow"
+_SHOWN = 4_000
+"""Characters of what is asked that a person is shown."""
+_NOT_ALLOWED = "The user does not allow it to ask the model."
+
+Reply = types.CreateMessageResult | types.ErrorData
+
+
+def asked(server: str, params: types.CreateMessageRequestParams, again: str = "") -> Asked:
+    """The question to the person whose model it is."""
+    told = [("it is told", params.system_prompt or ""), *((each.role, _text(each)) for each in params.messages)]
+    text = inert("\n".join(f"{who}: {words}" for who, words in told if words))
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[{len(text) - _SHOWN:,} characters more]"
+    head = f"{again}\n" if again else ""
+    return Asked(f"{head}The MCP server {server} wants to ask your model, at your cost:\n{shown}", (ALLOW, DECLINE))
+
+
+async def reply(params: types.CreateMessageRequestParams, answer: str, invocation: Invocation) -> Reply | str:
+    """What the server is told after a person's answer; or what is wrong with that."""
+    said = answer.strip().lower()
+    if said == ALLOW:
+        return await sampled(params, invocation)
+    return refusal() if said in (DECLINE, "cancel") else f"Answer {ALLOW} or {DECLINE}."
+
+
+def refusal() -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=_NOT_ALLOWED)
+
+
+async def sampled(params: types.CreateMessageRequestParams, invocation: Invocation) -> Reply:
+    assert invocation.ask_model is not None
+    wanted = ModelRequest(
+        params.system_prompt or "",
+        [_entry(each) for each in params.messages],
+        temperature=params.temperature,
+        max_tokens=params.max_tokens,
+    )
+    try:
+        text = await invocation.ask_model(wanted)
+    except ToolError as error:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message=str(error))
+    content = types.TextContent(type="text", text=text)
+    model = invocation.options.model or "unknown"
+    return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason="endTurn")
+
+
+def _entry(message: types.SamplingMessage) -> Entry:
+    text = _text(message)
+    return UserEntry(text) if message.role == "user" else AssistantEntry(0, text)
+
+
+def _text(message: types.SamplingMessage) -> str:
+    """Pictures and sounds are told of, and not shown."""
+    shown = (types.TextContent, types.ImageContent, types.AudioContent)
+    return seen([each for each in message.content_as_list if isinstance(each, shown)]).text
