@@ -100,6 +100,7 @@ class Invocation(msgspec.Struct, frozen=True):
     answers: tuple[str, ...] = ()
     """What people answered to questions in the middle of this call, the latest last."""
     ask_model: AskModel | None = None
+    """Asks the chat's model, on the chat's budget; it is recorded."""
 
     @property
     def project(self) -> Project:
