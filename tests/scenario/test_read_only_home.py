@@ -12,6 +12,7 @@ from treadle.sandbox.choose import find_bubblewrap
 
 READING = (
     ("chats", "--all", "--json"),
+    ("chats", "--search", "done", "--json"),
     ("show", "last"),
     ("export", "last"),
     ("diff", "last"),

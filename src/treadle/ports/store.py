@@ -171,6 +171,11 @@ class Store(Protocol):
         before it are over."""
         ...
 
+    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        """Chats in which all these words, whatever their case, may stand in one message of a person or the model, each
+        with the number of the first record to look at. No chat that has them is left out; others may be among them."""
+        ...
+
     async def wait_any(self, after: int, timeout_s: float) -> int:
         """Return the number of the store's last change as soon as it is > `after`, or what it is when the time is up.
         Sees other processes' changes too (within a quarter of a second)."""

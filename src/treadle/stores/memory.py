@@ -24,6 +24,7 @@ from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.integrity import check_gapless
 from treadle.stores.listing import fits, place
+from treadle.stores.said import said, wanted
 from treadle.types import ChatId, Clock, SystemClock
 
 
@@ -145,6 +146,16 @@ class MemoryStore:
         ]
         changed.sort(key=lambda kept: kept.changed)
         return [self._listed(kept) for kept in (changed[:limit] if limit else changed)]
+
+    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        self._check_open()
+        looked_for = wanted(words)
+        return {
+            chat: record.seq
+            for chat, kept in self._chats.items()
+            for record in reversed(kept.records)
+            if (text := said(record)) and all(word in text for word in looked_for)
+        }
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
         self._check_open()

@@ -41,7 +41,6 @@ TAIL = 200
 """Events at the end of the log that a reader of live text must have seen: which calls are under way stands there."""
 WATCH_S = 60.0
 BACKLOG = 10_000
-SEARCHED = 500
 Find = Callable[[Store, str], Awaitable[ChatId]]
 
 
@@ -234,11 +233,15 @@ class Embedded:
         return self._link(self.agent.chat(copy))
 
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
-        store = self.agent.deps.store
-        listed = await store.list(ChatFilter(archived=archived), limit=SEARCHED if query else limit)
+        store, which = self.agent.deps.store, ChatFilter(archived=archived)
         if not query.strip():
-            return [_row(each) for each in listed]
-        return [_row(hit.listed, hit.text) async for hit in search(store, listed, query)][:limit]
+            return [_row(each) for each in await store.list(which, limit=limit)]
+        found: list[ChatRow] = []
+        async for hit in search(store, which, query):
+            found.append(_row(hit.listed, hit.text))
+            if len(found) == limit:
+                break
+        return found
 
     async def models(self) -> Sequence[ModelRow]:
         registry = self._registry or ModelRegistry(os.environ)

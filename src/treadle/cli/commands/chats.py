@@ -43,12 +43,15 @@ async def chats(
     """
     most = limit or (0 if everything or as_json else MOST)
     narrow = bool(search or project)
-    found = await agent.chats(archived=None if everything else False, limit=most + 1 if most and not narrow else 0)
-    found = _of_project(found, project)
+    archived = None if everything else False
     if search.strip():
+        from treadle.ports.store import ChatFilter
         from treadle.searching import search as hits
 
-        found = [hit.listed async for hit in hits(agent.deps.store, found, search)]
+        found = [hit.listed async for hit in hits(agent.deps.store, ChatFilter(archived=archived), search)]
+    else:
+        found = await agent.chats(archived=archived, limit=most + 1 if most and not narrow else 0)
+    found = _of_project(found, project)
     if as_json:
         found = found[:most] if most else found
         for listed in found:

@@ -24,7 +24,6 @@ from treadle.transfer import export_chat
 from treadle.types import ChatId, new_id
 
 NDJSON = "application/x-ndjson"
-SEARCHED = 500
 
 
 async def pictures(service: Service, images: tuple[Picture, ...]) -> tuple[Image, ...]:
@@ -75,7 +74,7 @@ async def search(call: ApiRequest) -> ApiReply:
     wanted, store = call.query(SearchQuery), call.service.agent.deps.store
     which = ChatFilter(owner=owner_of(call.user), archived=wanted.archived)
     found: list[FoundChat] = []
-    async for hit in hits(store, await store.list(which, limit=SEARCHED), wanted.text):
+    async for hit in hits(store, which, wanted.text):
         found.append(FoundChat(**msgspec.structs.asdict(chat_line(hit.listed)), found=hit.text))
         if len(found) == wanted.limit:
             break
@@ -187,7 +186,7 @@ ROUTES = (
     ),
     Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
     Route(
-        "GET", "/api/search", search, "Find chats by what was said in them, the newest 500.", TAG, reply=FoundList,
+        "GET", "/api/search", search, "Find chats by what was said in them.", TAG, reply=FoundList,
         query=SearchQuery,
     ),
     Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),

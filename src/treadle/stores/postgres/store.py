@@ -34,7 +34,9 @@ from treadle.stores.postgres.blobs import BlobRows
 from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, closed
 from treadle.stores.postgres.notices import Notices
 from treadle.stores.postgres.reading import ReadQueries
+from treadle.stores.postgres.said import SaidTable
 from treadle.stores.postgres.writing import WriteQueries
+from treadle.stores.said import CatchingUp
 from treadle.stores.watch import ANY, Heads, Watch
 from treadle.types import ChatId, Clock
 
@@ -72,6 +74,8 @@ class PostgresStore:
         self._writing = WriteQueries(self._connections, clock, lease_s)
         self._reading = ReadQueries(self._connections, self._writing.now)
         self._blobs = BlobRows(self._connections)
+        self._said = SaidTable(self._connections)
+        self._catching_up = CatchingUp(self._said.behind, self._said.take_in)
         self._watch = Watch(self._news, POLL_S, listen=lambda: self._notices.listen())
         self._notices = Notices(self._connections, self._heard)
         self._granted: set[Lease] = set()
@@ -133,6 +137,10 @@ class PostgresStore:
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
         return await self._finish(self._reading.changes(owner, after, limit))
 
+    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        await self._catching_up.wait()
+        return await self._finish(self._said.chats(words))
+
     # -- leases -------------------------------------------------------------------------------------------------
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
@@ -190,6 +198,7 @@ class PostgresStore:
             return
         self._closed = True
         self._watch.close(StoreError("the store was closed while somebody waited for it"))
+        await self._catching_up.close()
         try:
             while self._under_way:
                 await asyncio.gather(*self._under_way, return_exceptions=True)

@@ -26,6 +26,8 @@ _CHATS = (
 _EVENTS = ("time_ms", "type", "version", "epoch", "packing", "crc", "body")
 _QUARANTINE = ("place", *_EVENTS, "reason")
 _ANSWERS = ("owner", "key", "request", "status", "body", "time_ms")
+_OF_FTS = "version"
+"""Stands, with a number, in a table that FTS5 keeps."""
 _FREE: Mapping[str, Value] = {"worker": "", "lease_until": 0, "boot": ""}
 
 Columns = Mapping[str, Value]
@@ -119,7 +121,7 @@ class _Gathering:
         match values:
             case str(name), int(number) if name in RECORDED:
                 self._insert("types", ("no", "name"), (number, name))
-            case str(name), int(number):
+            case str(name), int(number) if name != _OF_FTS:
                 self._ids.setdefault(number, name)
             case _:
                 pass

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from treadle.stores.integrity import Problem
+    from treadle.stores.said import Behind, CatchingUp
 
 BUSY_S = 10.0
 T = TypeVar("T")
@@ -71,6 +72,7 @@ class SqliteStore:
         self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close)
         self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None)
         self._watch = Watch(self._news)
+        self._catching_up: CatchingUp | None = None
         self._granted: set[Lease] = set()
         self._closed = False
 
@@ -132,6 +134,18 @@ class SqliteStore:
 
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
         return await self._read(lambda tables: tables.lists.changes(owner, after, limit))
+
+    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        from treadle.stores.said import CatchingUp
+
+        if self._catching_up is None:
+            self._catching_up = CatchingUp(lambda: self._read(lambda tables: tables.said().behind()), self._take_in)
+        await self._catching_up.wait()
+        return await self._read(lambda tables: tables.said().chats(words))
+
+    async def _take_in(self, chats: Sequence[Behind]) -> None:
+        parts = await self._read(lambda tables: tables.said().parts(chats))
+        await self._write(lambda tables: tables.said().keep(parts))
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         if not worker:
@@ -204,6 +218,8 @@ class SqliteStore:
         if self._closed:
             return
         self._watch.close(StoreError("the store was closed while somebody waited for it"))
+        if self._catching_up is not None:
+            await self._catching_up.close()
         granted = list(self._granted)
         try:
             if granted:

@@ -4,8 +4,8 @@ else began. Every operation checks before it writes, so that a refused one has c
 
 import sqlite3
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot
@@ -20,6 +20,9 @@ from treadle.stores.sqlite.rows import ChatColumns, Types, chat_columns, unpack
 from treadle.stores.sqlite.side_tables import Answers, Deltas
 from treadle.stores.watch import ANY
 from treadle.types import ChatId
+
+if TYPE_CHECKING:
+    from treadle.stores.sqlite.said import SaidIndex
 
 PLACES = 1 << 32
 """How many places in `events` each chat has; place = chat number * PLACES + seq."""
@@ -52,8 +55,10 @@ _CLAIM = "UPDATE chats SET epoch = ?, worker = ?, lease_until = ?, boot = ? WHER
 # Damage may have made text of the bytes; the cast costs nothing and lets SQLite hand out whatever is there.
 COLUMNS = "place, time_ms, type, version, epoch, packing, crc, CAST(body AS BLOB)"
 _READ = f"SELECT {COLUMNS} FROM events WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
-
-
+_OF_TYPES = (
+    f"SELECT {COLUMNS} FROM events WHERE place > ? AND place <= ? "
+    "AND type IN (SELECT no FROM types WHERE name IN ({})) ORDER BY place"
+)
 _LAST = "SELECT max(place) FROM events WHERE place > ? AND place < ?"
 
 
@@ -148,6 +153,11 @@ class WriteTables:
             [(lease.chat, lease.epoch, lease.worker) for lease in leases],
         )
 
+    def said(self) -> "SaidIndex":
+        from treadle.stores.sqlite.said import SaidIndex
+
+        return SaidIndex(self._connection)
+
     def save_snapshot(self, chat: ChatId, seq: int, body: bytes) -> None:
         row = self._connection.execute("SELECT no FROM chats WHERE id = ?", (chat,)).fetchone()
         if row is None:
@@ -197,6 +207,18 @@ class ReadTables:
         name, blobs = self._types.name, self._blobs
         found = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
         return gapless(found, chat, after, head, limit)
+
+    def said(self) -> "SaidIndex":
+        from treadle.stores.sqlite.said import SaidIndex
+
+        return SaidIndex(self._connection, self.of_types)
+
+    def of_types(self, types: Sequence[str], number: int, after: int, upto: int) -> Iterator[Record]:
+        """The records of a chat, by its number, that are of these types."""
+        base = number * PLACES
+        query = _OF_TYPES.format(", ".join("?" * len(types)))
+        for r in self._connection.execute(query, (base + after, base + upto, *types)):
+            yield unpack(Packed(r[0] - base, r[1], self._types.name(r[2]), *r[3:]), self._blobs)
 
     def head(self, chat: ChatId) -> int:
         return int(self._one("SELECT head FROM chats WHERE id = ?", chat)[0])

@@ -23,6 +23,7 @@ from treadle.testing.store_contract.helpers import (
 from treadle.testing.store_contract.leases import LeaseContract
 from treadle.testing.store_contract.lists import ListContract
 from treadle.testing.store_contract.log import LogContract
+from treadle.testing.store_contract.said import SaidContract
 from treadle.testing.store_contract.sides import SideContract
 
 __all__ = [
@@ -41,5 +42,5 @@ __all__ = [
 ]
 
 
-class StoreContract(LogContract, LeaseContract, ListContract, SideContract):
-    """D-03, D-04, D-05, D-06, A-04, A-06, A-07 as far as they can be seen through the port."""
+class StoreContract(LogContract, LeaseContract, ListContract, SideContract, SaidContract):
+    """D-03, D-04, D-05, D-06, A-04, A-06, A-07, U-04 as far as they can be seen through the port."""

@@ -42,6 +42,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for chat in CHATS:
             records = [record(seq, body(chat, seq)) for seq in range(1, HEAD + 1)]
             await store.create(summary(chat, HEAD, owner="ada"), records)
+        await store.said(["words"])  # its index is a cache, which is left behind
         await store.close()
 
     asyncio.run(fill())

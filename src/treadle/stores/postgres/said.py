@@ -1,0 +1,69 @@
+"""The table of what was said (U-04), which the server looks through itself. A cache: no transaction waits for it, and
+what a crash of the server takes from it is put in again."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.stores.postgres import rows
+from treadle.stores.postgres.connections import Connections, PgConnection
+from treadle.stores.said import SPOKEN, Behind, Part, parts, wanted
+from treadle.types import ChatId
+
+_BEHIND = (
+    "SELECT no, coalesce(done, 0) AS done, head, id FROM chats "
+    "LEFT JOIN (SELECT chat_no, max(last) AS done FROM said GROUP BY chat_no) AS taken ON chat_no = no "
+    "WHERE head > coalesce(done, 0) ORDER BY updated_ms DESC"
+)
+_SPOKEN = (
+    f"SELECT {rows.RECORD} FROM events WHERE chat_no = $1 AND seq > $2 AND seq <= $3 AND type = ANY ($4::text[]) "
+    "ORDER BY seq"
+)
+# Of two who take in the same at once, whoever has seen more replaces what the other has: nothing is left out.
+_KEEP = (
+    "INSERT INTO said (chat_no, first, last, text) "
+    "SELECT * FROM unnest($1::bigint[], $2::int[], $3::int[], $4::text[]) "
+    "ON CONFLICT (chat_no, first) DO UPDATE SET last = excluded.last, text = excluded.text "
+    "WHERE said.last < excluded.last"
+)
+
+
+class SaidTable:
+    def __init__(self, connections: Connections) -> None:
+        self._run = connections.run
+
+    async def behind(self) -> list[Behind]:
+        """Chats of which something is missing here, the newest first."""
+        found = await self._run(lambda connection, _: connection.fetch(_BEHIND))
+        return [Behind(*row[:3]) for row in found]
+
+    async def take_in(self, chats: Sequence[Behind]) -> None:
+        async def work(connection: PgConnection, _: bool) -> None:
+            found: list[Part] = []
+            for chat in chats:
+                spoken = await connection.fetch(_SPOKEN, *chat, [*SPOKEN])
+                found += await asyncio.to_thread(_parts, chat, spoken)
+            await connection.execute(_KEEP, *map(list, zip(*found, strict=True)))
+
+        await self._run(work)
+
+    async def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
+        """`Store.said`."""
+        looked_for = wanted(words)
+        conditions = [f"position(${number} IN text) > 0" for number in range(1, len(looked_for) + 1)]
+        query = (
+            "SELECT id, min(first) FROM said JOIN chats ON no = chat_no "
+            f"WHERE {' AND '.join(conditions) or 'true'} GROUP BY id"
+        )
+
+        async def work(connection: PgConnection, _: bool) -> dict[ChatId, int]:
+            found = {ChatId(chat): first for chat, first in await connection.fetch(query, *looked_for)}
+            for _no, after, _head, chat in await connection.fetch(_BEHIND):
+                found.setdefault(ChatId(chat), after + 1)
+            return found
+
+        return await self._run(work)
+
+
+def _parts(chat: Behind, spoken: Sequence[Any]) -> list[Part]:
+    return [*parts(chat, map(rows.unpack, spoken))]

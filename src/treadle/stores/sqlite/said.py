@@ -1,0 +1,88 @@
+"""The index of what was said (U-04): the trigrams of each part, by FTS5. Made by the first search; a cache, which
+salvaging leaves behind. A SQLite without FTS5 does without: then every chat may have the words. Knows no threads."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+
+from treadle.errors import StoreError
+from treadle.protocol.wire import Record
+from treadle.stores.said import SPOKEN, Behind, Part, parts, wanted
+from treadle.types import ChatId
+
+# Neither texts nor places are kept, only which part has which trigrams: four tenths of the size of the texts.
+_MAKE = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS said USING fts5 "
+    "(text, content = '', detail = none, columnsize = 0, tokenize = 'trigram case_sensitive 1')",
+    "CREATE TABLE IF NOT EXISTS said_parts "
+    "(no INTEGER PRIMARY KEY, chat_no INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS said_parts_of ON said_parts (chat_no, last)",
+)
+_MADE = "SELECT count(*) FROM sqlite_master WHERE name = 'said'"
+_LAST = "(SELECT coalesce(max(last), 0) FROM said_parts WHERE chat_no = chats.no)"
+_DONE = "SELECT coalesce(max(last), 0) FROM said_parts WHERE chat_no = ?"
+_BEHIND = f"SELECT no, {_LAST} AS done, head, id FROM chats WHERE head > done ORDER BY updated_ms DESC"
+_CHATS = "SELECT id, min(first) FROM said_parts JOIN chats ON chats.no = chat_no WHERE {} GROUP BY chat_no"
+_MATCHING = "said_parts.no IN (SELECT rowid FROM said WHERE said MATCH ?)"
+GRAM = 3
+MOST_GRAMS = 64
+"""Of very long words the beginning is looked up."""
+
+
+class SaidIndex:
+    """`records`: those of some types in a chat, between two numbers; who only writes needs none."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        records: Callable[[Sequence[str], int, int, int], Iterator[Record]] = lambda *_: iter(()),
+    ) -> None:
+        self._connection = connection
+        self._records = records
+
+    def behind(self) -> list[Behind]:
+        """Chats of which something is missing here, the newest first."""
+        return [Behind(*row[:3]) for row in self._behind()]
+
+    def parts(self, chats: Sequence[Behind]) -> list[Part]:
+        return [part for chat in chats for part in parts(chat, self._records(SPOKEN, *chat))]
+
+    def keep(self, found: Sequence[Part]) -> None:
+        """In a transaction. What another process has taken in meanwhile is not taken in twice."""
+        try:
+            for statement in _MAKE:
+                self._connection.execute(statement)
+        except sqlite3.OperationalError as error:
+            if "no such" not in str(error):
+                raise
+            raise StoreError("this SQLite has no FTS5 with trigrams: nothing can be indexed") from error
+        for part in found:
+            if self._connection.execute(_DONE, part[:1]).fetchone()[0] != part.first - 1:
+                continue
+            insert = "INSERT INTO said_parts (chat_no, first, last) VALUES (?, ?, ?)"
+            number = self._connection.execute(insert, part[:3]).lastrowid
+            if part.text:
+                self._connection.execute("INSERT INTO said (rowid, text) VALUES (?, ?)", (number, part.text))
+
+    def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
+        """`Store.said`."""
+        found: dict[ChatId, int] = {}
+        if self._made():
+            grams = _grams(words)
+            query = _CHATS.format(_MATCHING if grams else "true")
+            found.update(self._connection.execute(query, [grams] if grams else []).fetchall())
+        for _, after, _, chat in self._behind():
+            found.setdefault(ChatId(chat), after + 1)
+        return found
+
+    def _behind(self) -> list[tuple[int, int, int, str]]:
+        query = _BEHIND if self._made() else _BEHIND.replace(_LAST, "0")
+        return self._connection.execute(query).fetchall()
+
+    def _made(self) -> bool:
+        return bool(self._connection.execute(_MADE).fetchone()[0])
+
+
+def _grams(words: Sequence[str]) -> str:
+    """The trigrams of the words, all of which are wanted, as a query of FTS5; of a shorter word there is none."""
+    grams = [word[at : at + GRAM] for word in wanted(words) for at in range(min(len(word) - GRAM + 1, MOST_GRAMS))]
+    return " ".join('"{}"'.format(gram.replace('"', '""')) for gram in dict.fromkeys(grams))
