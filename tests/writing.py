@@ -18,14 +18,21 @@ def history(root: Root) -> ProjectSnapshots:
 
 
 def write(
-    root: Root, path: str, data: bytes | None, mode: int | None = None, *, expected: str | None = ANY, name: str = ""
+    root: Root,
+    path: str,
+    data: bytes | None,
+    mode: int | None = None,
+    *,
+    expected: str | None = ANY,
+    name: str = "",
+    into: ProjectSnapshots | None = None,
 ) -> None:
-    """None removes it. `expected` is the hash that the file must have."""
+    """None removes it. `expected` is the hash that the file must have; `into`: the history that keeps it."""
     old, pre = look(root, path)
     if expected not in (ANY, pre):
         raise Conflict(f"{path} was changed by someone else")
     planned = plan(root, [change(path, old, data, pre=pre, mode=mode)])
     contents = {planned[0].post or "": data} if data is not None else {}
-    effect = history(root).change(name or f"write {next(_names)}", files_of(planned), contents)
+    effect = (into or history(root)).change(name or f"write {next(_names)}", files_of(planned), contents)
     if effect.conflicts:
         raise Conflict(f"{path} was changed by someone else")

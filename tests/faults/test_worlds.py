@@ -1,5 +1,6 @@
-"""Struck at every point of opening, committing and dropping a world (W-11, W-12; faults 3, 31): killed, as root and as
-an ordinary user, or by an exception. A commit is made once and whole, and nothing half-made is ever seen."""
+"""Struck at every point of opening, committing, rebasing and dropping a world (W-11 to W-13; faults 3, 31): killed, as
+root and as an ordinary user, or by an exception. A commit is made once and whole, and nothing half-made is ever
+seen."""
 
 import json
 import subprocess
@@ -11,27 +12,32 @@ from tests.unit.sandbox.grounds import NOBODY, grounds, missing
 
 
 @pytest.mark.parametrize("user", [None, NOBODY])
-@pytest.mark.parametrize("act", ["open", "commit", "drop"])
+@pytest.mark.parametrize("act", ["open", "commit", "drop", "rebase"])
 def test_killed_at_every_point(act: str, user: int | None) -> None:
-    strike(act, "kill", user)
+    strike(act, "kill", user=user)
+
+
+@pytest.mark.parametrize("act", ["open", "commit", "rebase"])
+def test_a_copy_is_killed_at_every_point(act: str) -> None:
+    strike(act, "kill", "copy")
 
 
 @pytest.mark.parametrize("how", ["memory", "full", "cancel"])
-@pytest.mark.parametrize("act", ["open", "commit", "drop"])
+@pytest.mark.parametrize("act", ["open", "commit", "drop", "rebase"])
 def test_an_exception_at_every_point(act: str, how: str) -> None:
     strike(act, how)
 
 
-def strike(act: str, how: str, user: int | None = None) -> None:
-    if why := missing("view", user):
+def strike(act: str, strike: str, how: str = "overlay", user: int | None = None) -> None:
+    if how == "overlay" and (why := missing("view", user)):
         pytest.skip(why)
     with grounds(user) as place:
         folder = place.folder / "worlds"
         folder.mkdir()
         more = [] if user is None else [str(user), place.launcher.python, place.launcher.package]
-        line = [sys.executable, "-m", "tests.faults.world_driver", str(folder), act, how, *more]
+        line = [sys.executable, "-m", "tests.faults.world_driver", str(folder), act, strike, how, *more]
         ran = subprocess.run(line, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)
     assert told["wrong"] == {}, ran.stderr[-3000:]
-    assert told["points"] >= (8 if act == "commit" else 1)
+    assert told["points"] >= (8 if act in ("commit", "rebase") else 1)

@@ -1,7 +1,7 @@
-"""A program that opens, commits and drops a world and is struck at every point of it, each time in a folder of its own:
-killed, in a fork, or by an exception. Then it is done again. Prints what was wrong, as JSON.
+"""A program that opens, commits, rebases and drops a world and is struck at every point of it, each time in a folder of
+its own: killed, in a fork, or by an exception. Then it is done again. Prints what was wrong, as JSON.
 
-    python -m tests.faults.world_driver FOLDER (open|commit|drop) (kill|memory|full|cancel) [UID PYTHON PACKAGE]
+    python -m tests.faults.world_driver FOLDER ACT (kill|memory|full|cancel) (overlay|copy) [UID PYTHON PACKAGE]
 """
 
 import asyncio
@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.trees import tree
+from tests.trees import Node, tree
+from tests.writing import write
 from treadle import faultpoint
 from treadle.sandbox.launcher import Launcher
 from treadle.workspace.history.snapshots import ProjectSnapshots
@@ -34,7 +35,7 @@ NAME = "chat/1.0"
 class Case:
     """A project with a world in which something was changed."""
 
-    def __init__(self, folder: Path, *, opened: bool = True) -> None:
+    def __init__(self, folder: Path, how: str = "overlay", *, opened: bool = True) -> None:
         self.project, self.home = folder / "project", folder / "home"
         self.project.mkdir(parents=True)
         (self.project / "a").write_text("old\n")
@@ -42,6 +43,8 @@ class Case:
         self.before = tree(self.project)
         self.grounds: dict[str, ground.WorldGround] = {}
         self.worlds = WorldHome(WorldFolders(str(self.home)), self.ground, self.history)
+        if how == "copy":
+            self.worlds._missing = lambda *_: "for a test"  # type: ignore[method-assign]
         self.world = ""
         if opened:
             self.world = self.worlds.open(str(self.project), "", "", "").id
@@ -74,24 +77,54 @@ class Case:
         assert not effect.conflicts, effect
         assert {file.path for file in effect.files} == {"a", "gone", "new", "new/b"}, effect
 
+    def differ(self) -> None:
+        """Open a world in which a text is changed that somebody else changes, too, with other files."""
+        text = self.project / "text"
+        text.write_text("1\n2\n3\n4\n")
+        self.world = self.worlds.open(str(self.project), "", "", "").id
+        mine = self.history(str(self.project), "", self.world)
+        write(mine.root, "text", b"1\n2\n3\nours\n", into=mine)
+        text.write_text("theirs\n2\n3\n4\n")
+        (self.project / "new").write_text("theirs\n")
+        (self.project / "gone").unlink()
+        self.before = tree(self.project)
+        self.let_go()
+
+    def rebase(self) -> None:
+        self.worlds.rebase(self.world)
+
     def drop(self) -> None:
         if any(each.id == self.world for each in self.worlds.folders.all()):
             self.worlds.drop(self.world)
 
     def wrong(self, act: str) -> str:
         """What is not as it must be when the act was done, at last."""
-        files = {path: node[2] for path, node in tree(self.project).items() if node[0] == "file"}
+        files = contents(tree(self.project))
         known = [each.id for each in self.worlds.folders.all()]
         if act == "commit":
             left = self.worlds.effect(self.world)
             return "" if files == AFTER and not left.files and not left.conflicts else f"{files} {left}"
+        if act == "rebase":
+            left, inside = self.worlds.effect(self.world), self.inside()
+            fine = inside == {**files, "text": b"theirs\n2\n3\nours\n"} and tree(self.project) == self.before
+            whole = [file.path for file in left.files] == ["text"] and not left.conflicts
+            return "" if fine and whole else f"{inside} {left}"
         self.worlds.folders.sweep()
         fine = tree(self.project) == self.before and (len(known) >= 1 if act == "open" else known == [])
         return "" if fine else f"{files} {known} {os.listdir(self.worlds.folders.folder)}"
 
+    def inside(self) -> dict[str, bytes]:
+        """The files of its world."""
+        with self.worlds.reached(self.world) as folder:
+            return contents(tree(folder))
+
     def end(self) -> None:
         for world in self.worlds.folders.all():
             self.ground(world.id).end()
+
+
+def contents(found: dict[str, Node]) -> dict[str, bytes]:
+    return {path: node[2] for path, node in found.items() if node[0] == "file"}
 
 
 def killed(work: Callable[[], None], point: int) -> bool:
@@ -135,7 +168,7 @@ def at(point: int, strike: Callable[[], None]) -> None:
     faultpoint.install(pass_by)
 
 
-def main(folder: str, act: str, how: str, *user: str) -> None:
+def main(folder: str, act: str, strike: str, how: str, *user: str) -> None:
     if user:
         uid, python, package = user
         warm = Case(Path(folder, "warm"))  # what is loaded late lies where only root can read it
@@ -150,10 +183,12 @@ def main(folder: str, act: str, how: str, *user: str) -> None:
     wrong: dict[str, str] = {}
     point = 0
     while True:
-        case = Case(Path(folder, str(point)), opened=act != "open")
+        case = Case(Path(folder, str(point)), how, opened=act not in ("open", "rebase"))
+        if act == "rebase":
+            case.differ()
         work = getattr(case, act)
         try:
-            struck = killed(work, point) if how == "kill" else raised(work, point, RAISED[how])
+            struck = killed(work, point) if strike == "kill" else raised(work, point, RAISED[strike])
             if struck:
                 work()
             if problem := case.wrong(act):

@@ -143,7 +143,12 @@ async def test_a_world_of_a_world_is_committed_into_it(solo: Stage, root: Path) 
     assert (root / "src/a.py").read_text() == "a = 2\n"
 
 
-async def test_a_rebase_merges_what_both_changed_and_refuses_what_it_cannot(solo: Stage, root: Path) -> None:  # W-13
+@pytest.mark.parametrize("how", ["overlay", "copy"])
+async def test_a_rebase_merges_what_both_changed_and_refuses_what_it_cannot(  # W-13
+    solo: Stage, root: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "copy":
+        monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
     (root / "notes.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
     steps = [
         Call("read_file", path="notes.txt"),
@@ -161,11 +166,13 @@ async def test_a_rebase_merges_what_both_changed_and_refuses_what_it_cannot(solo
     assert files.read_bytes("notes.txt") == b"ONE\ntwo\nthree\nfour\n5\n"
     assert files.read_bytes("other.txt") == b"new\n"
     (root / "src/a.py").write_text("a = 3\n")
+    (root / "other.txt").unlink()
     with pytest.raises(Conflict, match=r"src/a\.py"):
         await agent.worlds.rebase(world.id)
     assert files.read_bytes("src/a.py") == b"a = 2\n", "nothing was changed"
     (root / "src/a.py").write_text("a = 1\n")
     assert await agent.worlds.rebase(world.id) == ()
+    assert files.inspect("other.txt") is None
     await agent.worlds.commit(world.id)
     assert (root / "notes.txt").read_text() == "ONE\ntwo\nthree\nfour\n5\n"
     assert (root / "src/a.py").read_text() == "a = 2\n"
@@ -258,8 +265,6 @@ async def test_without_overlays_a_copy_does_the_same_and_says_so(
     assert all(done.success for done in of(seen, e.ExecutionComplete)), of(seen, e.ExecutionComplete)
     assert str(root) in of(seen, e.ExecutionComplete)[1].result
     assert tree(root) == before
-    with pytest.raises(ToolError, match="copies are not rebased"):
-        await agent.worlds.rebase(world.id)
     inner = await agent.worlds.open(root, world.id)
     write(agent.workspace_of(inner.project), "inner.txt", b"inner\n")
     await agent.worlds.commit(inner.id)
@@ -274,6 +279,27 @@ async def test_without_overlays_a_copy_does_the_same_and_says_so(
     with pytest.raises(Conflict, match="somebody"):
         await agent.worlds.commit(world.id)
     assert (root / "notes.txt").read_text() == "the user's\n"
+
+
+async def test_a_copy_leaves_what_is_no_file_and_what_is_treadles_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorldHome, "_missing", lambda *_: "for a test")
+    root = tmp_path / "project"
+    (root / "src").mkdir(parents=True)
+    (root / "a.txt").write_text("a\n")
+    os.mkfifo(root / "src/fifo")
+    stage = Stage(SqliteStore(root / "home" / "chats.db"))  # Treadle's home lies in the project
+    agent = stage.agent([], builtin=True)
+    world = await agent.worlds.open(root)
+    files = agent.workspace_of(world.project)
+    assert {child.name for child in files.listdir(".")} == {"a.txt", "src"}
+    assert files.listdir("src") == []
+    (root / "b.txt").write_text("b\n")
+    assert await agent.worlds.rebase(world.id) == ()
+    assert files.read_bytes("b.txt") == b"b\n"
+    assert not (await agent.worlds.effect(world.id)).files
+    await stage.close()
 
 
 @pytest.mark.parametrize("sandbox", ["landlock", "none"])

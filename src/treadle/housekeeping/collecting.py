@@ -27,7 +27,7 @@ from treadle.housekeeping.retention import (
     worth_of,
     write_stamp,
 )
-from treadle.housekeeping.worlds import collect_worlds
+from treadle.housekeeping.worlds import begun_from, collect_worlds
 from treadle.ports.store import Listed, Store
 from treadle.protocol.references import references
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -205,6 +205,9 @@ class _Keeper:
             self._check_going()
             if capture is not None and (worth := self._capture_worth(capture)) > self._line:
                 self._refer(self._upkeep.relied_on(self._upkeep.tree_of(capture)) or (), worth)
+        for digests in begun_from(self._home):
+            self._check_going()
+            self._refer(digests, EVER)
         for tree in self._upkeep.trees():
             self._check_going()
             if tree.used > self._tree_line(self._line):

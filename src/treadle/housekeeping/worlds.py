@@ -39,6 +39,23 @@ def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: boo
     return count
 
 
+def begun_from(home: Path) -> Iterator[set[str]]:
+    """The hashes of what worlds began with, world by world: as long as one is there it may be rebased."""
+    if not (home / "worlds").is_dir():
+        return
+    from treadle.workspace.history.capture import Upkeep
+    from treadle.worlds.rebase import Beginnings
+    from treadle.worlds.record import WorldFolders
+
+    folders = WorldFolders(str(home))
+    for world in folders.all():
+        view = folders.view(world)
+        yield {state.digest for state in Beginnings(view).all().values() if state is not None}
+        upkeep = Upkeep(Path(view))
+        for _, capture in upkeep.captures():
+            yield upkeep.relied_on(upkeep.tree_of(capture)) or set() if capture is not None else set()
+
+
 def _old(chats: Sequence[Listed], folders: "WorldFolders", line: float) -> "Iterator[World]":
     """Those of worlds before what they are worlds of."""
     worth = {listed.summary.chat: worth_of(listed) for listed in chats}

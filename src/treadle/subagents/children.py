@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from treadle.chat.state import ChatState, open_actions, status
 from treadle.engine.deps import Deps
 from treadle.engine.worker import Worker
-from treadle.errors import ChatExists, Conflict, NotFound, Refused, ToolError
+from treadle.errors import ChatExists, NotFound, Refused, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.handle import Chat, Prepared
 from treadle.inert import inert_line
@@ -166,7 +166,7 @@ class Children:
         two changes were merged. With conflicts nothing of it is made."""
         merged: tuple[str, ...] = ()
         if (await self.effect(child)).conflicts:
-            with suppress(Conflict, ToolError):  # they contradict each other, or the world is a copy
+            with suppress(ToolError):  # they contradict each other
                 merged = await _whole(self._home.worlds.rebase(child.world))
                 faultpoint("subagents.rebased")
         return await self.commit(child), merged

@@ -53,7 +53,8 @@ class WorldGround:
             return self._opened(partial(os.open, ".", dir_fd=self._top), flags)
 
     def changing(self, before: Mapping[str, FileState | None]) -> None:
-        Beginnings(self._folders.view(self._world())).add(before)
+        if not self.folder:  # a copy knows what all of it was
+            Beginnings(self._folders.view(self._world())).add(before)
 
     def mount(self) -> WorldMount:
         world = self._world()

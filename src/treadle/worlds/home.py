@@ -49,7 +49,8 @@ class WorldHome:
         world = World(id, *found, parent, "copy" if why else "overlay", why, owner, label)
         images = self._history_of(*world.beneath).images
         source = found[0] if above is None else f"{self.folders.view(above)}/{copied.TREE}"
-        return self.folders.make(world, lambda view: copied.make(source, view, images) if why else None)
+        own = os.path.realpath(os.path.dirname(self.folders.folder))
+        return self.folders.make(world, lambda view: copied.make(source, view, images, own) if why else None)
 
     def _missing(self, root: str, root_id: str) -> str:
         """Why there can be no layers over this root; empty if there can. Tried once for each file system."""
@@ -104,12 +105,12 @@ class WorldHome:
     def rebase(self, id: str) -> tuple[str, ...]:
         """The stamp is older than the look, as in `committed`."""
         world = self.folders.get(id)
+        view, beneath = self.folders.view(world), self._beneath(world)
+        rebase = Rebase(id, self._history_of(*world.project), beneath)
         if world.how == "copy":
-            raise ToolError(f"The world {id} is a copy ({world.why}), and copies are not rebased: commit or drop it.")
+            return rebase.copy(beneath.beginning(view))
         stamped = self.folders.stamp(world)
-        effect = self.effect(id)
-        mine = self._history_of(*world.project)
-        merged = Rebase(effect, Beginnings(self.folders.view(world)), mine, self._beneath(world)).make()
+        merged = rebase.layers(self.effect(id), Beginnings(view))
         self.folders.begin_anew(world, stamped)
         with suppress(ToolError):  # commands run there: what is mounted may show old files until it is mounted anew
             self._ground_of(id).end()
@@ -162,7 +163,7 @@ class WorldHome:
         """The stamp is older than the look: what changes after it is seen as somebody else's."""
         found = self._known(world)
         if found.how == "copy":
-            return copied.begin_anew(self.folders.view(found), self._beneath(found).images)
+            return self._beneath(found).beginning(self.folders.view(found)).committed()
         stamped = self.folders.stamp(found)
         if not self.effect(world).files:
             Beginnings(self.folders.view(found)).replace({})

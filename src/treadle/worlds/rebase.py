@@ -1,25 +1,31 @@
 """Putting a world onto what is beneath it now (W-13): what others changed since it began comes in, and where both
-changed the same text, the two are merged (`lines.merge`) with what the world changed it from. All of it or nothing."""
+changed the same text, the two are merged (`lines.merge`) with what the world changed it from. All of it or nothing.
 
-import hashlib
+Through layers everything shows that the world did not change itself, so only what both changed needs work; into a copy
+all that others changed has to be brought.
+"""
+
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
 from treadle.errors import Conflict, NotFound, ToolError
+from treadle.faultpoint import faultpoint
 from treadle.file_system import replace_file
 from treadle.lines.hunks import is_text
 from treadle.lines.merge import merge
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.content import Value
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path
-from treadle.types import new_id
+from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
+from treadle.workspace.history.copied import Beginning
 from treadle.workspace.history.snapshots import ProjectSnapshots
 
 _FILE = "beginnings"
+_AT_THIS_MOMENT = "Somebody changes files there at this moment; try again."
+States = Mapping[str, FileState | None]
 
 
 class _Beginning(Value, frozen=True):
@@ -31,8 +37,8 @@ _decoder = msgspec.json.Decoder(_Beginning)
 
 
 class Beginnings:
-    """What files were before the world first changed them: one line of JSON each, the first of a path counts. `view`
-    is the world's."""
+    """What files were before a world of layers first changed them: one line of JSON each, the first of a path counts.
+    `view` is the world's."""
 
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_FILE}"
@@ -61,70 +67,131 @@ class Beginnings:
         replace_file(self._file, b"".join(lines))
 
 
-class Rebase:
-    """Of one world, read once: what `merged` says is made by whoever holds the world alone."""
+class Unmergeable(Exception):
+    """Both changed a path, and in ways that cannot be put together."""
 
-    def __init__(
-        self, effect: Effect, beginnings: Beginnings, world: ProjectSnapshots, beneath: ProjectSnapshots
-    ) -> None:
-        self._effect = effect
-        self._beginnings = beginnings
+
+class Rebase:
+    """Of one world, by whoever holds it alone. One that died on the way is completed before anything is looked at."""
+
+    def __init__(self, id: str, world: ProjectSnapshots, beneath: ProjectSnapshots) -> None:
+        self._name = f"{id}/rebase"
         self._world = world
         self._beneath = beneath
+        if world.unfinished(self._name):
+            world.change(self._name, (), None)
 
-    def make(self) -> tuple[str, ...]:
+    def layers(self, effect: Effect, beginnings: Beginnings) -> tuple[str, ...]:
         """The paths that it changed in the world. Conflict if something cannot be merged: nothing is changed."""
-        merged = self._merged()
-        contents = {change.after.digest: data for change, data in merged if change.after is not None}
-        done = self._world.change(new_id("rebase"), [change for change, _ in merged], contents)
-        if done.conflicts:
-            raise Conflict("The world was changed at this moment; try again.")
-        now = {change.path: change.before for change in self._effect.files}
-        self._beginnings.replace({**self._beginnings.all(), **now})
-        return tuple(change.path for change, _ in merged)
-
-    def _merged(self) -> list[tuple[FileChange, bytes]]:
-        """What has to change in the world, with the new bytes."""
-        contested = {conflict.path for conflict in self._effect.conflicts}
-        changes = {change.path: change for change in self._effect.files}
-        known = self._beginnings.all()
-        made: list[tuple[FileChange, bytes]] = []
+        changes, known = {change.path: change for change in effect.files}, beginnings.all()
+        made: list[FileChange] = []
         left: list[str] = []
-        for path in sorted(contested):
-            change = changes.get(path)
-            if change is None or path not in known:
+        for path in sorted({conflict.path for conflict in effect.conflicts}):
+            try:
+                if path not in changes or path not in known:
+                    raise Unmergeable
+                ours, theirs = changes[path].after, changes[path].before
+                if (after := self._settled(path, known[path], ours, theirs)) != ours:
+                    made.append(change_of(path, ours, after, DiffStat()))
+                    self._have(path, after)
+            except Unmergeable:
                 left.append(path)
-            elif known[path] != change.before:  # else only its time is new
-                merged = self._merge(change, known[path])
-                left += [path] if merged is None else []
-                made += [] if merged is None else [merged]
-        if left:
-            shown = ", ".join(inert(decode_path(path)) for path in left[:20])
-            raise Conflict(f"Both the world and somebody else changed these, and they cannot be merged: {shown}.")
-        return made
+        self._make(made, left)
+        now = {change.path: change.before for change in effect.files}
+        beginnings.replace({**beginnings.all(), **now})
+        return tuple(change.path for change in made)
 
-    def _merge(self, change: FileChange, base: FileState | None) -> tuple[FileChange, bytes] | None:
-        states = (base, change.after, change.before)
-        if any(state is None or state.kind != "file" for state in states):
-            return None
-        was, ours, theirs = (state for state in states if state is not None)
+    def _have(self, path: str, after: FileState | None) -> None:
+        """See to it that the bytes are kept which a file gets."""
+        if after is None or after.kind == "directory":  # what lies below it would have to be asked, too
+            raise Unmergeable
+        if after.kind == "file" and not self._beneath.images.has(after.digest):
+            with self._beneath.root.open(decode_path(path)) as fd:
+                self._beneath.images.put_file(fd)
+
+    def copy(self, beginning: Beginning) -> tuple[str, ...]:
+        """The same; given back are the paths that both had changed."""
+        ours, theirs = {change.path: change.after for change in beginning.ours()}, beginning.theirs()
+        had = {change.path: ours.get(change.path, change.before) for change in theirs}
+        after: dict[str, FileState | None] = {}
+        left: list[str] = []
+        for change in theirs:
+            try:
+                after[change.path] = self._settled(change.path, change.before, had[change.path], change.after)
+            except Unmergeable:
+                left.append(change.path)
+        left += self._torn(ours, had, after)
+        made = [change_of(path, had[path], after[path], DiffStat()) for path in after if after[path] != had[path]]
+        self._make(made, left)
+        faultpoint("world.rebased")
+        beginning.move(theirs)
+        return tuple(change.path for change in made if change.path in ours)
+
+    def _torn(self, ours: States, had: States, after: dict[str, FileState | None]) -> list[str]:
+        """What would lie where there is no folder. A folder that others removed stays if there is something in it."""
+        found = {**ours, **after}
+        torn = []
+        for path in sorted(after, key=lambda path: path.count("/"), reverse=True):
+            if _is_folder(had[path]) and not _is_folder(after[path]) and self._has_more(path, found):
+                torn += [] if after[path] is None else [path]
+                after[path] = found[path] = had[path]
+        for path, state in after.items():
+            above = encode_path(os.path.dirname(decode_path(path)))
+            if state is not None and above in found and not _is_folder(found[above]):
+                torn.append(path)
+        return torn
+
+    def _has_more(self, path: str, states: States) -> bool:
+        """Whether something lies in a folder of the world that does not go."""
+        folder = decode_path(path)
+        gone = {path for path, state in states.items() if state is None}
+        return any(encode_path(f"{folder}/{child.name}") not in gone for child in self._world.root.listdir(folder))
+
+    def _make(self, made: Sequence[FileChange], left: Sequence[str]) -> None:
+        if left:
+            shown = ", ".join(inert(decode_path(path)) for path in sorted(set(left))[:20])
+            raise Conflict(f"Both the world and somebody else changed these, and they cannot be merged: {shown}.")
+        if self._world.change(self._name, made, None).conflicts:
+            raise Conflict(_AT_THIS_MOMENT)
+
+    # -- one path -----------------------------------------------------------------------------------------------------
+
+    def _settled(
+        self, path: str, was: FileState | None, ours: FileState | None, theirs: FileState | None
+    ) -> FileState | None:
+        """What becomes of it in the world; the bytes are kept."""
+        if theirs in (was, ours):
+            return ours
+        if ours == was:
+            return theirs
+        if was is None or ours is None or theirs is None or not was.kind == ours.kind == theirs.kind:
+            raise Unmergeable
         mode = theirs.mode if ours.mode == was.mode else ours.mode
         if theirs.mode not in (was.mode, mode):
-            return None
+            raise Unmergeable
+        if was.kind == "directory":
+            return FileState("directory", mode)
+        if was.kind != "file":
+            raise Unmergeable
+        data = self._merged(decode_path(path), was.digest, theirs.digest)
+        return FileState("file", mode, self._beneath.images.put(data), len(data))
+
+    def _merged(self, path: str, was: str, theirs: str) -> bytes:
         try:
-            path = decode_path(change.path)
             texts = (
-                self._world.content(was.digest),
+                self._world.content(was),
                 self._world.root.read_bytes(path),
                 self._beneath.root.read_bytes(path),
             )
-        except (ToolError, NotFound):
-            return None
-        if not all(map(is_text, texts)):
-            return None
+        except (ToolError, NotFound) as error:
+            raise Unmergeable from error
         merged = merge(*texts)
-        if merged.clashes:
-            return None
-        self._beneath.images.put(texts[2])  # what it is from now on merged with
-        after = FileState("file", mode, hashlib.sha256(merged.data).hexdigest(), len(merged.data))
-        return change_of(change.path, ours, after, DiffStat()), merged.data
+        if merged.clashes or not all(map(is_text, texts)):
+            raise Unmergeable
+        if self._beneath.images.put(texts[2]) != theirs:  # what it is from now on merged with
+            raise Conflict(_AT_THIS_MOMENT)
+        return merged.data
+
+
+def _is_folder(state: FileState | None) -> bool:
+    return state is not None and state.kind == "directory"

@@ -105,10 +105,14 @@ class WorldFolders:
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         made = f"{self.folder}/.{new_id('new')}"
         os.mkdir(made, 0o700)
-        _make_view(f"{made}/view", world)
-        fill(f"{made}/view")
-        create_file(f"{made}/{_RECORD}", msgspec.json.encode(world))
-        faultpoint("world.made")
+        try:
+            _make_view(f"{made}/view", world)
+            fill(f"{made}/view")
+            create_file(f"{made}/{_RECORD}", msgspec.json.encode(world))
+            faultpoint("world.made")
+        except BaseException:  # a copy may be large, and is nobody's
+            remove_tree(made)
+            raise
         try:
             os.rename(made, path)
         except OSError:  # somebody else has just made it

@@ -20,7 +20,10 @@ from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.protocol.wire import Record
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import CallKey, ChatId
+from treadle.workspace.history import copied
 from treadle.workspace.history.journal import Ending, Journal
+from treadle.worlds.rebase import Beginnings
+from treadle.worlds.record import World, WorldFolders
 
 
 @pytest.fixture
@@ -106,6 +109,23 @@ async def test_a_capture_holds_what_it_needs_until_it_is_forgotten(home: Home) -
     (home.top / "a").unlink()
     assert [file.path for file in home.captures.compare("c_1/1.0").files] == ["a"]
     assert home.kept() == {b"captured"}
+
+
+async def test_what_a_world_began_with_stays_as_long_as_the_world(home: Home) -> None:  # W-13
+    (home.top / "a").write_bytes(b"copied")
+    folders = WorldFolders(str(home.path))
+    copy = World("", str(home.top), how="copy", why="for a test")
+    made = folders.make(copy, lambda view: copied.make(str(home.top), view, home.images, str(home.path)))
+    layers = folders.make(World("", str(home.top)))
+    began = FileState("file", 0o644, home.image(b"beneath layers"), 14)
+    Beginnings(folders.view(layers)).add({"a": began})
+    home.age_all()
+    await collect(home.store, home.path, Retention(cap=0))
+    assert home.kept() == {b"copied", b"beneath layers"}
+    for world in (made, layers):
+        folders.remove(world)
+    await collect(home.store, home.path, Retention(cap=0))
+    assert home.kept() == set()
 
 
 async def test_captures_that_nobody_came_back_to_go(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

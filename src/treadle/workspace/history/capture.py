@@ -11,21 +11,21 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from treadle.errors import NotFound, ToolError
 from treadle.faultpoint import faultpoint
-from treadle.file_system import create_file, path_below, sync_folder
+from treadle.file_system import create_file, path_below, replace_file, sync_folder
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import FileState, Uncaptured, decode_path
+from treadle.protocol.files import FileChange, FileState, Uncaptured, decode_path
 from treadle.types import new_id
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import git_fingerprint
-from treadle.workspace.history.trees import Tree, changes, left_in, read_tree, write_tree
+from treadle.workspace.history.trees import Tree, changes, left_in, moved, read_tree, write_tree
 from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.durable import digest_of
 from treadle.workspace.paths.entries import held
@@ -63,28 +63,31 @@ class Captures:
         """Keep what the project is now. What exists already stays as it is: the command may have begun."""
         if (made := self._read(name)) is not None:
             return made.uncaptured
+        tree, same = self._kept_tree(None)
+        with self._explained(" So the command was not run."):
+            file = self._place(tree, same)
+            capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
+            return self._announce(capture, file)
+
+    def since(self, beginning: Tree) -> tuple[FileChange, ...]:
+        """What is not as it was in another tree, with the bytes kept of all that is there now. Lines are not
+        counted."""
+        now, _ = self._kept_tree(beginning)
+        return changes(beginning, now, lambda *_: None)[0]
+
+    def _kept_tree(self, captured: Tree | None) -> tuple[Tree, int]:
+        """What the project is now, with its bytes kept; and the inode of the last tree, if that is it."""
         with self._images.batch() as batch:
             with suppress(OSError):  # a sweep leaves alone what was used lately
                 os.utime(self._last)
             known = read_tree(self._last)
-            walk = Walk(known[0] if known else None, batch.put_file, keep=True, own=self._own)
+            walk = Walk(known[0] if known else None, batch.put_file, keep=True, captured=captured, own=self._own)
             tree = walk.over(self._root)
-        try:
-            file = self._place(tree, known[1] if known and not walk.changed else 0)
-            capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
-            return self._announce(capture, file)
-        except OSError as error:
-            raise ToolError(
-                f"What the project is now cannot be kept: {error.strerror or error} (in {self._folder}). So the "
-                "command was not run."
-            ) from error
+        return tree, known[1] if known and not walk.changed else 0
 
     def compare(self, name: str) -> Effect:
         """What changed since. Keeps nothing, so that it works on a full disk, too."""
-        capture = self._read(name)
-        before = read_tree(self._folder / capture.tree) if capture is not None else None
-        if before is None:
-            raise ToolError("The snapshot from before the command is gone, so what the command changed is not known.")
+        before = self._tree(name)
         known = (read_tree(self._last, unless=before[1]) or before)[0]
         walk = Walk(known, digest_of, keep=False, captured=before[0], own=self._own)
         try:
@@ -99,6 +102,23 @@ class Captures:
                 write_tree(self._last.parent, after, durable=False).replace(self._last)
         return Effect(files, (), uncaptured, fingerprint)
 
+    def tree(self, name: str) -> Tree:
+        """What was captured under this name."""
+        return self._tree(name)[0]
+
+    def move(self, name: str, files: Iterable[FileChange]) -> None:
+        """From here on these paths are captured as they were left; their bytes are kept. In one step."""
+        before = self._read(name)
+        tree = moved(self.tree(name), files)
+        assert before is not None
+        with self._explained():
+            file = write_tree(self._folder, tree, durable=True)
+            goal = file.rename(file.with_name(f"{new_id('t')}.tree"))
+            capture = msgspec.structs.replace(before, tree=goal.name)
+            replace_file(str(self._head(name)), msgspec.json.encode(capture), sync=True, fault="snapshot.moving")
+            sync_folder(str(self._folder))
+            (self._folder / before.tree).unlink(missing_ok=True)
+
     def release(self, name: str) -> None:
         capture = self._read(name)
         if capture is not None:
@@ -106,6 +126,22 @@ class Captures:
             (self._folder / capture.tree).unlink(missing_ok=True)
 
     # -- files ----------------------------------------------------------------------------------------------------
+
+    def _tree(self, name: str) -> tuple[Tree, int]:
+        capture = self._read(name)
+        found = read_tree(self._folder / capture.tree) if capture is not None else None
+        if found is None:
+            raise ToolError("The snapshot from before the command is gone, so what the command changed is not known.")
+        return found
+
+    @contextmanager
+    def _explained(self, so: str = "") -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ToolError(
+                f"What the project is now cannot be kept: {error.strerror or error} (in {self._folder}).{so}"
+            ) from error
 
     def _place(self, tree: Tree, same: int) -> Path:
         """A file with this tree among the captures, durable; `same` is the inode of the last tree if that is it."""

@@ -3,23 +3,29 @@ comparing the copy with what it was when it was made. Offers what `effects` offe
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+import stat as st
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from fcntl import ioctl
 from pathlib import Path
 
 import msgspec
 
+from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
-from treadle.protocol.files import FileConflict, FileState, decode_path
+from treadle.ports.workspace import inert
+from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
 from treadle.workspace.history.capture import Captures
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.states import state_of
+from treadle.workspace.history.states import reading, state_of
+from treadle.workspace.history.store_batch import StoreBatch
+from treadle.workspace.paths.entries import Missing
 from treadle.workspace.root import Root
 
 TREE = "tree"
 _NAME = "beginning"
 _CLONE = 0x40049409
+_COPIED = (st.S_IFREG, st.S_IFDIR, st.S_IFLNK)
 _CHANGED = "somebody changed or made it since the copy was made"
 
 
@@ -27,10 +33,27 @@ def is_copied(view: str) -> bool:
     return os.path.isdir(f"{view}/{TREE}")
 
 
-def make(source: str, view: str, images: ContentStore) -> None:
-    """Copy a tree, by reference where the file system can, and remember what it is."""
-    shutil.copytree(source, f"{view}/{TREE}", symlinks=True, copy_function=_copy)
+def make(source: str, view: str, images: ContentStore, own: str) -> None:
+    """Copy a tree, by reference where the file system can, and remember what it is. What is neither a file, a link nor
+    a folder stays behind, and so does `own`, where Treadle keeps its data. ToolError if it cannot be copied."""
+
+    def left(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if f"{folder}/{name}" == own or not _is_copied(f"{folder}/{name}")}
+
+    try:
+        shutil.copytree(source, f"{view}/{TREE}", symlinks=True, copy_function=_copy, ignore=left)
+    except shutil.Error as error:
+        for path, _, why in error.args[0]:
+            if os.path.lexists(path):  # else somebody removed it meanwhile
+                raise ToolError(f"{inert(source)} cannot be copied: {inert(why)}.") from error
     _captures(view, images).capture(_NAME)
+
+
+def _is_copied(path: str) -> bool:
+    try:
+        return st.S_IFMT(os.lstat(path).st_mode) in _COPIED
+    except FileNotFoundError:
+        return False
 
 
 def read(root: Root, view: str, images: ContentStore) -> Effect:
@@ -47,11 +70,44 @@ def read(root: Root, view: str, images: ContentStore) -> Effect:
     return Effect(tuple(files), tuple(conflicts), found.uncaptured)
 
 
-def begin_anew(view: str, images: ContentStore) -> None:
-    """From here on, what it is now is what it was."""
-    captures = _captures(view, images)
-    captures.release(_NAME)
-    captures.capture(_NAME)
+class Beginning:
+    """What a copy was when it was made, or when it was last committed or put onto what lies beneath: `root`, of which
+    `beneath` are the captures."""
+
+    def __init__(self, view: str, images: ContentStore, root: Root, beneath: Captures) -> None:
+        self._captures = _captures(view, images)
+        self._images = images
+        self._root = root
+        self._beneath = beneath
+
+    def ours(self) -> tuple[FileChange, ...]:
+        """What was changed in the copy since."""
+        return self._captures.compare(_NAME).files
+
+    def theirs(self) -> tuple[FileChange, ...]:
+        """What was changed beneath since, with the new bytes kept."""
+        return self._beneath.since(self._captures.tree(_NAME))
+
+    def move(self, files: Sequence[FileChange]) -> None:
+        """From here on, what these were left as is what they were."""
+        if files:
+            self._captures.move(_NAME, files)
+
+    def committed(self) -> None:
+        """What is the same beneath by now begins there; what was changed since, in either of them, does not."""
+        with self._images.batch() as batch:
+            self.move([change for change in self.ours() if self._is_beneath(change, batch)])
+
+    def _is_beneath(self, change: FileChange, batch: StoreBatch) -> bool:
+        """Whether a path was left as it is beneath; the bytes are kept then."""
+        path, left = decode_path(change.path), change.after
+        if state_of(self._root, path) != left:
+            return False
+        if left is None or left.kind != "file":
+            return True
+        with suppress(Missing, OSError), self._root.named(path) as place, reading(place.fd, place.name) as fd:
+            return batch.put_file(fd) == left.digest
+        return False
 
 
 class CopiedTree:

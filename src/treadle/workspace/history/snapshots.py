@@ -28,7 +28,7 @@ from treadle.protocol.files import (
     Uncaptured,
     git_unit,
 )
-from treadle.workspace.history.apply import GivenContent
+from treadle.workspace.history.apply import GivenContent, StoreSource
 from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
 from treadle.workspace.history.states import Folders, reading, state_of
@@ -37,6 +37,7 @@ from treadle.workspace.root import Root
 
 if TYPE_CHECKING:
     from treadle.workspace.history.capture import Captures
+    from treadle.workspace.history.copied import Beginning
 
 
 class ProjectSnapshots:
@@ -55,8 +56,10 @@ class ProjectSnapshots:
     def state(self, path: str) -> FileState | None:
         return state_of(self._root, path)
 
-    def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
-        effect = self._transactions.change(name, files, GivenContent(contents))
+    def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes] | None) -> Effect:
+        """Without contents their bytes are kept."""
+        source = StoreSource(self.images) if contents is None else GivenContent(contents)
+        effect = self._transactions.change(name, files, source)
         if not effect.conflicts:
             self.remember(effect.files)
         return effect
@@ -101,6 +104,12 @@ class ProjectSnapshots:
         if copied.is_copied(view):
             return copied.read(self._root, view, self.images)
         return effects.read(self._root, view, opening=opening)
+
+    def beginning(self, view: str) -> "Beginning":
+        """Of a view that is a copy of this project."""
+        from treadle.workspace.history.copied import Beginning
+
+        return Beginning(view, self.images, self._root, self._captures())
 
     def _gated(self, view: str, effect: Effect) -> Effect:
         return withhold(self._root, effect, new_gitlinks(self._root, view, effect))

@@ -9,7 +9,7 @@ with no ctime, so that it is read again the next time.
 import hashlib
 import os
 import stat as st
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -74,6 +74,38 @@ def state_of(node: Node) -> FileState:
     if st.S_ISLNK(node.mode):
         return FileState("link", target=encode_path(os.fsdecode(node.content)))
     return FileState("fifo", mode) if st.S_ISFIFO(node.mode) else FileState("other", mode)
+
+
+_KINDS = {"file": st.S_IFREG, "directory": st.S_IFDIR, "link": st.S_IFLNK, "fifo": st.S_IFIFO}
+
+
+def node_of(state: FileState, ignored: bool) -> Node:
+    """As one that is read again at the next look: nothing is known of its times."""
+    content = bytes.fromhex(state.digest) if state.kind == "file" else os.fsencode(decode_path(state.target))
+    return Node(_KINDS.get(state.kind, st.S_IFSOCK) | state.mode, state.size, content=content, ignored=ignored)
+
+
+def moved(tree: Tree, files: Iterable[FileChange]) -> Tree:
+    """The tree with these paths as they were left."""
+    folders = dict(tree.folders)
+    changed: dict[str, dict[str, Node]] = {}
+    ordered = sorted(files, key=lambda each: decode_path(each.path))
+    gone = [each for each in reversed(ordered) if each.after is None]  # from the bottom up, and before what comes
+    for each in (*gone, *(each for each in ordered if each.after is not None)):
+        above, slash, name = decode_path(each.path).rpartition("/")
+        key, below = encode_path(above + slash), encode_path(decode_path(each.path) + "/")
+        nodes = changed.setdefault(key, dict(folders.get(key, _EMPTY).nodes))
+        nodes.pop(encode_path(name), None)
+        if each.after is not None:
+            nodes[encode_path(name)] = node_of(each.after, each.ignored)
+        if each.after is not None and each.after.kind == "directory":
+            changed.setdefault(below, dict(folders.get(below, _EMPTY).nodes))
+        else:
+            changed.pop(below, None)
+            folders.pop(below, None)
+    for key, nodes in changed.items():
+        folders[key] = msgspec.structs.replace(folders.get(key, _EMPTY), nodes=nodes)
+    return Tree(tree.root, folders)
 
 
 def path_in(folder: str, name: str) -> str:
