@@ -239,11 +239,15 @@ class Agent:
         return self._setup.context.workspace_of(*project)
 
     def _mcp_source(self, options: ChatOptions) -> "ToolSource | None":
+        found = self.servers_of(options)
+        return found.hub if found is not None else None
+
+    def servers_of(self, options: ChatOptions) -> "McpServers | None":
         """None if there is no server to look for, which the names of files tell: then nothing is loaded."""
         root = options.root
         places = [self._home / "mcp.json", *(Path(root, name) for name in (".mcp.json", ".treadle/mcp.json") if root)]
         wanted = bool(self._mcp_given) if self._mcp_given is not True else any(map(os.path.exists, places))
-        return self.mcp.hub if wanted or self._mcp is not None else None
+        return self.mcp if wanted or self._mcp is not None else None
 
     async def _tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         await self._setup.commands.tidy(chat, open_calls)

@@ -279,6 +279,8 @@ async def test_the_editor_passes_mcp_servers_on(cli: CommandLine) -> None:  # E-
             if any(call["status"] == "completed" for call in editor.calls().values()):
                 break
         assert len(editor.asked) == 1
+        named = [each.name for each in editor.of("available_commands_update")[-1].available_commands]
+        assert "odd-one:tidy" in named  # its prompts, once it has started
     assert notes.read_text() == "hello\n"
 
 

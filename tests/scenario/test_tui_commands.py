@@ -1,7 +1,9 @@
 """The commands behind the slash: each does what its line of help says, and none ends the app."""
 
+import sys
 from pathlib import Path
 
+from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_tui_app import agent_with, app_on, say, shown, until
 from treadle.models.scripted import Call, Say
 from treadle.tui.app import TreadleApp
@@ -21,10 +23,11 @@ def told(app: TreadleApp) -> str:
 
 async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
     assert {*LISTS, *TEXTS, *ELSEWHERE, "export"} == set(COMMANDS)
-    steps = [[Call("write_file", path="made.txt", content="made\n")], Say("The *last* words.")]
+    steps = [[Call("write_file", path="made.txt", content="made\n")], Say("The *last* words."), Say("Tidied.")]
     (tmp_path / "project").mkdir()
     made = tmp_path / "project" / "made.txt"
     async with agent_with(steps, tmp_path / "home") as agent:
+        agent.mcp.add("odd", {"command": sys.executable, "args": ["-S", ODD, str(tmp_path / "notes")]})
         app = app_on(agent, tmp_path / "project", mode="auto-edit")
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "Go.")
@@ -53,6 +56,8 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
             await until(pilot, lambda: app.clipboard == "The *last* words.")
             await say(pilot, f"/export {tmp_path}/chat.jsonl")
             await until(pilot, (tmp_path / "chat.jsonl").exists)
+            await say(pilot, "/odd:tidy well")  # a prompt of an MCP server
+            await until(pilot, lambda: "Tidy all well: some notes" in shown(app) and "Tidied." in shown(app))
             await say(pilot, "/mode nonsense")
             await until(pilot, lambda: "there is no mode 'nonsense'" in told(app))
             await say(pilot, "/comapct")

@@ -4,6 +4,7 @@ import base64
 import binascii
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from acp import schema as a
@@ -21,8 +22,15 @@ MOST_ATTACHED = 1_000_000
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
-async def read_prompt(blocks: Sequence[ContentBlock], root: str, put: PutBlob) -> tuple[str, tuple[Image, ...]]:
-    """The text with attached files behind it, and the pictures, kept by `put`. InvalidInput if something in it cannot
+class Typed(NamedTuple):
+    text: str
+    attached: tuple[str, ...]
+    """Whole files, each under its name."""
+    images: tuple[Image, ...]
+
+
+async def read_prompt(blocks: Sequence[ContentBlock], root: str, put: PutBlob) -> Typed:
+    """What was typed, what was attached to it, and the pictures, kept by `put`. InvalidInput if something in it cannot
     be taken."""
     parts: list[str] = []
     attached: list[str] = []
@@ -46,7 +54,7 @@ async def read_prompt(blocks: Sequence[ContentBlock], root: str, put: PutBlob) -
                 raise InvalidInput("sound cannot be sent to a model here; write what it says")
     if sum(map(len, attached)) > MOST_ATTACHED:
         raise InvalidInput(f"the attached files have more than {MOST_ATTACHED:,} characters; name their paths instead")
-    return "\n\n".join(["".join(parts).strip(), *attached]).strip(), tuple(images)
+    return Typed("".join(parts).strip(), tuple(attached), tuple(images))
 
 
 async def _image(data: str, kind: str, put: PutBlob) -> Image:

@@ -16,15 +16,14 @@ from treadle.acp.blocks import chunk, remark
 from treadle.acp.choices import ConfigOption, config_options, usable_models
 from treadle.acp.failures import failed_run
 from treadle.acp.projection import Projection, Update
-from treadle.acp.prompt import read_prompt
+from treadle.acp.prompt import Typed, read_prompt
 from treadle.errors import Refused
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert
-from treadle.presentation.slash import available, expanded, find_slash
+from treadle.presentation.slash import available, find_slash, spoken
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
-from treadle.protocol.content import Image
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
 
@@ -65,6 +64,7 @@ class Session:
         self._turns: list[Turn] = []
         self._background: asyncio.Task[None] | None = None
         self._models: list[str] = []
+        self._commands: list[tuple[str, str, str]] = []
 
     # -- what the editor is told at the beginning ---------------------------------------------------------------------
 
@@ -88,7 +88,8 @@ class Session:
         self._background = asyncio.create_task(self._begin(said, follows))
 
     async def _begin(self, said: Sequence[str], follows: bool) -> None:
-        await self._send(await asyncio.to_thread(self._available), *map(remark, said))
+        await self._tell_commands()
+        await self._send(*map(remark, said))
         if follows and await self.chat.status() not in ("idle", "error"):
             await self._follow(self.chat.resume(), Turn())
 
@@ -96,7 +97,7 @@ class Session:
 
     async def prompt(self, blocks: Sequence[ContentBlock], traceparent: str = "") -> a.PromptResponse:
         """Answered when the run is over, or when the chat waits for words."""
-        text, images = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
+        typed = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
         turn = Turn()
         self._turns.append(turn)
         try:
@@ -104,23 +105,25 @@ class Session:
                 await self.leave()
                 if turn.cancelled:
                     return a.PromptResponse(stop_reason="cancelled")
-                if (found := find_slash(text)) is not None:
+                if (found := find_slash(typed.text)) is not None:
                     slash, words = found
                     return await self._answer(await slash.run(self._agent, self.chat, words))
-                ended = await self._follow(await self._said(text, images, traceparent), turn)
+                ended = await self._follow(await self._said(typed, traceparent), turn)
+                await self._tell_commands()
                 return self._response(ended, turn)
         finally:
             self._turns.remove(turn)
 
-    async def _said(self, text: str, images: Sequence[Image], traceparent: str) -> Following:
+    async def _said(self, typed: Typed, traceparent: str) -> Following:
         """The message to the chat; the answer, if the chat waits for one in words."""
         if self._seq:
             for action in await self.chat.actions():
                 if action.kind == "user_input":
-                    return self.chat.answer(action, text)
-        text = await asyncio.to_thread(expanded, self._agent, self.options.project, text)
+                    return self.chat.answer(action, _whole(typed.text, typed))
+        said, images = await spoken(self._agent, self.options, typed.text)
+        text = _whole(said, typed)
         self._projection.said.append(text)
-        return self.chat.send(text, images=images, traceparent=traceparent)
+        return self.chat.send(text, images=[*typed.images, *images], traceparent=traceparent)
 
     async def _answer(self, text: str) -> a.PromptResponse:
         """What came of a slash command: what the log says about it, and `text`."""
@@ -203,16 +206,23 @@ class Session:
         for update in updates:
             await self._client.session_update(self.chat.id, update)
 
-    def _available(self) -> a.AvailableCommandsUpdate:
+    async def _tell_commands(self) -> None:
+        """What can be typed here, if that is news: servers tell their prompts only once they have started."""
+        found = await available(self._agent, self.options)
+        if found == self._commands:
+            return
+        self._commands = found
         commands = [
             a.AvailableCommand(
                 name=name,
                 description=does,
                 input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=hint)) if hint else None,
             )
-            for name, does, hint in available(self._agent, self.options.project)
+            for name, does, hint in found
         ]
-        return a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+        await self._send(
+            a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+        )
 
     # -- changing and ending ------------------------------------------------------------------------------------------
 
@@ -241,6 +251,10 @@ class Session:
             task.cancel()
             with suppress(asyncio.CancelledError, ConnectionError, acp.RequestError):
                 await task
+
+
+def _whole(text: str, typed: Typed) -> str:
+    return "\n\n".join([text, *typed.attached]).strip()
 
 
 async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:

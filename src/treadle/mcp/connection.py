@@ -21,15 +21,17 @@ from pydantic import TypeAdapter
 from treadle._version import __version__
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.inert import inert_line
-from treadle.mcp.listing import ListedTool, Listing, Sampling
+from treadle.mcp.listing import ListedPrompt, ListedTool, Listing, Sampling
 from treadle.mcp.transport import Errors
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 ATTEMPTS = 5
 """Failures in a row after which nothing is tried before somebody needs the server again."""
+_CHANGED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 _PAGES = 100
 _MOST_TOOLS = 2_000
+_MOST_PROMPTS = 500
 
 State = Literal["starting", "ready", "failed", "closed"]
 Result = types.CallToolResult | types.InputRequiredResult
@@ -227,12 +229,12 @@ class ServerConnection:
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         while True:
-            async with client.listen(tools_list_changed=True) as events:
+            async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
                 async for _event in events:
                     await self._list(client)
 
     async def _heard(self, message: IncomingMessage) -> None:
-        if isinstance(message, types.ToolListChangedNotification) and (client := self._client) is not None:
+        if isinstance(message, _CHANGED) and (client := self._client) is not None:
             with suppress(MCPError):
                 await self._list(client)
 
@@ -246,13 +248,14 @@ class ServerConnection:
             cursor = page.next_cursor
             if not cursor or len(found) >= _MOST_TOOLS:
                 break
+        prompts = await _prompts(client) if has.prompts is not None else []
         who = client.server_info
         listing = Listing(
             tuple(_listed(tool) for tool in found[:_MOST_TOOLS]),
             f"{who.name} {who.version}" if who is not None else "",
             client.instructions or "",
-            has.prompts is not None,
             has.resources is not None,
+            tuple(prompts),
         )
         if listing != self.listing:
             self.listing = listing
@@ -312,6 +315,25 @@ def _listed(tool: types.Tool) -> ListedTool:
         bool(hints.idempotent_hint) or read_only,
         hints.destructive_hint is not False and not read_only,
     )
+
+
+async def _prompts(client: Client) -> list[ListedPrompt]:
+    """What it says of its prompts; one that cannot tell has none, and its tools are there all the same."""
+    found: list[types.Prompt] = []
+    cursor: str | None = None
+    with suppress(MCPError):
+        for _ in range(_PAGES):
+            page = await client.list_prompts(cursor=cursor)
+            found += page.prompts
+            cursor = page.next_cursor
+            if not cursor or len(found) >= _MOST_PROMPTS:
+                break
+    made: list[ListedPrompt] = []
+    for each in found[:_MOST_PROMPTS]:
+        given = each.arguments or []
+        required = tuple(argument.name for argument in given if argument.required)
+        made.append(ListedPrompt(each.name, each.description or "", tuple(one.name for one in given), required))
+    return made
 
 
 def _shown(show: Callable[[str], None]) -> ProgressFnT:

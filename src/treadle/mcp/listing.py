@@ -29,13 +29,21 @@ class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
     destructive: bool = True
 
 
+class ListedPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    description: str = ""
+    arguments: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+
 class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[ListedTool, ...] = ()
     title: str = ""
     """What the server calls itself, and its version."""
     instructions: str = ""
-    prompts: bool = False
     resources: bool = False
+    commands: tuple[ListedPrompt, ...] = ()
+    """Its prompts."""
 
 
 class ListingsFile(msgspec.Struct, frozen=True):

@@ -192,6 +192,10 @@ class Hub:
             raise ToolError(f"There is no MCP server {name!r} for this project any more.")
         return project.links[name]
 
+    async def join(self, place: Place, user: ChatId) -> None:
+        """Somebody uses the servers of a place, until they `rest`."""
+        (await self._project(place)).chats.add(user)
+
     async def servers(self, root: str = "", own: str = "", world: str = "") -> list[Link]:
         """Those that are declared for a project, or for chats that have their own."""
         return list((await self._project(Place(root, own, world))).links.values())

@@ -1,14 +1,19 @@
 """What servers offer beside tools, for front ends: prompts, which become slash commands, and resources, which can be
-attached to a message as `@server:uri`."""
+attached to a message as `@server:uri`. A chat in a world has those of its world's servers (W-11)."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import re
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from treadle.errors import InvalidInput, NotFound
 from treadle.inert import inert_line
-from treadle.mcp_hub.hub import Hub, Link
+from treadle.mcp_hub.hub import Hub, Link, Place
+from treadle.types import ChatId, new_id
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -18,6 +23,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PAGES = 20
+_MENTION = re.compile(r"(?<!\S)@([a-zA-Z0-9][\w-]{0,31}):([a-zA-Z][a-zA-Z0-9+.-]*:\S*[^\s.,;:!?)])")
+_COMMAND = re.compile(r"/([a-zA-Z0-9][\w-]{0,31}):(\S+)(?:\s+(.*))?", re.DOTALL)
+MOST_ATTACHED = 1_000_000
+"""Characters of all that is attached to one message."""
+
+Pictures = tuple[tuple[str, bytes], ...]
+"""Each with its media type."""
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -31,6 +43,28 @@ class Prompt(msgspec.Struct, frozen=True):
     def command(self) -> str:
         """The slash command that stands for it."""
         return f"/{self.server}:{self.name}"
+
+    @property
+    def hint(self) -> str:
+        return " ".join(name if name in self.required else f"[{name}]" for name in self.arguments)
+
+    def given(self, words: str) -> dict[str, str]:
+        """Its arguments as they stand behind the command: one word each in their order, the last one takes the rest;
+        or `name=value`. InvalidInput if one is missing."""
+        try:
+            each = shlex.split(words)
+        except ValueError:
+            each = words.split()
+        pairs = [word.partition("=") for word in each]
+        if pairs and all(sign and name in self.arguments for name, sign, _ in pairs):
+            found = {name: value for name, _, value in pairs}
+        else:
+            last = max(0, len(self.arguments) - 1)
+            cut = [*each[:last], " ".join(each[last:])]
+            found = {name: value for name, value in zip(self.arguments, cut, strict=False) if value}
+        if missing := [name for name in self.required if not found.get(name)]:
+            raise InvalidInput(f"{inert_line(self.command, 80)} needs {inert_line(', '.join(missing), 200)}")
+        return found
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -48,24 +82,33 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 class Offerings:
+    """Where a project is asked for, `own` are the servers that a program brought, and `world` the world of it."""
+
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    async def prompts(self, root: str = "") -> list[Prompt]:
-        """The prompts of all servers of a project that can be reached."""
-        found: list[Prompt] = []
-        for link in await self._reached(root):
-            if link.known is not None and link.known.prompts:
-                found += await self._use(link.declared.name, root, _prompts)
-        return found
+    async def known_prompts(self, root: str = "", own: str = "", world: str = "") -> list[Prompt]:
+        """The prompts of the servers of a project, as they were last heard of; starts nothing."""
+        return [prompt for link in await self._hub.servers(root, own, world) for prompt in _prompts(link)]
+
+    async def prompts(self, root: str = "", own: str = "", world: str = "", *, server: str = "") -> list[Prompt]:
+        """The prompts of all servers of a project that can be reached, or of one."""
+        async with self._used(Place(root, own, world)) as place:
+            return [prompt for link in await self._reached(place, server) for prompt in _prompts(link)]
 
     async def prompt(
-        self, server: str, name: str, arguments: Mapping[str, str] | None = None, root: str = ""
+        self,
+        server: str,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        root: str = "",
+        own: str = "",
+        world: str = "",
     ) -> "Seen":
         """A prompt, filled in, as what a person would say."""
         from treadle.mcp.content import Seen, seen
 
-        async def get(client: "Client", _server: str) -> list["Seen"]:
+        async def get(client: "Client") -> list["Seen"]:
             result = await client.get_prompt(name, dict(arguments or {}))
             return [
                 seen([message.content])
@@ -74,18 +117,23 @@ class Offerings:
                 for message in result.messages
             ]
 
-        said = await self._use(server, root, get)
+        async with self._used(Place(root, own, world)) as place:
+            said = await self._use(server, place, get)
         return Seen("\n\n".join(each.text for each in said), tuple(p for each in said for p in each.pictures))
 
-    async def resources(self, root: str = "") -> list[Resource]:
-        """The resources of all servers of a project, and the templates of more."""
+    async def resources(self, root: str = "", own: str = "", world: str = "", *, server: str = "") -> list[Resource]:
+        """The resources of all servers of a project, or of one, and the templates of more."""
         found: list[Resource] = []
-        for link in await self._reached(root):
-            if link.known is not None and link.known.resources:
-                found += await self._use(link.declared.name, root, _resources)
+        async with self._used(Place(root, own, world)) as place:
+            for link in await self._reached(place, server):
+                if link.known is not None and link.known.resources:
+                    name = link.declared.name
+                    found += [
+                        msgspec.structs.replace(each, server=name) for each in await self._use(name, place, _resources)
+                    ]
         return found
 
-    async def resource(self, mention: str, root: str = "") -> "Seen":
+    async def resource(self, mention: str, root: str = "", own: str = "", world: str = "") -> "Seen":
         """What lies at `@server:uri`."""
         from treadle.mcp.content import Seen, contents
 
@@ -93,57 +141,85 @@ class Offerings:
         if not colon or not uri:
             raise InvalidInput(f"{inert_line(mention, 100)} names no resource; write @server:uri")
 
-        async def read(client: "Client", _server: str) -> list["Seen"]:
+        async def read(client: "Client") -> "Seen":
             pictures: list[tuple[str, bytes]] = []
             text = contents((await client.read_resource(uri)).contents, pictures)
-            return [Seen(text, tuple(pictures))]
+            return Seen(text, tuple(pictures))
 
-        return (await self._use(server, root, read))[0]
+        async with self._used(Place(root, own, world)) as place:
+            return await self._use(server, place, read)
 
-    async def _reached(self, root: str) -> list[Link]:
-        links = await self._hub.servers(root)
-        for link in links:
-            connection, _ = await self._hub.connected(link.declared.name, root)
+    async def spoken(self, text: str, root: str = "", own: str = "", world: str = "") -> tuple[str, Pictures]:
+        """A message as its writer means it: the prompt that `/server:prompt words` stands for, and behind the text
+        what lies at each `@server:uri` that they wrote. What names no server here stays as it is."""
+        written = text
+        names = {link.declared.name for link in await self._hub.servers(root, own, world)}
+        pictures: Pictures = ()
+        if (found := _COMMAND.fullmatch(text)) is not None and found[1] in names:
+            offered = await self.prompts(root, own, world, server=found[1])
+            prompt = next((each for each in offered if each.name == found[2]), None)
+            if prompt is None:
+                raise NotFound(f"the MCP server {found[1]} has no prompt {inert_line(found[2], 80)!r}")
+            said = await self.prompt(found[1], found[2], prompt.given(found[3] or ""), root, own, world)
+            text, pictures = said.text, said.pictures
+        parts = [text]
+        mentions = (f"@{named[1]}:{named[2]}" for named in _MENTION.finditer(written) if named[1] in names)
+        for mention in dict.fromkeys(mentions):
+            held = await self.resource(mention, root, own, world)
+            parts.append(f"{mention}, as attached:\n{held.text}")
+            pictures += held.pictures
+        if sum(map(len, parts[1:])) > MOST_ATTACHED:
+            raise InvalidInput(f"what is attached has more than {MOST_ATTACHED:,} characters")
+        return "\n\n".join(parts), pictures
+
+    @asynccontextmanager
+    async def _used(self, place: Place) -> AsyncIterator[Place]:
+        """What was started for a world ends again, unless a chat is worked on there."""
+        user = ChatId(new_id("use"))
+        await self._hub.join(place, user)
+        try:
+            yield place
+        finally:
+            self._hub.rest(user)
+
+    async def _reached(self, place: Place, server: str = "") -> list[Link]:
+        """Those that are ready, once all have started or failed to."""
+        links = [link for link in await self._hub.servers(*place) if server in ("", link.declared.name)]
+
+        async def settle(link: Link) -> None:
+            connection, _ = await self._hub.connected(link.declared.name, *place)
             await connection.settled()
+
+        await asyncio.gather(*map(settle, links))
         return [link for link in links if link.connection is not None and link.connection.state == "ready"]
 
-    async def _use(self, server: str, root: str, work: "Callable[[Client, str], Awaitable[list[T]]]") -> list[T]:
-        if all(link.declared.name != server for link in await self._hub.servers(root)):
+    async def _use(self, server: str, place: Place, work: "Callable[[Client], Awaitable[T]]") -> T:
+        if all(link.declared.name != server for link in await self._hub.servers(*place)):
             raise NotFound(f"there is no MCP server {inert_line(server, 60)!r} for this project")
-        connection, _ = await self._hub.connected(server, root)
-        found: list[T] = await connection.use(lambda client: work(client, server))
+        connection, _ = await self._hub.connected(server, *place)
+        found: T = await connection.use(work)
         return found
 
 
-async def _prompts(client: "Client", server: str) -> list[Prompt]:
-    found: list[Prompt] = []
-    cursor: str | None = None
-    for _ in range(_PAGES):
-        page = await client.list_prompts(cursor=cursor)
-        for each in page.prompts:
-            arguments = each.arguments or []
-            names = tuple(argument.name for argument in arguments)
-            required = tuple(argument.name for argument in arguments if argument.required)
-            found.append(Prompt(server, each.name, each.description or "", names, required))
-        if not (cursor := page.next_cursor):
-            break
-    return found
+def _prompts(link: Link) -> list[Prompt]:
+    known = link.known.commands if link.known is not None else ()
+    return [Prompt(link.declared.name, each.name, each.description, each.arguments, each.required) for each in known]
 
 
-async def _resources(client: "Client", server: str) -> list[Resource]:
+async def _resources(client: "Client") -> list[Resource]:
     found: list[Resource] = []
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await client.list_resources(cursor=cursor)
         found += [
-            Resource(server, str(each.uri), each.name, each.description or "", each.mime_type or "")
+            Resource("", str(each.uri), each.name, each.description or "", each.mime_type or "")
             for each in page.resources
         ]
         if not (cursor := page.next_cursor):
             break
     templates = await client.list_resource_templates()
     found += [
-        Resource(server, each.uri_template, each.name, each.description or "", each.mime_type or "", template=True)
+        Resource("", each.uri_template, each.name, each.description or "", each.mime_type or "", template=True)
         for each in templates.resource_templates
     ]
     return found

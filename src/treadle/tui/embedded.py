@@ -17,6 +17,7 @@ from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
 from treadle.ports.store import ChatFilter, Listed, Store
+from treadle.presentation.slash import spoken, written_commands
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
@@ -74,7 +75,8 @@ class EmbeddedChat:
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
         pictures = [await self._picture(path) for path in images]
-        await self._chat.send(text, delivery=delivery, images=pictures)
+        text, attached = await spoken(self._agent, (await self._chat.state()).options, text)
+        await self._chat.send(text, delivery=delivery, images=[*pictures, *attached])
 
     async def _picture(self, path: str) -> Image:
         kind, data = await asyncio.to_thread(read_picture, path)
@@ -251,7 +253,7 @@ class Embedded:
         ]
 
     async def own_commands(self, root: str) -> "Mapping[str, OwnCommand]":
-        return await asyncio.to_thread(self.agent.own_commands, Project(root))
+        return await written_commands(self.agent, replace(self.initial, root=root))
 
     async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
         return await asyncio.to_thread(self.agent.custom_agents, Project(root))

@@ -54,8 +54,16 @@ def note(text: str) -> None:
         file.write(f"{text}\n")
 
 
+def notes() -> str:
+    return Path(NOTES).read_text() if Path(NOTES).exists() else "some notes"
+
+
+def text_of(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
 def said(text: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": text}]}
+    return {"content": [text_of(text)]}
 
 
 def ask() -> dict[str, Any]:
@@ -82,7 +90,7 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             note(text)
             return said(f"noted {text}")
         case "look":
-            return said(Path(NOTES).read_text() if Path(NOTES).exists() else "some notes")
+            return said(notes())
         case "die":
             note(text)
             os._exit(7)
@@ -131,13 +139,28 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
     match message["method"]:
         case "initialize":
             info = {"name": "odd", "version": "1"}
-            has = {"tools": {"listChanged": True}}
+            has = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
             return {"result": {"protocolVersion": "2025-06-18", "capabilities": has, "serverInfo": info}}
         case "tools/list":
             return {"result": {"tools": [{"name": name, **tool} for name, tool in TOOLS.items()]}}
         case "tools/call" if params["name"] in TOOLS:
             return {"result": call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})}
+        case "prompts/list":
+            arguments = [{"name": "how", "required": True}, {"name": "what"}]
+            return {"result": {"prompts": [{"name": "tidy", "description": "Tidy up.", "arguments": arguments}]}}
+        case "prompts/get":
+            return {"result": {"messages": [{"role": "user", "content": text_of(tidy(params["arguments"]))}]}}
+        case "resources/list":
+            return {"result": {"resources": [{"name": "notes", "uri": "notes://all"}]}}
+        case "resources/templates/list":
+            return {"result": {"resourceTemplates": []}}
+        case "resources/read":
+            return {"result": {"contents": [{"uri": params["uri"], "text": notes()}]}}
     return {"error": {"code": -32601, "message": "no such method"}}
+
+
+def tidy(arguments: dict[str, str]) -> str:
+    return f"Tidy {arguments.get('what', 'all')} {arguments['how']}: {notes()} @odd:notes://of-the-prompt"
 
 
 def main() -> None:

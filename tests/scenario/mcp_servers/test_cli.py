@@ -26,8 +26,13 @@ def test_a_server_is_added_tried_used_and_removed(cli: CommandLine) -> None:
     denied = cli("run", "Go.", "--json", "--model", model)
     assert "treadle rules add --allow --tool odd__note" in denied.of("tool.execution_complete")[0]["error"]
     assert cli("rules", "add", "--allow", "--tool", "mcp:odd__*").code == 0
-    ran = cli("run", "Go.", "--json", "--model", model)
+    ran = cli("run", "/odd:tidy well the shelf, @odd:notes://all.", "--json", "--model", model)
     assert ran.of("tool.execution_complete")[0]["result"] == "noted hi"
+    said = ran.of("user.message")[0]["content"]  # a prompt of the server, and what was attached of it
+    assert said.startswith("Tidy the shelf, @odd:notes://all. well: some notes")
+    assert said.endswith("\n\n@odd:notes://all, as attached:\n[notes://all]\nsome notes")
+    missing = cli("run", "/odd:tidy", "--model", model)
+    assert (missing.code, "/odd:tidy needs how" in missing.err) == (2, True)
     assert notes.read_text() == "hi\n"
     assert cli("mcp", "remove", "odd").code == 0
     assert cli("mcp", "list", "--json").lines == []

@@ -90,3 +90,16 @@ async def test_a_server_that_asks_stays_until_it_is_answered(kit: Kit) -> None:
     events = await seen(chat.answer(asked, "blue"))
     assert results(events)[0].result == "accept: blue"
     assert not (kit.root / "notes").exists()
+
+
+async def test_prompts_and_resources_are_those_of_the_world(kit: Kit) -> None:
+    mark = unlike_any_other()
+    agent = kit.agent([Call("write_file", path="notes", content="of the world"), Say("Done.")], noting(kit, mark))
+    world = await agent.worlds.open(kit.root)
+    await seen(kit.chat(agent, world=world.id).send("Note it."))
+    place = (str(kit.root), "", world.id)
+    words = "/odd:tidy quickly the shelf"
+    assert (await agent.mcp.spoken(words, *place))[0].startswith("Tidy the shelf quickly: of the world")
+    assert "of the world" in (await agent.mcp.resource("@odd:notes://all", *place)).text
+    assert "some notes" in (await agent.mcp.resource("@odd:notes://all", str(kit.root))).text
+    await agent.worlds.drop(world.id)  # what was started for it has ended

@@ -178,13 +178,13 @@ def try_server(name: str, root: str | None, force_root: bool) -> int:
             terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
             return EXIT_ERROR
         await connection.ready()
-        prompts, resources = await servers.prompts(place), await servers.resources(place)
+        prompts, resources = await servers.prompts(place, server=name), await servers.resources(place, server=name)
         known = link.known
         terminal.line(f"{inert_line(known.title if known else name)} works")
         _tell_tools(terminal, link)
-        for prompt in (each for each in prompts if each.server == name):
+        for prompt in prompts:
             terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
-        for resource in (each for each in resources if each.server == name):
+        for resource in resources:
             terminal.line(f"  {inert_line(resource.mention, 120)}")
         return EXIT_OK
 

@@ -15,6 +15,7 @@ from treadle.inert import inert_line
 if TYPE_CHECKING:
     from treadle.config import Config
     from treadle.handle import Chat
+    from treadle.protocol.content import Image
     from treadle.runtime import Agent
 
 OWN_WORLD = "chat"
@@ -145,17 +146,19 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     if not await _tell_recipient(agent, model, asks=asks):
         return EXIT_ERROR
     await chat.open()
-    if text.startswith("/"):
-        from treadle.presentation.slash import expanded
+    typed = text if task.prompt in (None, "-") else str(task.prompt)
+    images: tuple[Image, ...] = ()
+    if typed.startswith("/") or "@" in typed:
+        from treadle.presentation.slash import spoken
 
-        text = expanded(agent, (await chat.state()).options.project, text)
+        said, images = await spoken(agent, (await chat.state()).options, typed)
+        text = said + text.removeprefix(typed)
     if task.output_schema is not None:
         from treadle.cli.structured_run import print_output
 
         return await print_output(chat, text, _read(task.output_schema, "the output schema"), after)
-    return await follow(
-        chat, chat.send(text, traceparent=os.environ.get("TRACEPARENT", "")), after, as_json=as_json, asks=asks
-    )
+    sent = chat.send(text, images=images, traceparent=os.environ.get("TRACEPARENT", ""))
+    return await follow(chat, sent, after, as_json=as_json, asks=asks)
 
 
 def _with_world(task: Task) -> Task:

@@ -1,0 +1,29 @@
+"""What stands behind a slash command that is a server's prompt (E-01)."""
+
+import pytest
+
+from treadle.errors import InvalidInput
+from treadle.mcp_hub.offerings import Prompt
+
+TIDY = Prompt("odd", "tidy", "", ("how", "what"), ("how",))
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ("well", {"how": "well"}),
+        ("well the shelf", {"how": "well", "what": "the shelf"}),
+        ("'very well' shelf", {"how": "very well", "what": "shelf"}),
+        ("what=shelf how=well", {"what": "shelf", "how": "well"}),
+        ("a=b it's", {"how": "a=b", "what": "it's"}),
+    ],
+)
+def test_words_are_the_arguments_of_a_prompt(words: str, given: dict[str, str]) -> None:
+    assert TIDY.given(words) == given
+
+
+def test_what_is_missing_is_said() -> None:
+    assert TIDY.hint == "how [what]"
+    assert Prompt("odd", "plain").given("whatever") == {}
+    with pytest.raises(InvalidInput, match="/odd:tidy needs how"):
+        TIDY.given("what=shelf")
