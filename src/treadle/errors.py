@@ -26,6 +26,7 @@ TreadleError
     ├── SandboxError        sandbox            a command cannot be confined as it must be, so it does not run
     ├── TrialLost           trial_lost         a command with network was tried by a worker that is gone; not repeated
     ├── Conflict            conflict           a file is no longer what it was when the change was prepared
+    ├── WorldBusy           world_busy         somebody works in a world, or there are worlds of it: it is not dropped
     └── EditError           edit               the text to replace was not found, or not once
 """
 
@@ -260,6 +261,10 @@ class Conflict(ToolError):
     def __init__(self, message: str, seen: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.seen = dict(seen or {})
+
+
+class WorldBusy(ToolError):
+    code = "world_busy"
 
 
 class EditError(ToolError):

@@ -204,7 +204,7 @@ class Agent:
         """Copy-on-write worlds of projects, in which chats work without changing those; see `treadle.worlds`."""
         from treadle.worlds.worlds import Worlds  # most users have none
 
-        return Worlds(self._setup.worlds, self.options, lambda options: self.begin(new_chat_id(), options))
+        return Worlds(self._setup.worlds, self.deps, self.options, lambda options: self.begin(new_chat_id(), options))
 
     @cached_property
     def subagents(self) -> "AgentSubagents":

@@ -25,8 +25,8 @@ from treadle.protocol.views import JobView
 from treadle.types import ChatId
 
 if TYPE_CHECKING:
+    from treadle.protocol.race_results import RaceResult
     from treadle.skills.reading import CustomAgent, OwnCommand
-    from treadle.subagents.racing import RaceResult
     from treadle.worlds.sync import SyncWorlds
 
 __all__ = ["Agent", "Chat", "ChatFiles", "Following", "Job"]

@@ -19,6 +19,10 @@ SCRIPTS: dict[str, tuple[list[Any], str]] = {
         [[Call("edit_file", path="notes.txt", old_str="old", new_str="OLD")], Say("Written.")],
         "Written.\nnotes.txt +1 -1\n['notes.txt'] ()\n",
     ),
+    "Races, sub-agents and worlds": (
+        [Call("edit_file", path="notes.txt", old_str="old", new_str="new"), Say("Fixed.")],
+        "True ['notes.txt']\n1 idle\n2 idle\n",
+    ),
     "Events": ([Say("Once upon a time.")], "Once upon a time.\n"),
 }
 

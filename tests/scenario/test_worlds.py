@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.kit import Stage, of, play
+from tests.scenario.kit import Stage, of, play, until
 from tests.trees import tree
 from tests.writing import write
-from treadle.errors import Conflict, ToolError
-from treadle.models.scripted import Call, Say
+from treadle.errors import Conflict, WorldBusy
+from treadle.models.scripted import Call, Hang, Say
 from treadle.protocol import events as e
 from treadle.stores.sqlite import SqliteStore
 from treadle.worlds.home import WorldHome
@@ -205,13 +205,31 @@ async def test_a_world_in_which_a_command_runs_is_not_dropped(
     world = await agent.worlds.open(root)
     chat = agent.chat(root=root, world=world.id)
     await play(chat.send("Go."))
-    with pytest.raises(ToolError, match="stop them first"):
+    with pytest.raises(WorldBusy, match="stop them first"):
         await agent.worlds.drop(world.id)
     assert agent.workspace_of(world.project).read_bytes("mark") == b"here\n"
     [job] = await chat.jobs()
     await job.stop()
     await agent.worlds.drop(world.id)
     assert not await agent.worlds.list()
+
+
+async def test_a_world_in_which_a_chat_works_or_of_which_there_are_worlds_is_not_dropped(
+    solo: Stage, root: Path
+) -> None:
+    agent = solo.agent([(Say("I"), Hang())], builtin=True)
+    world = await agent.worlds.open(root)
+    chat = agent.chat(root=root, world=world.id)
+    await until(chat.send("Go."), lambda event: isinstance(event, e.MessageDelta))
+    with pytest.raises(WorldBusy, match=chat.id):
+        await agent.worlds.drop(world.id)
+    await chat.interrupt()
+    await play(chat.resume())
+    inner = await agent.worlds.open(root, world.id)
+    with pytest.raises(WorldBusy, match=inner.id):
+        await agent.worlds.drop(world.id)
+    for each in (inner, world):
+        await agent.worlds.drop(each.id)
 
 
 @pytest.mark.parametrize("how", ["overlay", "copy"])

@@ -16,7 +16,9 @@ from treadle.client.answering import Reply
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.client import Client
 from treadle.client.files import ClientFiles, Restoration
+from treadle.client.races import ClientRace
 from treadle.client.tools import ClientTool, ToolCall
+from treadle.client.worlds import ClientWorlds, WorldCommit
 from treadle.protocol.http_answers import Accepted, ChangedFile, ChatLine
 from treadle.protocol.http_answers import ChatView as ChatInfo
 
@@ -29,8 +31,11 @@ __all__ = [
     "Client",
     "ClientChat",
     "ClientFiles",
+    "ClientRace",
     "ClientTool",
+    "ClientWorlds",
     "Reply",
     "Restoration",
     "ToolCall",
+    "WorldCommit",
 ]

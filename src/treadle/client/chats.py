@@ -14,9 +14,12 @@ from treadle.protocol.commands import Result
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.http_answers import (
     Accepted,
+    ActionList,
+    ActionView,
     ChatLine,
     ChatList,
     ChatView,
+    ChildList,
     FoundChat,
     FoundList,
     MessageList,
@@ -24,7 +27,7 @@ from treadle.protocol.http_answers import (
 )
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.tools import DynamicTool
-from treadle.protocol.views import Status
+from treadle.protocol.views import ChildView, Status
 from treadle.types import ChatId
 
 
@@ -87,6 +90,16 @@ class ClientChat:
     async def jobs(self) -> list[ClientJob]:
         """Its background commands, those that run and those that have ended lately: to read, to talk to, to stop."""
         return await jobs_of(self._http, self._at)
+
+    async def children(self) -> tuple[ChildView, ...]:
+        """The chats that its calls began, and theirs, each behind the one that began it: sub-agents, attempts of a
+        race."""
+        return (await self._http.get(f"{self._at}/children", ChildList)).children
+
+    async def actions(self, *, below: bool = False) -> tuple[ActionView, ...]:
+        """What it waits for from a person; with `below` what the chats below it wait for, too. Answer each in the chat
+        that it names: `client.chat(view.chat).approve(view.action)`."""
+        return (await self._http.get(f"{self._at}/actions", ActionList, {"below": str(below).lower()})).actions
 
     async def apply(
         self,

@@ -1,13 +1,18 @@
 """The client: an address, a token, tools, and chats."""
 
-from collections.abc import Callable
-from typing import Self, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Self, overload
+
+import msgspec
 
 from treadle.client.answering import Answer, Approve, Handlers, Reply, RunFollower, Show
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.http import Http
+from treadle.client.races import ClientRace
 from treadle.client.tools import ClientTool
+from treadle.client.worlds import ClientWorlds
 from treadle.errors import InvalidInput
+from treadle.protocol.http_answers import ChatView
 from treadle.signature import AnyFunction
 
 
@@ -20,6 +25,7 @@ class Client:
         self._patience_s = patience_s
         self.tools: dict[str, ClientTool] = {}
         self._handlers = Handlers(self.tools, concurrency)
+        self.worlds = ClientWorlds(self._http, self.chat)
         self.chats = Chats(self._http, lambda: [tool.spec for tool in self.tools.values()], patience_s)
 
     @overload
@@ -46,6 +52,25 @@ class Client:
     def chat(self, id: str) -> ClientChat:
         """A handle to a chat by its id; nothing is asked of the server yet."""
         return ClientChat(self._http, id, self._patience_s)
+
+    async def race(
+        self,
+        task: str,
+        *,
+        attempts: int = 0,
+        models: Sequence[str] = (),
+        check: str = "",
+        judge: str = "",
+        all: bool = False,
+        **options: Any,
+    ) -> ClientRace:
+        """Begin a race: so many attempts at a task of a project (`root`), of which the best is committed. `models` are
+        given out in turn; `check` is a command that must succeed in the world of an attempt; `judge` a model that
+        chooses; with `all` no attempt is stopped because another has passed. Options are those of the API."""
+        wanted = {"attempts": attempts, "models": list(models), "check": check, "judge": judge, "all": all}
+        body = {"task": task, **wanted, **msgspec.to_builtins(options)}
+        begun = await self._http.change("POST", "/api/races", body, ChatView)
+        return ClientRace(ClientChat(self._http, begun.id, self._patience_s, begun.warnings))
 
     async def run(
         self,

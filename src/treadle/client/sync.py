@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from treadle.client import chats as asynchronous
-from treadle.client import client, files, jobs
+from treadle.client import client, files, jobs, races, worlds
 from treadle.client.answering import Answer, Approve, Reply, Show
 from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine, ChatView
 from treadle.protocol.views import JobView
 
-__all__ = ["Chats", "Client", "ClientChat", "ClientFiles", "ClientJob"]
+__all__ = ["Chats", "Client", "ClientChat", "ClientFiles", "ClientJob", "ClientRace", "ClientWorlds"]
 
 
 class ClientChat(Facade[asynchronous.ClientChat]):
@@ -35,6 +35,8 @@ class ClientChat(Facade[asynchronous.ClientChat]):
     submit = waited(asynchronous.ClientChat.submit)
     edit = waited(asynchronous.ClientChat.edit)
     apply = waited(asynchronous.ClientChat.apply)
+    children = waited(asynchronous.ClientChat.children)
+    actions = waited(asynchronous.ClientChat.actions)
     compact = waited(asynchronous.ClientChat.compact)
     info = waited(asynchronous.ClientChat.info)
     messages = waited(asynchronous.ClientChat.messages)
@@ -77,6 +79,27 @@ class ClientJob(Facade[jobs.ClientJob]):
     stop = waited(jobs.ClientJob.stop)
 
 
+class ClientRace(Facade[races.ClientRace]):
+    """Several attempts at one task; see `treadle.client.ClientRace`."""
+
+    @property
+    def chat(self) -> ClientChat:
+        return ClientChat(self._loop, self._wrapped.chat)
+
+    attempts = waited(races.ClientRace.attempts)
+    result = waited(races.ClientRace.result)
+
+
+class ClientWorlds(Facade[worlds.ClientWorlds]):
+    """Your worlds on the server; see `treadle.client.ClientWorlds`."""
+
+    list = waited(worlds.ClientWorlds.list)
+    show = waited(worlds.ClientWorlds.show)
+    commit = waited(worlds.ClientWorlds.commit)
+    rebase = waited(worlds.ClientWorlds.rebase)
+    drop = waited(worlds.ClientWorlds.drop)
+
+
 class Chats(Facade[asynchronous.Chats]):
     def create(self, content: str = "", **options: Any) -> ClientChat:
         return ClientChat(self._loop, self._loop.run(self._wrapped.create(content, **options)))
@@ -98,11 +121,15 @@ class Client(LoopOwner[client.Client]):
         wrapped = client.Client(*args, **keywords)
         super().__init__(wrapped)
         self.chats = Chats(self._loop, wrapped.chats)
+        self.worlds = ClientWorlds(self._loop, wrapped.worlds)
         self.tool = wrapped.tool
         """Make a function a tool of this client; see `treadle.client.Client.tool`."""
 
     def chat(self, id: str) -> ClientChat:
         return ClientChat(self._loop, self._wrapped.chat(id))
+
+    def race(self, task: str, **wanted: Any) -> ClientRace:
+        return ClientRace(self._loop, self._loop.run(self._wrapped.race(task, **wanted)))
 
     def run(
         self,

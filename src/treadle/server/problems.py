@@ -71,6 +71,7 @@ ERROR_STATUS: tuple[tuple[type[TreadleError], int], ...] = (
     (errors.ModelError, 502),
     (errors.Conflict, 409),
     (errors.RootChanged, 409),
+    (errors.WorldBusy, 409),
     (errors.ToolError, 400),
 )
 """The first that fits counts."""
@@ -124,6 +125,7 @@ TREE: dict[str, tuple[int, str]] = {
     ),
     "job_elsewhere": (409, "the background command can only be reached on the machine that it runs on, which is named"),
     "conflict": (409, "a file is no longer what it was"),
+    "world_busy": (409, "a chat or a command works in the world, or there are worlds of it; end those first"),
     "damaged": (500, "a record or a blob cannot be read"),
     "model": (502, "a provider failed"),
     "store": (503, "the store cannot be used at the moment"),

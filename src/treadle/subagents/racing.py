@@ -5,33 +5,16 @@ import asyncio
 from collections.abc import AsyncIterator, Generator
 from typing import Any
 
-import msgspec
-
-from treadle.errors import InvalidInput, RunFailed
+from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.protocol.commands import Race
-from treadle.protocol.content import Value
-from treadle.protocol.events import Envelope, ExecutionComplete, FilesChanged, SessionError, SubagentCompleted
-from treadle.protocol.files import FileChange
+from treadle.protocol.race_results import RaceResult, result_of
 from treadle.subagents.children import Home
 from treadle.subagents.tree import Row, tree
 from treadle.tools.builtin.delegate import MOST
 
 LOOK_S = 0.5
 ATTEMPTS = 4
-
-
-class RaceResult(Value, frozen=True):
-    """What came of a race: `chat.files.undo()` of its chat takes it back."""
-
-    chat: str
-    winner: int
-    """The number of the attempt that won; 0: none did."""
-    text: str
-    """The same in words, with a line for each attempt."""
-    attempts: tuple[SubagentCompleted, ...]
-    files: tuple[FileChange, ...] = ()
-    committed: bool = False
 
 
 def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: str, all_of: bool) -> Race:
@@ -96,23 +79,3 @@ class RunningRace:
         events = [await self.chat.whole(each) for each in await self.chat.events()]
         self._result = result_of(self.chat.id, events)
         return self._result
-
-
-def result_of(chat: str, events: list[Envelope]) -> RaceResult:
-    """From the log of a race. RunFailed if it came to nothing."""
-    found = RaceResult(chat, 0, "", ())
-    for envelope in events:
-        match envelope.data:
-            case ExecutionComplete(result=result, error=error, success=success):
-                found = msgspec.structs.replace(found, text=result or error, committed=success)
-            case SubagentCompleted(committed=committed, number=number) as one:
-                found = msgspec.structs.replace(
-                    found, attempts=(*found.attempts, one), winner=number if committed else found.winner
-                )
-            case FilesChanged(files=files):
-                found = msgspec.structs.replace(found, files=files)
-            case SessionError(error_class=kind, message=message):
-                raise RunFailed(kind, message)
-            case _:
-                pass
-    return found

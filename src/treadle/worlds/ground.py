@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from treadle.errors import NotFound, ToolError
+from treadle.errors import NotFound, ToolError, WorldBusy
 from treadle.faultpoint import faultpoint
 from treadle.ports.sandbox import WorldMount
 from treadle.protocol.files import FileState
@@ -65,14 +65,14 @@ class WorldGround:
         return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=self._socket())
 
     def end(self, patience_s: float = 0.0) -> None:
-        """End the holder, if there is one: what it has mounted changes, or goes. ToolError if commands run there, and
+        """End the holder, if there is one: what it has mounted changes, or goes. WorldBusy if commands run there, and
         do not end in that time."""
         deadline = time.monotonic() + patience_s
         with self._lock:
             self._hang_up()
             while not self._ended():
                 if time.monotonic() >= deadline:
-                    raise ToolError(f"Commands run in the world {self.name}; stop them first.")
+                    raise WorldBusy(f"Commands run in the world {self.name}; stop them first.")
                 time.sleep(_STEP_S)
         faultpoint("world.ended")
 

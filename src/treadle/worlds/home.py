@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from treadle.errors import InvalidInput, NotFound, ToolError
+from treadle.errors import InvalidInput, NotFound, ToolError, WorldBusy
 from treadle.ports.sandbox import Confinement
 from treadle.ports.snapshots import Effect
 from treadle.protocol.options import OWN_WORLD, ChatOptions, Project
@@ -141,7 +141,7 @@ class WorldHome:
     def drop(self, id: str) -> None:
         world = self.folders.get(id)
         if inner := [each.id for each in self.folders.all() if each.parent == id]:
-            raise InvalidInput(f"There are worlds of {id}: {', '.join(inner[:5])}. Drop them first.")
+            raise WorldBusy(f"There are worlds of {id}: {', '.join(inner[:5])}. Drop them first.")
         self._ground_of(id).end(_LEAVING_S)
         self.folders.remove(world)
 

@@ -7,16 +7,21 @@ from contextlib import AbstractContextManager
 
 from msgspec.structs import replace
 
-from treadle.errors import Conflict, ToolError
+from treadle.engine.deps import Deps
+from treadle.errors import Conflict, ToolError, WorldBusy
 from treadle.following import applied
 from treadle.handle import Chat
 from treadle.ports.snapshots import Effect
+from treadle.ports.store import ChatFilter
 from treadle.protocol.commands import Rename
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.views import Status
 from treadle.worlds.home import WorldHome
 from treadle.worlds.record import World
+
+_AT_WORK: tuple[Status, ...] = ("pending", "running", "interrupting")
 
 
 class Committed(Value, frozen=True):
@@ -31,8 +36,9 @@ class Committed(Value, frozen=True):
 class Worlds:
     """`options`: what chats have unless they say otherwise; `begin` makes one in which a world is committed."""
 
-    def __init__(self, home: WorldHome, options: ChatOptions, begin: Callable[[ChatOptions], Chat]) -> None:
+    def __init__(self, home: WorldHome, deps: Deps, options: ChatOptions, begin: Callable[[ChatOptions], Chat]) -> None:
         self._home = home
+        self._deps = deps
         self._options = options
         self._begin = begin
 
@@ -113,6 +119,11 @@ class Worlds:
         return self._home.reached(id)
 
     async def drop(self, id: str) -> None:
-        """Remove it with all that was changed in it. InvalidInput if there are worlds of it; ToolError if commands run
-        there."""
+        """Remove it with all that was changed in it. WorldBusy if a chat or a command works there, or there are worlds
+        of it."""
+        for status in _AT_WORK:
+            for listed in await self._deps.store.list(ChatFilter(status=status)):
+                chat = listed.summary.chat
+                if listed.leased and (await self._deps.log.load(chat)).options.world == id:
+                    raise WorldBusy(f"The chat {chat} works in the world {id}; stop it first.")
         await asyncio.to_thread(self._home.drop, id)

@@ -83,6 +83,6 @@ ROUTES = (
         codes=(*_CODES, "conflict"),
     ),
     Route("POST", f"{_ONE}/drop", drop, "Remove a world with all that was changed in it.", TAG, reply=WorldView,
-        body=Nothing, codes=_CODES,
+        body=Nothing, codes=(*_CODES, "world_busy"),
     ),
 )  # fmt: skip

@@ -1,0 +1,43 @@
+"""What came of a race (L-22), read off the log of its chat."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from treadle.errors import RunFailed
+from treadle.protocol.content import Value
+from treadle.protocol.events import Envelope, ExecutionComplete, FilesChanged, SessionError, SubagentCompleted
+from treadle.protocol.files import FileChange
+
+
+class RaceResult(Value, frozen=True):
+    """What came of a race: `chat.files.undo()` of its chat takes it back."""
+
+    chat: str
+    winner: int
+    """The number of the attempt that won; 0: none did."""
+    text: str
+    """The same in words, with a line for each attempt."""
+    attempts: tuple[SubagentCompleted, ...]
+    files: tuple[FileChange, ...] = ()
+    committed: bool = False
+
+
+def result_of(chat: str, events: Iterable[Envelope]) -> RaceResult:
+    """From the log of a race. RunFailed if it came to nothing."""
+    found = RaceResult(chat, 0, "", ())
+    for envelope in events:
+        match envelope.data:
+            case ExecutionComplete(result=result, error=error, success=success):
+                found = msgspec.structs.replace(found, text=result or error, committed=success)
+            case SubagentCompleted(committed=committed, number=number) as one:
+                found = msgspec.structs.replace(
+                    found, attempts=(*found.attempts, one), winner=number if committed else found.winner
+                )
+            case FilesChanged(files=files):
+                found = msgspec.structs.replace(found, files=files)
+            case SessionError(error_class=kind, message=message):
+                raise RunFailed(kind, message)
+            case _:
+                pass
+    return found
