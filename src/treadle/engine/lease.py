@@ -8,7 +8,8 @@ epoch exists: LeaseLost passes through everything here, and the worker writes no
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 from treadle.chat.state import ChatState, runnable
 from treadle.engine.hub import SoFar
@@ -29,6 +30,31 @@ class Stopped:
 
 
 STOPPED: Final = Stopped()
+
+
+class CancelScope:
+    """A block of the running task that others may cancel: the task goes on behind the block, unless it was cancelled
+    itself meanwhile."""
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._before = task.cancelling()
+        self.cancelled = False
+        return self
+
+    def cancel(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not self.cancelled:
+            return False
+        return self._task.uncancel() == self._before and kind is asyncio.CancelledError
 
 
 class Tenure:
@@ -97,24 +123,28 @@ class Tenure:
         run there is nothing to interrupt."""
         if self.state.run is None:
             return await effect
-        work = asyncio.ensure_future(effect)
-        tasks: list[asyncio.Future[Any]] = [work]
-        try:
-            await asyncio.wait(tasks, timeout=UNWATCHED_S)
-            if not work.done():
-                tasks.append(asyncio.ensure_future(self._interrupt()))
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                return work.result()
-            tasks[1].result()
-            return STOPPED
-        finally:
-            if not all(task.done() for task in tasks):
-                for task in tasks:
+        watching: list[asyncio.Task[None]] = []
+        with CancelScope() as scope:
+
+            def watch() -> None:
+                watching.append(asyncio.create_task(self._interrupt()))
+                watching[0].add_done_callback(lambda task: None if task.cancelled() else scope.cancel())
+
+            timer = asyncio.get_running_loop().call_later(UNWATCHED_S, watch)
+            try:
+                done = await effect
+                if not scope.cancelled:
+                    return done
+            except Exception:
+                if not scope.cancelled:
+                    raise
+            finally:
+                timer.cancel()
+                for task in watching:
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            elif not work.cancelled():
-                work.exception()  # seen here, for the case that the caller is being cancelled
+                    await asyncio.gather(task, return_exceptions=True)
+        watching[0].result()
+        return STOPPED
 
     async def _interrupt(self) -> None:
         """Return when the run is being interrupted, or is over."""

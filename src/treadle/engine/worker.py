@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from treadle.chat.state import ChatState, open_actions, runnable, status, summary, wake_ms
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
-from treadle.engine.lease import Tenure
+from treadle.engine.lease import CancelScope, Tenure
 from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
@@ -23,6 +24,14 @@ ENDING_S = 5.0
 """How long calls that were told to end may take to say so."""
 
 
+class Held(NamedTuple):
+    """A chat that is driven: under which lease, by which task, and how to end that without ending the task."""
+
+    lease: Lease
+    task: asyncio.Task[Any]
+    scope: CancelScope
+
+
 class Worker:
     """Drives chats, at most `concurrency` at once (0: any number). `drive` takes one by name, `claim` whichever has
     waited longest; what is over the limit stays where it is, pending, for whoever has room (A-08)."""
@@ -33,7 +42,7 @@ class Worker:
         self.concurrency = concurrency
         self.changed = asyncio.Event()
         """Set whenever a chat was let go of: there may be room for another."""
-        self._held: dict[ChatId, tuple[Lease, asyncio.Task[None]]] = {}
+        self._held: dict[ChatId, Held] = {}
         self._resting: set[ChatId] = set()
         """Chats that are held without being driven, because they failed a moment ago."""
         self._lending: list[ChatId] = []
@@ -69,7 +78,7 @@ class Worker:
     def driven(self, chat: ChatId) -> int | None:
         """The epoch under which the chat is driven here, if it is."""
         held = self._held.get(chat)
-        return held[0].epoch if held is not None else None
+        return held.lease.epoch if held is not None else None
 
     def holds(self, chat: ChatId) -> bool:
         """Whether this worker drives the chat, or is about to."""
@@ -169,24 +178,24 @@ class Worker:
     async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> bool:
         """Drive a chat under its lease; False when the lease was lost. With `rest_s` it is held that long first, so
         that nobody else takes it up either."""
-        work = asyncio.create_task(self._advance(lease, rest_s), name=f"advance {lease.chat}")
-        self._held[lease.chat] = (lease, work)
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew(), name="renew leases")
+        task = asyncio.current_task()
+        assert task is not None
         try:
-            await work
-            return True
+            with CancelScope() as scope:
+                self._held[lease.chat] = Held(lease, task, scope)
+                await self._advance(lease, rest_s)
         except LeaseLost:
             self._withdraw(lease.chat)
             return False
         except asyncio.CancelledError:
-            if work.cancelled() and not _cancelling():
-                self._withdraw(lease.chat)
-                return False  # the renewal found the lease gone
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-            await asyncio.shield(self._deps.store.release(lease))  # for work that never began; else it is silent
+            await asyncio.shield(self._deps.store.release(lease))  # its own release may be what was cancelled
             raise
+        else:
+            if scope.cancelled:
+                self._withdraw(lease.chat)
+            return not scope.cancelled
         finally:
             self._held.pop(lease.chat, None)
             self._tenures.pop(lease.chat, None)
@@ -276,7 +285,7 @@ class Worker:
     async def _renew(self) -> None:
         while self._held:
             await self._deps.clock.sleep(self._deps.renew_s)
-            leases = [lease for lease, _ in self._held.values()]
+            leases = [held.lease for held in self._held.values()]
             if not leases:
                 return
             try:
@@ -287,9 +296,8 @@ class Worker:
                 logging.getLogger("treadle").warning("leases could not be renewed: %s", error)
                 continue
             for lease in leases:
-                held = self._held.get(lease.chat)
-                if lease not in kept and held is not None and held[0] == lease:
-                    held[1].cancel()
+                if lease not in kept and (held := self._held.get(lease.chat)) is not None and held.lease == lease:
+                    held.scope.cancel()
 
     async def drain(self, grace_s: float) -> None:
         """Leave in good order: take nothing more, bring every step that is under way to its record, and give the
@@ -298,8 +306,8 @@ class Worker:
         self.leave()
         if await self._settled(grace_s) and self._deps.shared:
             self._closing = True
-            for _, work in self._held.values():
-                work.cancel()
+            for held in self._held.values():
+                held.scope.cancel()
             await self._settled(ENDING_S)
         await self.close()
 
@@ -310,28 +318,26 @@ class Worker:
             tenure.leaving = True
         for chat in self._resting | set(self._lending):
             if chat in self._held:
-                self._held[chat][1].cancel()
+                self._held[chat].scope.cancel()
 
     async def _settled(self, timeout_s: float) -> bool:
         """Wait until nothing is driven any more; whether something still is."""
-        tasks = {*self._driving.values(), *(task for _, task in self._held.values())}
+        tasks = self._tasks()
         return bool(tasks and (await asyncio.wait(tasks, timeout=timeout_s))[1])
+
+    def _tasks(self) -> set[asyncio.Task[Any]]:
+        return {*self._driving.values(), *(held.task for held in self._held.values())}
 
     async def close(self) -> None:
         """Stop driving. What is under way is left as a crash would leave it, but its leases are given back."""
         self.leaving = True
         for timer in self._waking.values():
             timer.cancel()
-        tasks = [*self._driving.values(), *(task for _, task in self._held.values()), *self._withdrawals]
+        tasks = self._tasks() | self._withdrawals
         if self._renewing is not None:
-            tasks.append(self._renewing)
+            tasks.add(self._renewing)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         while self._taken:
             await self._deps.store.release(self._taken.popitem()[1])
-
-
-def _cancelling() -> bool:
-    current = asyncio.current_task()
-    return current is not None and current.cancelling() > 0
