@@ -244,9 +244,11 @@ class Agent:
 
     def servers_of(self, options: ChatOptions) -> "McpServers | None":
         """None if there is no server to look for, which the names of files tell: then nothing is loaded."""
-        root = options.root
-        places = [self._home / "mcp.json", *(Path(root, name) for name in (".mcp.json", ".treadle/mcp.json") if root)]
-        wanted = bool(self._mcp_given) if self._mcp_given is not True else any(map(os.path.exists, places))
+        wanted = bool(self._mcp_given)
+        if self._mcp_given is True:
+            places = [f"{self._home}/mcp.json"]
+            places += [f"{options.root}/{name}" for name in (".mcp.json", ".treadle/mcp.json") if options.root]
+            wanted = any(map(os.path.exists, places))
         return self.mcp if wanted or self._mcp is not None else None
 
     async def _tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:

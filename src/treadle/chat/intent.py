@@ -84,11 +84,11 @@ _LONGEST = 20_000
 def asks_for_changes(message: str) -> bool:
     """Whether the message, read carefully, asks for something to be changed."""
     text = _plain(message)
-    file = re.search(_FILE, text) is not None
     if _CHANGE.isdisjoint(re.findall(_WORD, text)) and not re.search(_HINT, text):
         return False  # most messages: no verb of change in any of their sentences
     if re.search(_NEGATION, text) or re.search(_OTHER_NEGATION, text):
         return False
+    file = re.search(_FILE, text) is not None
     told = False
     for sentence in _sentences(text):
         if re.search(_OTHER, sentence):
