@@ -144,13 +144,10 @@ class Log:
         epoch = lease.epoch if lease else 0
         if take is not None:
             epoch, ahead = self._epochs[state.chat] + 1, take.ahead
-        while ahead is not None and (following := ahead(after)):
-            more = self._seal(after, following, epoch)
-            after = fold_all(after, more)
-            envelopes += more
-            durable = durable or not isinstance(following[-1], TurnStart | TurnEnd)
-            if isinstance(following[-1], TurnStart):
-                break  # a turn that has begun waits for its call
+        if ahead is not None:
+            following, after, kept = self._following(after, ahead, epoch)
+            envelopes += following
+            durable = durable or kept
         records = [wire.encode(envelope) for envelope in envelopes]
         faultpoint(f"append.before:{events[0].TYPE}")
         shown = summary(after)
@@ -183,6 +180,19 @@ class Log:
         faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
         return self._keep(after)
+
+    def _following(self, state: ChatState, ahead: Ahead, epoch: int) -> tuple[list[Envelope], ChatState, bool]:
+        """What the rules say next, the state then, and whether any of it must be durable."""
+        envelopes: list[Envelope] = []
+        durable = False
+        while events := ahead(state):
+            sealed = self._seal(state, events, epoch)
+            state = fold_all(state, sealed)
+            envelopes += sealed
+            durable = durable or not isinstance(events[-1], TurnStart | TurnEnd)
+            if isinstance(events[-1], TurnStart):
+                break  # a turn that has begun waits for its call
+        return envelopes, state, durable
 
     def memo(self, chat: ChatId, model: str) -> Memo:
         """The bytes of the chat's conversation for this model, kept from run to run as long as its state is. Another

@@ -22,16 +22,15 @@ from treadle.server.service import Service
 B = TypeVar("B", bound=Body)
 
 
-class ApiRequest:
+class ApiRequest(msgspec.Struct, frozen=True):
     """One request, read: who asks for what."""
 
-    def __init__(self, service: Service, request: Request, user: str, query: Body, body: Body, key: Key | None) -> None:
-        self.service = service
-        self.request = request
-        self.user = user
-        self.key = key
-        self._query = query
-        self._body = body
+    service: Service
+    request: Request
+    user: str
+    _query: Body
+    _body: Body
+    key: Key | None
 
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])

@@ -1,18 +1,37 @@
 """States and summaries as the answers of the server. Projections; nothing here decides."""
 
-from treadle.chat.state import ChatState, failure_of, open_actions, status
+import msgspec
+
+from treadle.chat.state import ChatState, failure_of, open_actions, status, summary
 from treadle.ports.store import Listed
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 from treadle.protocol.http_answers import Accepted, CallView, ChatLine, ChatView, MessageView, ResultView
-from treadle.protocol.views import Status, shown_status
+from treadle.protocol.views import ChatSummary, Status, shown_status
 from treadle.protocol.wire import iso_time
 
 
 def chat_line(listed: Listed) -> ChatLine:
-    line = listed.summary
+    return _line(listed.summary, shown_status(listed.summary.status, listed.leased))
+
+
+def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -> ChatView:
+    line = msgspec.structs.asdict(_line(summary(state), shown))
+    return ChatView(
+        **line | {"last_error": failure_of(state)},
+        options=state.options,
+        queue=state.queue,
+        actions=open_actions(state),
+        plan=state.plan,
+        last_end=state.last_end,
+        last_why=state.last_why,
+        warnings=warnings,
+    )
+
+
+def _line(line: ChatSummary, shown: Status) -> ChatLine:
     return ChatLine(
         id=line.chat,
-        status=shown_status(line.status, listed.leased),
+        status=shown,
         title=line.title,
         model=line.model,
         root=line.root,
@@ -25,33 +44,6 @@ def chat_line(listed: Listed) -> ChatLine:
         usage=line.usage,
         last_error=line.last_error,
         parent=_chat_of(line.parent),
-    )
-
-
-def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -> ChatView:
-    options = state.options
-    return ChatView(
-        id=state.chat,
-        status=shown,
-        title=state.title,
-        model=options.model,
-        root=options.root,
-        archived=options.archived,
-        labels=options.labels,
-        head=state.head,
-        created=iso_time(state.created_ms),
-        updated=iso_time(state.updated_ms),
-        turns=state.totals.turns,
-        usage=state.totals.usage,
-        last_error=failure_of(state),
-        parent=_chat_of(state.parent),
-        options=options,
-        queue=state.queue,
-        actions=open_actions(state),
-        plan=state.plan,
-        last_end=state.last_end,
-        last_why=state.last_why,
-        warnings=warnings,
     )
 
 

@@ -2,9 +2,10 @@
 loop. Nothing survives it. No method awaits between a check and a change, which is what makes each one atomic."""
 
 import asyncio
+import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
 from treadle.ports.store import (
@@ -118,13 +119,7 @@ class MemoryStore:
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
         kept = self._find(chat)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while kept.head <= after:
-                    await _news(kept.waiters)
-        except TimeoutError:
-            pass
-        return kept.head
+        return await _beyond(after, lambda: kept.head, kept.waiters, timeout_s)
 
     async def get(self, chat: ChatId) -> Listed:
         return self._listed(self._find(chat))
@@ -159,13 +154,7 @@ class MemoryStore:
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
         self._check_open()
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._changed <= after:
-                    await _news(self._waiters)
-        except TimeoutError:
-            pass
-        return self._changed
+        return await _beyond(after, lambda: self._changed, self._waiters, timeout_s)
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         self._check_open()
@@ -286,6 +275,15 @@ class MemoryStore:
         for waiter in (*kept.waiters, *self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
+
+
+async def _beyond(after: int, now: Callable[[], int], waiters: set[asyncio.Future[None]], timeout_s: float) -> int:
+    """What `now` says when it is more than `after`, or when the time is up."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while now() <= after:
+                await _news(waiters)
+    return now()
 
 
 async def _news(waiters: set[asyncio.Future[None]]) -> None:

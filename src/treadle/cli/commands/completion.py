@@ -1,7 +1,7 @@
 """`treadle completion`: a script that lets a shell complete commands, options and their values without starting
 Treadle; only chats are asked for, in the quickest way there is (`chat_names`)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import click
@@ -116,14 +116,17 @@ _treadle() {{
 complete -o default -F _treadle treadle"""
 
 
+def _values(commands: list[Spelled], spell: Callable[[Value], str]) -> str:
+    """The branches of a `case` over command:flag."""
+    return "\n".join(
+        f"    {each.name}:{flag}) {spell(value)}" for each in commands for flag, value in each.values.items()
+    )
+
+
 def _bash(commands: list[Spelled]) -> str:
     return _BASH.format(
         commands=" ".join(each.name for each in commands),
-        values="\n".join(
-            f"        {each.name}:{flag}) {_bash_value(value)} ;;"
-            for each in commands
-            for flag, value in each.values.items()
-        ),
+        values=_values(commands, lambda value: f"{_bash_value(value)} ;;"),
         options="\n".join(f'                {each.name}) words="{" ".join(each.options)}" ;;' for each in commands),
         arguments="\n".join(
             f"                {each.name}) words={_bash_words(each)} ;;"
@@ -182,11 +185,7 @@ if [ "$funcstack[1]" = _treadle ]; then _treadle "$@"; else compdef _treadle tre
 def _zsh(commands: list[Spelled]) -> str:
     return _ZSH.format(
         commands="\n".join(f"            {_quoted(f'{each.name}:{each.line}')}" for each in commands),
-        values="\n".join(
-            f"    {each.name}:{flag}) {_zsh_value(value)}; return ;;"
-            for each in commands
-            for flag, value in each.values.items()
-        ),
+        values=_values(commands, lambda value: f"{_zsh_value(value)}; return ;;"),
         options="\n".join(f"        {each.name}) compadd -- {' '.join(each.options)} ;;" for each in commands),
         arguments="\n".join(
             f"    {each.name}) {'_treadle_chats' if each.chats else f'compadd -- {chr(32).join(each.words)}'} ;;"
