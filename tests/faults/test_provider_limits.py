@@ -11,7 +11,7 @@ import pytest
 
 from treadle import Agent, Envelope, tool
 from treadle.chat.assembly import ANSWER_CHARS, ARGUMENTS_CHARS, CALLS
-from treadle.engine.silence_timeout import Patience
+from treadle.engine.silence_timeout import SilenceTimeout
 from treadle.errors import ModelError
 from treadle.models.anthropic.adapter import AnthropicMessages
 from treadle.models.capability_ladder import Ladder
@@ -280,7 +280,7 @@ async def test_a_sign_of_life_is_something_of_the_answer() -> None:
     dead: list[list[Delta]] = [[UsageDelta(Usage(1))], [CallDelta(index=0)], [CallDelta(id="a"), UsageDelta(Usage())]]
 
     async def listen(items: list[list[Delta]]) -> None:
-        async with Patience(0.3, 1.0) as patience:
+        async with SilenceTimeout(0.3, 1.0) as patience:
             while True:
                 for item in items:
                     patience.hear(item)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
 from treadle.engine.deps import Deps
-from treadle.engine.lease import STOPPED, Tenure
 from treadle.engine.outcome import Unknown, checkpoint, crashed, first_line, outcome_of, workspace_events
+from treadle.engine.tenure import STOPPED, Tenure
 from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
 from treadle.ports.policy import Verdict

@@ -19,7 +19,7 @@ from treadle.chat.transcript import (
 from treadle.engine import request as requests
 from treadle.engine import side_call
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Stopped, Tenure
+from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ConfigError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from treadle.chat.applying import tool_options
 from treadle.chat.state import Call
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Stopped, Tenure
 from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
+from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ToolError, TrialLost
 from treadle.host_patterns import joined
 from treadle.ports.hooks import Instead

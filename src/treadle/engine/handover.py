@@ -8,8 +8,8 @@ from treadle.chat.state import ChatState, OpenCheck
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import begun
-from treadle.engine.lease import WATCH_S, Tenure
 from treadle.engine.recovery import open_keys, settle_call
+from treadle.engine.tenure import WATCH_S, Tenure
 from treadle.engine.tool_calls import stop
 from treadle.errors import LeaseLost
 from treadle.ports.toolset import Invocation, Tool

@@ -25,12 +25,12 @@ from treadle.chat.transitions import transition
 from treadle.engine.checks import run_check
 from treadle.engine.compaction import compact
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Tenure
 from treadle.engine.model_call import call_model, open_turn
 from treadle.engine.recovery import recover
 from treadle.engine.request import limits_of
 from treadle.engine.restore import restore
 from treadle.engine.summary import summarize
+from treadle.engine.tenure import Tenure
 from treadle.engine.tool_calls import run_calls
 from treadle.errors import HeadMoved, RootChanged, StoreError
 from treadle.protocol.commands import Expire

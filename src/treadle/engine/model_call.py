@@ -11,8 +11,8 @@ from treadle.chat.completion import MarkerFilter, marks, strip_marker, strip_thi
 from treadle.chat.state import ChatState
 from treadle.engine import request as requests
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Stopped, Tenure
-from treadle.engine.silence_timeout import Patience, delay
+from treadle.engine.silence_timeout import SilenceTimeout, delay
+from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ConfigError, ModelError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelRequest
@@ -120,9 +120,9 @@ class ModelAttempt:
             self._tenure.speak(None)
 
     async def _listen(self, request: ModelRequest) -> ModelAnswer:
-        patience = Patience(self._deps.silence_s, self._deps.answer_s)
+        silence = SilenceTimeout(self._deps.silence_s, self._deps.answer_s)
         asked = self._deps.clock.monotonic()
-        async with patience, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
+        async with silence, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:
                 if not self.heard and not _beside(deltas):
                     self.heard = True
@@ -130,7 +130,7 @@ class ModelAttempt:
                     faultpoint("model.first_delta")
                     waited = self._deps.clock.monotonic() - asked
                     self._deps.observer.first_token(self._tenure.state.chat, self.turn, waited)
-                patience.hear(deltas)
+                silence.hear(deltas)
                 self._assembler.feed(deltas)
                 if self._tenure.listened:
                     self._show(deltas)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Tenure
+from treadle.engine.tenure import Tenure
 from treadle.errors import Conflict, StoreError, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, Tool

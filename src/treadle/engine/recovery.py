@@ -10,7 +10,7 @@ from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import begun
-from treadle.engine.lease import STOPPED, Tenure
+from treadle.engine.tenure import STOPPED, Tenure
 from treadle.engine.tool_calls import run_one, stop, unknown
 from treadle.protocol.events import AssistantReset, TurnRetry
 from treadle.types import CallKey

@@ -13,7 +13,7 @@ from treadle.chat.small_window import SMALL_WINDOW, in_short
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Tenure
+from treadle.engine.tenure import Tenure
 from treadle.errors import Damaged, NotFound
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trails, unnamed
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
-from treadle.engine.lease import Tenure
+from treadle.engine.tenure import Tenure
 from treadle.engine.tool_calls import told
 from treadle.errors import ToolError, TreadleError, Unfinished
 from treadle.faultpoint import faultpoint

@@ -8,7 +8,7 @@ from treadle.chat.assembly import Assembler
 from treadle.chat.history import tokens, weigh
 from treadle.engine.deps import Deps
 from treadle.engine.request import TYPICAL_OUTPUT, fitted, priced
-from treadle.engine.silence_timeout import Patience, delay
+from treadle.engine.silence_timeout import SilenceTimeout, delay
 from treadle.errors import ModelError, TreadleError
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage
@@ -31,10 +31,10 @@ async def ask(model: Model, request: ModelRequest, deps: Deps) -> SideReply:
     for failures in range(ATTEMPTS):
         assembler = Assembler(0)
         try:
-            patience = Patience(deps.silence_s, deps.answer_s)
-            async with patience, aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
+            silence = SilenceTimeout(deps.silence_s, deps.answer_s)
+            async with silence, aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
                 async for deltas in stream:
-                    patience.hear(deltas)
+                    silence.hear(deltas)
                     assembler.feed(deltas)
             answer = assembler.finish(model.info.ref)
             return SideReply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))

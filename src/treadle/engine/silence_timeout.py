@@ -24,7 +24,7 @@ PATIENCE_S = 120.0
 _TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 
-class Patience:
+class SilenceTimeout:
     """Ends its block with a ModelError: of kind `silence` when nothing was heard for too long, of kind `answer_limit`
     when the whole takes too long."""
 

@@ -11,9 +11,9 @@ from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine.deps import Deps
 from treadle.engine.examination import Doubtful, Ready, Settled, examine, try_out
-from treadle.engine.lease import STOPPED, Stopped, Tenure
 from treadle.engine.outcome import Unknown, checkpoint, end, first_line, outcome_of, twice, workspace_events
 from treadle.engine.sampling import asking
+from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Question, Tool
 from treadle.protocol.events import Event, ExecutionComplete, ExecutionStart, SandboxNotice, UserInputRequested

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from treadle.chat.state import ChatState, open_actions, runnable, status, summary, wake_ms
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
-from treadle.engine.lease import CancelScope, Tenure
 from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
+from treadle.engine.tenure import CancelScope, Tenure
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.store import Commit, Lease, Store

@@ -13,8 +13,8 @@ import msgspec
 
 from treadle.chat.divergence import Divergence
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Tenure
 from treadle.engine.loop import advance
+from treadle.engine.tenure import Tenure
 from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope

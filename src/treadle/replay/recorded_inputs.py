@@ -10,9 +10,9 @@ from treadle.chat.history import CHARS_PER_TOKEN
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import COMPACT_AT, HEADROOM_TOKENS, estimate, threshold
 from treadle.engine.hub import Hub
-from treadle.engine.lease import Tenure
 from treadle.engine.log import Ahead, Log
 from treadle.engine.request import TYPICAL_OUTPUT
+from treadle.engine.tenure import Tenure
 from treadle.ports.model import ModelInfo
 from treadle.protocol.events import (
     AssistantMessage,

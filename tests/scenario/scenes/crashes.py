@@ -14,8 +14,8 @@ from tests.scenario.scenes.world import (
     watch,
 )
 from treadle import Agent
-from treadle.engine.lease import Tenure
 from treadle.engine.loop import advance
+from treadle.engine.tenure import Tenure
 from treadle.faultpoint import install
 from treadle.models.scripted import Call, Hang, Say, ScriptedModel
 from treadle.ports.store import Lease

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.models.loopback import DONE, Exchange, event, said, serving
 from treadle.chat.assembly import Assembler, ModelAnswer
-from treadle.engine.silence_timeout import Patience
+from treadle.engine.silence_timeout import SilenceTimeout
 from treadle.errors import ModelError
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.wire.http import Http
@@ -164,7 +164,7 @@ async def test_silence_is_a_fault(pieces: tuple[bytes, ...]) -> None:  # L-12, f
     async with serving(handler) as server:
         model = OpenAIChat(INFO, base_url=server.url)
         with pytest.raises(ModelError, match=r"sent nothing for 0\.05 s") as caught:
-            async with Patience(0.05):
+            async with SilenceTimeout(0.05):
                 await failing(model)
         await model.close()
     assert caught.value.kind == "silence"
