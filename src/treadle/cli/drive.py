@@ -12,7 +12,8 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from treadle.cli.keyboard import Keyboard
 from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
@@ -115,12 +116,8 @@ async def drive(chat: Chat, following: Following, show: Show, after: int, *, det
     """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
     ending = Ending()
     steps: list[FileChange] = []
-    current = asyncio.current_task()
-    assert current is not None
-    signals = Signals(chat, current, detaches=detaches)
-    signals.install()
-    show.ready(chat)
-    try:
+    with Signals(chat, detaches=detaches) as signals:
+        show.ready(chat)
         steps += [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after)
         async with aclosing(_complete(chat, following, after)) as events:
             async for envelope in events:
@@ -135,16 +132,10 @@ async def drive(chat: Chat, following: Following, show: Show, after: int, *, det
                     steps.clear()
                 steps += steps_of(envelope)
                 show.event(envelope)
-    except asyncio.CancelledError:
-        if not signals.ended_by:
-            raise
-        current.uncancel()
-        if detaches and signals.ended_by == signal.SIGINT:
-            show.left(chat, driven=chat.driven_here)
-        return 128 + signals.ended_by
-    finally:
-        signals.remove()
-    return ending.code
+        return ending.code
+    if detaches and signals.ended_by == signal.SIGINT:
+        show.left(chat, driven=chat.driven_here)
+    return 128 + signals.ended_by
 
 
 async def _living(chat: Chat) -> list[JobView]:
@@ -183,23 +174,33 @@ async def _complete(chat: Chat, following: Following, after: int) -> AsyncGenera
 
 
 class Signals:
-    def __init__(self, chat: Chat, work: "asyncio.Task[object]", *, detaches: bool = False) -> None:
+    """For the length of a block: SIGINT interrupts the chat's run, or with `detaches` ends the block; so do SIGTERM and
+    SIGHUP. `ended_by` is the signal that ended it. A second SIGINT ends the process."""
+
+    def __init__(self, chat: Chat, *, detaches: bool = False) -> None:
         self._chat = chat
         self._detaches = detaches
-        self._work = work
+        self._work = asyncio.current_task()
         self._stopping: asyncio.Task[None] | None = None
         self.ended_by = 0
 
-    def install(self) -> None:
+    def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._leave, number)
+        return self
 
-    def remove(self) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
+        if kind is not asyncio.CancelledError or not self.ended_by or self._work is None:
+            return False
+        self._work.uncancel()
+        return True
 
     def _interrupt(self) -> None:
         if self._stopping is not None or self.ended_by:
@@ -218,4 +219,5 @@ class Signals:
 
     def _leave(self, number: int) -> None:
         self.ended_by = number
-        self._work.cancel()
+        if self._work is not None:
+            self._work.cancel()

@@ -69,28 +69,16 @@ def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
 
 
 async def _race(config: "Config", wanted: RaceFlags, as_json: bool) -> int:
-    import asyncio
-
     from treadle.cli.drive import Signals
     from treadle.cli.session import open_agent
 
     async with open_agent(config, works=True) as agent:
         running = await _begin(agent, config, wanted)
-        work = asyncio.current_task()
-        assert work is not None
-        signals = Signals(running.chat, work)
-        signals.install()
-        try:
+        with Signals(running.chat) as signals:
             await _show(running, as_json)
-        except asyncio.CancelledError:
-            if not signals.ended_by:
-                raise
-            work.uncancel()
-            click.echo(f"treadle: left; go on with: treadle race --chat {running.chat.id}", err=True)
-            return 128 + signals.ended_by
-        finally:
-            signals.remove()
-        return _end(running, as_json)
+            return _end(running, as_json)
+        click.echo(f"treadle: left; go on with: treadle race --chat {running.chat.id}", err=True)
+        return 128 + signals.ended_by
 
 
 async def _begin(agent: "Agent", config: "Config", wanted: RaceFlags) -> "RunningRace":
