@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from treadle.engine import request as requests
 from treadle.engine import side_call
 from treadle.engine.deps import Deps
-from treadle.engine.lease import Tenure
+from treadle.engine.tenure import Tenure
 from treadle.errors import ConfigError, ToolError
 from treadle.ports.model import ModelRequest
 from treadle.ports.toolset import AskModel
