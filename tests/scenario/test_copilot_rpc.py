@@ -12,6 +12,7 @@ from tests.scenario.command_line import CommandLine, end
 from tests.scenario.copilot_kit import Answered, Program, Start, talk, turns
 from treadle.copilot_sdk.methods import Method
 from treadle.copilot_sdk.server import Runtime
+from treadle.copilot_sdk.session import MOST_HELD
 from treadle.copilot_words import methods
 
 TOOL = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}}
@@ -240,7 +241,7 @@ async def test_a_hook_refuses_a_message(start: Start) -> None:
 
 
 async def test_a_hook_at_the_end_of_a_run_sends_the_model_on(start: Start) -> None:
-    program = await start(turns(last="First.") + turns(last="Second."))
+    program = await start("".join(turns(last=each) for each in ("First.", "Second.", *map(str, range(MOST_HELD + 1)))))
     program.answers["hooks.invoke"] = lambda given: {
         "output": {"decision": "block", "reason": "Look again."}
         if given["hookType"] == "agentStop" and not given["input"]["stopHookActive"]
@@ -251,6 +252,13 @@ async def test_a_hook_at_the_end_of_a_run_sends_the_model_on(start: Start) -> No
     said = [event["data"]["content"] for event in program.events if event["type"] == "user.message"]
     assert said == ["Go.", "Look again."]
     assert len([event for event in program.events if event["type"] == "session.idle"]) == 1
+    program.answers["hooks.invoke"] = lambda given: {
+        "output": {"decision": "block", "reason": "Never stop."} if given["hookType"] == "agentStop" else None
+    }
+    answer = await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "On."})
+    assert answer["response"]["data"]["content"] == str(MOST_HELD)
+    warned = await program.heard("session.warning")
+    assert f"wanted more {MOST_HELD} times" in warned["data"]["message"]
 
 
 async def test_a_failed_run_is_told_to_hooks_and_programs(start: Start) -> None:

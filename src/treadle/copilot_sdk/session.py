@@ -30,6 +30,9 @@ from treadle.watching import watch
 _PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.tool_call_delta")
 """Told only to programs that want to see an answer while it comes."""
 
+MOST_HELD = 8
+"""So often in a row a hook may send a session on that would stop. What it costs to go on has no other limit."""
+
 
 class Session:
     def __init__(
@@ -60,8 +63,8 @@ class Session:
         self._listeners: list[asyncio.Queue[SdkEvent]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reading = False
-        self._again = False
-        """Whether the run is one that a hook wanted."""
+        self._held = 0
+        """How often a hook has wanted more, since somebody sent a message."""
         self._source: str | None = None
         """How the session began here, until its first message."""
 
@@ -177,12 +180,16 @@ class Session:
                 await self._end_servers()
 
     async def _sent_on(self) -> bool:
-        """Whether a hook had more to say at the end of a run."""
-        more = await self.hooks.stopping(again=self._again)
-        self._again = bool(more)
+        """Whether a hook had more to say at the end of a run; not for ever."""
+        more = await self.hooks.stopping(again=self._held > 0)
+        if more and self._held >= MOST_HELD:
+            told = f"The hook agentStop has wanted more {self._held} times in a row; the session stops all the same."
+            self.announce("session.warning", {"warningType": "policy_blocked", "message": told})
+            more = ""
+        self._held = self._held + 1 if more else 0
         if more:
             await self.chat.carry_out(Send(more, queue_id=new_id("q")), lambda _state: None)
-        return self._again
+        return bool(more)
 
     def tell(self, event: SdkEvent, only: Connection | None = None) -> None:
         for heard in self._listeners:
@@ -250,6 +257,7 @@ class Session:
             self.announce("session.idle", {})
             raise RpcError(INVALID_PARAMS, refused)
         below, images = await read_attachments(attachments, self.options.root, self.agent.deps.store)
+        self._held = 0
         delivery: e.Delivery = "steering" if mode == "immediate" else "queued"
         self.announce("pending_messages.modified", {})
         heads: list[int] = []
