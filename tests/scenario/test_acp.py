@@ -228,6 +228,9 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
     steps = '[[turn]]\ncall = [{ name = "update_plan", args = { steps = [{ text = "Look", status = "done" }] } }]\n'
     script = cli.script(turn("", ("write_file", {"path": "b.txt", "content": "b\n"})) + steps + DONE + turn("Copy."))
     other = cli.script(DONE, "other.toml")
+    reviewer = Path(cli.environment["HOME"], ".claude/agents/reviewer.md")
+    reviewer.parent.mkdir(parents=True)
+    reviewer.write_text("---\nname: reviewer\n---\nYou review.\n")
     server = a.SseMcpServer(type="sse", name="files", url="http://localhost:1/", headers=[])
     async with editing(cli, "--model", script, "--mode", "auto-edit") as editor:
         made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=[server])
@@ -235,7 +238,7 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
         assert made.modes is not None
         assert made.modes.current_mode_id == "auto-edit"
         chosen = {each.id: each.current_value for each in made.config_options or ()}
-        assert chosen == {"mode": "auto-edit", "model": script}
+        assert chosen == {"mode": "auto-edit", "model": script, "agent": "none"}
         await editor.until(lambda: "files" in editor.text)  # it is said that it is not used
         [commands] = editor.of("available_commands_update")
         assert {"undo", "compact", "mode"} <= {each.name for each in commands.available_commands}
@@ -252,6 +255,10 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
         assert changed is not None
         assert {each.id: each.current_value for each in changed.config_options}["model"] == other
         await editor.agent.set_config_option(session_id=session, config_id="model", value=script)
+        for value in ("reviewer", "none"):
+            changed = await editor.agent.set_config_option(session_id=session, config_id="agent", value=value)
+            assert changed is not None
+            assert {each.id: each.current_value for each in changed.config_options}["agent"] == value
         copy = await editor.agent.fork_session(session_id=session, cwd=str(cli.project))
         assert (await _said(editor, copy.session_id, "Go on.")) == "Copy."
         await editor.agent.close_session(session_id=session)

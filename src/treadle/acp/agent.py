@@ -188,7 +188,7 @@ class EditorAgent:
         session = self._session(session_id)
         if config_id == MODEL:
             require_model(self._agent, str(value))
-        await session.change(**change_of(config_id, value))
+        await session.change(**change_of(config_id, value, await session.agents()))
         return a.SetSessionConfigOptionResponse(config_options=await session.choices())
 
     async def close(self) -> None:

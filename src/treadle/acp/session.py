@@ -5,6 +5,7 @@ but how far the editor has seen it."""
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 import acp
 import msgspec
@@ -26,6 +27,9 @@ from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import CustomAgent
 
 _STOPS: dict[e.EndReason, a.StopReason] = {
     "interrupted": "cancelled",
@@ -71,7 +75,10 @@ class Session:
     async def choices(self) -> list[ConfigOption]:
         self._models = self._models or await usable_models(self._agent)
         models = list(dict.fromkeys([self.options.model, *self._models]))
-        return config_options(self.options, models)
+        return config_options(self.options, models, await self.agents())
+
+    async def agents(self) -> "dict[str, CustomAgent]":
+        return await asyncio.to_thread(self._agent.custom_agents, self.options.project)
 
     async def tell(self, *, replayed: bool = False) -> None:
         """Tell the editor everything that is recorded and that it has not seen."""
@@ -226,7 +233,7 @@ class Session:
 
     # -- changing and ending ------------------------------------------------------------------------------------------
 
-    async def change(self, **changes: str | bool) -> None:
+    async def change(self, **changes: object) -> None:
         """Change options of the chat; the editor that asked is told in the answer, others by the log."""
         await self.chat.command(c.ChangeOptions(changes))
         self.options = (await self.chat.state()).options

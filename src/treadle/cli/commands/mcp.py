@@ -134,7 +134,7 @@ def show(name: str, root: str | None, force_root: bool, as_json: bool) -> int:
             return EXIT_OK
         terminal = Terminal()
         for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
-            terminal.line(f"{key:14} {inert_line(str(value))}")
+            terminal.line(f"{key:14} {inert_line(_shown(value))}")
         _tell_tools(terminal, link)
         return EXIT_OK
 
@@ -150,6 +150,12 @@ def _declaration(declared: "Declared") -> dict[str, Any]:
         if key in found:
             found[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in found[key].items()}
     return {**found, "confined": declared.confined}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _tell_tools(terminal: Terminal, link: "Link") -> None:
