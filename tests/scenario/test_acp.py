@@ -228,7 +228,7 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
     steps = '[[turn]]\ncall = [{ name = "update_plan", args = { steps = [{ text = "Look", status = "done" }] } }]\n'
     script = cli.script(turn("", ("write_file", {"path": "b.txt", "content": "b\n"})) + steps + DONE + turn("Copy."))
     other = cli.script(DONE, "other.toml")
-    reviewer = Path(cli.environment["HOME"], ".claude/agents/reviewer.md")
+    reviewer = cli.home / "agents" / "reviewer.md"
     reviewer.parent.mkdir(parents=True)
     reviewer.write_text("---\nname: reviewer\n---\nYou review.\n")
     server = a.SseMcpServer(type="sse", name="files", url="http://localhost:1/", headers=[])
