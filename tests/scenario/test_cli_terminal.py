@@ -65,9 +65,10 @@ def test_no_color_means_no_colour(cli: CommandLine) -> None:
 
 
 def test_a_dumb_terminal_gets_plain_lines(cli: CommandLine) -> None:
-    shown = screen(cli, "run", "Look.", "--model", cli.script(SCRIPT), env={"TERM": "dumb"})
+    shown = screen(cli, "run", "Look.", "--model", cli.script(PROSE), env={"TERM": "dumb"})
     assert "\x1b" not in shown
     assert "Done." in shown
+    assert "which has to be wrapped at\r\nthe edge of eighty columns." in shown
 
 
 def test_a_locale_without_the_letters_gets_others(cli: CommandLine) -> None:
@@ -108,3 +109,24 @@ def test_what_was_approved_is_not_shown_again(cli: CommandLine) -> None:  # U-03
         one.sees("Done.")
         assert one.leaves() == 0
         assert one.seen.count("+one") == 1
+
+
+def test_a_screen_reader_gets_one_line_after_the_other(cli: CommandLine) -> None:
+    """The whole conversation as plain text, on any terminal: nothing is drawn over, words stay whole."""
+    words = ("--plain", "--model", cli.script(PROSE), "--mode", "confirm")
+    with person(cli, *words, env={"TERM": "xterm"}) as one:
+        one.sees("you: ")
+        one.types("Go.")
+        one.sees("[n]o")
+        assert "which has to be wrapped at\r\nthe edge" in one.seen
+        one.presses(b"y")
+        one.sees("you: ")
+        assert (cli.project / "a.txt").read_text() == "one\n"
+        one.types("/undo")
+        one.sees("you: ")
+        assert "undone: 1 change" in one.seen
+        assert not (cli.project / "a.txt").exists()
+        assert "\x1b" not in one.seen
+        one.types("/quit")
+        one.sees("come back: treadle --plain --resume c_")
+        assert one.leaves() == 0

@@ -36,13 +36,20 @@ __all__ = ["Dialogue", "agreed", "follow", "someone_is_there"]
 
 
 async def follow(
-    chat: Chat, following: Following, after: int, *, as_json: bool, asks: bool = False, resumed: bool = False
+    chat: Chat,
+    following: Following,
+    after: int,
+    *,
+    as_json: bool,
+    asks: bool = False,
+    resumed: bool = False,
+    plain: bool = False,
 ) -> int:
     """Carry out a command and show what comes behind `after`: as lines of JSON, or on a screen, where somebody is
-    asked what the chat asks if `asks`. Of a chat that is `resumed` Ctrl-C only takes leave."""
+    asked what the chat asks if `asks`. Of a chat that is `resumed` Ctrl-C only takes leave. `plain`: line by line."""
     if as_json:
         return await drive(chat, following, JsonLines(), after, detaches=resumed)
-    terminal = Terminal()
+    terminal = Terminal(plain=plain)
     screen = Screen(terminal, asks=asks, watches=resumed)
     state = await chat.state()
     screen.begin(chat.id, state.options.model, state.options.root, resumed=resumed)

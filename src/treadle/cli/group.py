@@ -43,8 +43,9 @@ class LazyGroup(click.Group):
                 return PROMPT, click.Command(PROMPT, callback=lambda: _app(ctx.params)), []
             from treadle.did_you_mean import did_you_mean
 
-            near = did_you_mean(name, COMMANDS)
-            raise click.UsageError(f"No such command {inert(name)!r}{near or '; see them with: treadle --help'}")
+            message = f'treadle "{inert(" ".join(args))}"' if len(args) > 1 else f"treadle run {inert(name)}"
+            near = did_you_mean(name, COMMANDS) or f"; see them with: treadle --help. If it is a message: {message}"
+            raise click.UsageError(f"No such command {inert(name)!r}{near}")
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from treadle.tui.connection import Connection
 
 
+GARBAGE = (3_000, 3, 500)
+"""Garbage is looked for among few objects at once, which takes a millisecond or two, and very seldom among all: a key
+must not wait for it."""
+
+
 class Wanted(NamedTuple):
     """What was typed behind `treadle`."""
 
@@ -83,6 +88,7 @@ def _connecting(wanted: Wanted, root: str, stack: AsyncExitStack) -> "Callable[[
     async def connect() -> "Connection":
         connection = await connected()
         gc.freeze()
+        gc.set_threshold(*GARBAGE)
         gc.enable()
         return connection
 

@@ -61,10 +61,12 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
             return
         await chat.open()
         head = (await chat.state()).head
-        await follow(chat, chat.send(text), head, as_json=False, asks=True)
+        await follow(chat, chat.send(text), head, as_json=False, asks=True, plain=True)
     except TreadleError as error:
         _say(str(error))
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"treadle: {inert(text)}\n")
+    from treadle.cli.terminal import Terminal
+
+    Terminal(plain=True).tell(f"treadle: {inert(text)}")

@@ -16,6 +16,7 @@ from treadle.cli.terminal import Terminal
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.presentation.call_line import QUIET, call_lines, check_lines
+from treadle.presentation.names import model_name, tail
 from treadle.presentation.notices import changed, cost, end, how_to_answer, how_to_go_on, living, notice, waiting
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
@@ -43,7 +44,7 @@ class Screen:
         self._coalescer = Coalescer()
         self._timer: asyncio.TimerHandle | None = None
         terminal = self._terminal
-        self._prose = self._with_markdown() if terminal.live else None
+        self._prose = self._with_markdown() if terminal.has_columns else None
         self._activity = Activity(terminal, moves=not echo)
         self._asked: set[CallKey] = set()
         """Calls whose change was shown when a person was asked."""
@@ -65,9 +66,8 @@ class Screen:
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
         room = max(40, self._terminal.width - len(head) - 4)
-        provider, colon, name = inert_line(model).partition(":")
-        shown = provider + colon + _tail(name, max(10, room // 2 - len(provider)))
-        self._terminal.note(f"{head}{shown} · {_tail(inert_line(root), room - len(shown))}", "dim")
+        shown = model_name(model, room // 2)
+        self._terminal.note(f"{head}{shown} · {tail(inert_line(root), room - len(shown))}", "dim")
 
     def knows(self, state: ChatState) -> None:
         """Calls that were under way before this process began."""
@@ -101,7 +101,7 @@ class Screen:
 
     def left(self, chat: Chat, *, driven: bool) -> None:
         self._end_text()
-        self._terminal.note(f"── {left_text(chat, driven)}", "yellow")
+        self._terminal.tell(f"── {left_text(chat, driven)}", "yellow")
 
     def living(self, jobs: Sequence[JobView]) -> None:
         """The background commands that live on after the run that ends now."""
@@ -262,7 +262,7 @@ class Screen:
             self._usage += event.usage
         if told := notice(event):
             text, colour = told
-            self._terminal.note(text, colour)
+            self._terminal.tell(text, colour)
         if isinstance(event, e.TurnRetry):
             self._activity.show("waiting to try again …")
 
@@ -270,15 +270,15 @@ class Screen:
         self._end_text()
         if self._turns or self._done or self._ended:
             spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
-            self._terminal.note(f"── {end(idle)} · {spent}", "dim")
+            self._terminal.tell(f"── {end(idle)} · {spent}", "dim")
             for line in changed(chat, self._changed, self._world):
-                self._terminal.note(f"   {line}", "dim")
+                self._terminal.tell(f"   {line}", "dim")
             for line in living(chat, self._living):
-                self._terminal.note(f"   {line}", "yellow")
+                self._terminal.tell(f"   {line}", "yellow")
             self._changed = self._living = ()
         else:
             self._terminal.note(f"── nothing to do: the chat is idle ({end(idle)})", "dim")
-        self._terminal.note(f"   {how_to_go_on(chat, idle.reason)}", "dim")
+        self._terminal.tell(f"   {how_to_go_on(chat, idle.reason)}", "dim")
 
     def _heard(self) -> None:
         if self._waits_since:
@@ -304,8 +304,3 @@ class Screen:
     def restoring(self, chat: ChatId, request: e.RestoreRequested) -> None:
         """The log ends in the middle of an undo."""
         self._terminal.note(f"── an unfinished {request.kind} · complete it: treadle resume {chat}", "yellow")
-
-
-def _tail(text: str, width: int) -> str:
-    """The end of a path says more than its beginning."""
-    return text if len(text) <= width else f"…{text[1 - width :]}"

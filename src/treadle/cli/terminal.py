@@ -19,16 +19,23 @@ _ASCII = str.maketrans(
 
 class Terminal:
     """Keeps track of whether the cursor stands at the beginning of a line, and of one passing line of status, which
-    is shown on a real terminal only and gone as soon as anything else is written."""
+    is shown on a real terminal only and gone as soon as anything else is written. `plain`: for somebody who reads line
+    by line, as on a dumb terminal."""
 
     def __init__(
-        self, out: TextIO | None = None, err: TextIO | None = None, environment: Mapping[str, str] | None = None
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        environment: Mapping[str, str] | None = None,
+        *,
+        plain: bool = False,
     ) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         env = os.environ if environment is None else environment
-        plain = env.get("TERM") == "dumb"
-        self._live = _is_terminal(self._out) and not plain
+        plain = plain or env.get("TERM") == "dumb" or bool(env.get("TREADLE_PLAIN"))
+        self._has_columns = _is_terminal(self._out)
+        self._live = self._has_columns and not plain
         colour = not env.get("NO_COLOR") and not plain
         self._out_colour = colour and _is_terminal(self._out)
         self._err_colour = colour and _is_terminal(self._err)
@@ -45,6 +52,11 @@ class Terminal:
         return self._live
 
     @property
+    def has_columns(self) -> bool:
+        """Whether lines end somewhere: what is longer is broken between words, or the terminal does it within them."""
+        return self._has_columns
+
+    @property
     def colours(self) -> bool:
         return self._out_colour
 
@@ -59,7 +71,7 @@ class Terminal:
     @property
     def width(self) -> int:
         """Columns of the terminal; a long line's worth where there is none."""
-        return shutil.get_terminal_size().columns if self._live else 160
+        return shutil.get_terminal_size().columns if self._has_columns else 160
 
     def paint(self, text: str, *colours: Colour) -> str:
         """Colour for standard output."""
@@ -93,9 +105,15 @@ class Terminal:
         self._err.write((_painted(text, colours) if self._err_colour else self._plain(text)) + "\n")
         self._err.flush()
 
+    def tell(self, text: str, *colours: Colour) -> None:
+        """A note of words, which may be long."""
+        for line in text.split("\n"):
+            for part in self.folded(line):
+                self.note(part, *colours)
+
     def folded(self, text: str, indent: str = "   ") -> list[str]:
         """A line in as many as the terminal has room for, without breaking words; whole where there is none."""
-        if not self._live or len(text) < self.width:
+        if not self._has_columns or len(text) < self.width:
             return [text]
         from textwrap import wrap
 

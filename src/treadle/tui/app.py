@@ -255,9 +255,7 @@ class TreadleApp(App[Left]):
         self.exit(Left(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
     async def action_escape(self) -> None:
-        if self.conduct is None:
-            return
-        if self.conduct.put_down():
+        if self.conduct is None or self.conduct.put_down():
             return
         if self.conversation.view.busy and self.link is not None:
             self.say_status("stopping …", "yellow")

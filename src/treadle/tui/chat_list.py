@@ -8,6 +8,7 @@ from rich.text import Text
 
 from treadle.errors import TreadleError
 from treadle.inert import inert_line
+from treadle.presentation.names import model_name
 from treadle.tui.connection import ChatRow
 from treadle.tui.conversation import Conversation
 from treadle.tui.desk import Desk, Purpose, look_of
@@ -54,7 +55,7 @@ def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
     if words:
         text.append(f"{words} ", style)
     text.append(inert_line(row.title or row.id, 100), "bold")
-    text.append(f"  {inert_line(row.root.rpartition('/')[2], 40)} · {inert_line(row.model, 40)}", "dim")
+    text.append(f"  {inert_line(row.root.rpartition('/')[2], 40)} · {model_name(row.model, 40)}", "dim")
     if row.found:
         text.append(f"  “{inert_line(row.found, 80)}”", "italic dim")
     return Entry(text, row)

@@ -13,6 +13,10 @@ from treadle.tui.picker import Entry, Picker
 from treadle.tui.screens import Confirm
 
 LOCAL_SERVERS = {"ollama": 11434, "LM Studio": 1234, "llama.cpp or vLLM": 8080}
+KEYLESS = (
+    "treadle demo: see it work on a small project; the model is a script",
+    "treadle models fetch qwen-coder: a model that runs on this machine, 1.1 GB",
+)
 _LOOK_S = 0.3
 
 
@@ -55,15 +59,12 @@ def _entries(
     ready = [Entry(f"  {inert_line(row.model, 80)}", row.model) for row in usable if wanted in row.model.casefold()]
     add("ready: a key was found, or it runs on this machine", ready)
     add("servers on this machine", [Entry(Text(f"  {name} answers", "green"), None) for name in servers])
-    missing: dict[str, str] = {}
-    for row in known:
-        if row.why:
-            missing.setdefault(row.model.partition(":")[0], row.why.partition(", or ")[0])
-    add("without any key", [Entry(Text("  treadle demo · treadle models fetch qwen-coder", "dim"), None)])
-    add(
-        "not ready",
-        [Entry(Text(f"  {name}: {inert_line(why, 150)}", "dim"), None) for name, why in missing.items()],
-    )
+    add("without any key, in a shell", [Entry(Text(words, "dim"), None, 2) for words in KEYLESS])
+    missing: dict[str, list[str]] = {}
+    for provider, why in {row.model.partition(":")[0]: row.why for row in known if row.why}.items():
+        if provider != "local":  # it needs no key, and was offered above
+            missing.setdefault(inert_line(why.partition(", or ")[0], 150), []).append(inert_line(provider))
+    add("not ready", [Entry(Text(f"{', '.join(names)}: {why}", "dim"), None, 2) for why, names in missing.items()])
     return entries
 
 

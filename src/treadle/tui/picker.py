@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,10 +23,11 @@ T = TypeVar("T")
 
 
 class Entry(Generic[T]):
-    """A line of the list. `value` None: a heading."""
+    """A line of the list. `value` None: a heading, or words, which may take several lines, `indent` from the left."""
 
-    def __init__(self, label: str | Text, value: T | None) -> None:
-        self.label = label if isinstance(label, Text) else Text(label, no_wrap=True, overflow="ellipsis")
+    def __init__(self, label: str | Text, value: T | None, indent: int = 0) -> None:
+        text = label if isinstance(label, Text) else Text(label, no_wrap=True, overflow="ellipsis")
+        self.label = Padding(text, (0, 0, 0, indent)) if indent else text
         self.value = value
 
 

@@ -13,6 +13,7 @@ from textual.widgets import OptionList
 from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
 from treadle.inert import inert_line
+from treadle.presentation.names import model_name, tail
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.card import Card
@@ -175,12 +176,12 @@ class Shown:
             view = replace(view, options=change_options(app.connection.initial, chosen))
         self.side.place = app.connection.place if app.connection is not None else ""
         self.side.show(view)
-        app.write("#footer", Text(" · ".join(part for part in self._footer(view) if part), no_wrap=True))
+        app.write("#footer", Text(self._footer(view), no_wrap=True))
         self._draw_status()
 
-    def _footer(self, view: Overview) -> list[str]:
+    def _footer(self, view: Overview) -> str:
         app, options = self._app, view.options
-        parts = [inert_line(options.model or app.start.model or "no model", 40), options.mode]
+        parts = [model_name(options.model or app.start.model or "no model", 40), options.mode]
         if view.window:
             parts.append(f"{view.tokens / view.window:.0%} full")
         if cost := view.cost or view.usage.usd:
@@ -192,7 +193,9 @@ class Shown:
                 parts.append(f"{len(view.jobs)} in the background")
         if view.queue:
             parts.append(f"{len(view.queue)} queued")
-        return [*parts, _tail(inert_line(options.root or app.start.root), 40)]
+        said = " · ".join(part for part in parts if part)
+        room = app.query_one("#footer").size.width - len(said) - 5
+        return f"{said} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else said
 
     def _draw_status(self) -> None:
         app, view = self._app, self.conversation.view
@@ -222,8 +225,3 @@ class Shown:
             self._draw_status()
             if self._frame % 4 == 0:
                 self.transcript.tick()
-
-
-def _tail(text: str, width: int) -> str:
-    """The end of a path says more than its beginning."""
-    return text if len(text) <= width else f"…{text[1 - width :]}"

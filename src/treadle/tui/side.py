@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from treadle.inert import inert_line
+from treadle.presentation.names import model_name, tail
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.views import ChildView
@@ -104,7 +105,7 @@ class Side:
     def _facts(self, view: Overview, width: int) -> list[RenderableType]:
         options = view.options
         facts = {
-            "model": options.model,
+            "model": model_name(options.model, width - 11),
             "mode": options.mode,
             "network": network_words(options.network),
             "sandbox": view.sandbox or "not used yet",
@@ -117,10 +118,9 @@ class Side:
         for name, value in facts.items():
             if value:
                 shown = inert_line(value)
-                room = width - 11
                 text = Text()
                 text.append(f"  {name:8} ", "dim")
-                text.append(shown if len(shown) <= room else f"…{shown[1 - room :]}")
+                text.append(tail(shown, width - 11))
                 lines.append(text)
         return lines
 

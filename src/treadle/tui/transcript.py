@@ -1,12 +1,10 @@
 """The conversation on the screen: a scrolling view that draws only the lines it shows. A block is drawn once for a
 width and kept; heights of blocks that nobody has seen are guessed, and measured when they come into sight."""
 
-import re
 import time
 from bisect import bisect_right
 from itertools import accumulate
 
-from msgspec.structs import replace
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click
@@ -19,6 +17,7 @@ from treadle.tui.blocks import AnyBlock, Calls, Gone, Said, Spoken, Thought
 from treadle.tui.conversation import Conversation
 from treadle.tui.drawing import Look, drawn
 from treadle.tui.marks import Marks
+from treadle.tui.streaming import code_parts, settled_part
 
 MEASURED = 60
 """Blocks that are measured in one go, from the end, when the width changes; the others wait until they are seen."""
@@ -45,6 +44,8 @@ class Transcript(ScrollView, can_focus=True):
         self._starts: list[int] = [0]
         self._width = 0
         self._finished: tuple[str, int, list[Strip]] = ("", 0, [])
+        self._coded: dict[tuple[str, int], list[Strip]] = {}
+        """Settled parts of the code block that is coming, by their text and width."""
         self._ready: dict[int, tuple[Strip, Strip]] = {}
         """By line: what was drawn for it, and the same as it goes to the screen."""
         self._ground: Style | None = None
@@ -145,8 +146,9 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def _strips(self, block: AnyBlock, look: Look) -> list[Strip]:
-        if isinstance(block, Spoken) and block.live and (settled := settled_part(block.text)):
-            return self._settled(settled, look) + self._strips(replace(block, text=block.text[len(settled) :]), look)
+        if isinstance(block, Spoken) and block.live:
+            settled = settled_part(block.text)
+            return self._settled(settled, look) + self._coming(block.text[len(settled) :], look)
         renderable = drawn(block, look)
         if renderable is None:
             return []
@@ -166,7 +168,18 @@ class Transcript(ScrollView, can_focus=True):
         if text != known:
             strips = [*strips, *self._strips(Spoken(text=text[len(known) :]), look)]
             self._finished = (text, look.width, strips)
+            self._coded.clear()
         return strips
+
+    def _coming(self, text: str, look: Look) -> list[Strip]:
+        """The end of an answer that is still coming; of a long block of code only its end is drawn again."""
+        *settled, last = code_parts(text)
+        strips: list[Strip] = []
+        for part in settled:
+            if (part, look.width) not in self._coded:
+                self._coded[part, look.width] = self._strips(Spoken(text=part), look)[:-1]
+            strips += self._coded[part, look.width]
+        return strips + self._strips(Spoken(text=last), look)
 
     def notify_style_update(self) -> None:
         self._ground = None
@@ -263,28 +276,6 @@ class Transcript(ScrollView, can_focus=True):
     def last_answer(self) -> str:
         spoken = [block.text for block in self.conversation.blocks if isinstance(block, Spoken) and block.text]
         return spoken[-1] if spoken else ""
-
-
-def settled_part(text: str) -> str:
-    """The beginning of a Markdown text that nothing behind it can change: whole paragraphs, no open code block, list or
-    table at its end."""
-    end = fence = 0
-    open_with = ""
-    for match in _LINES.finditer(text):
-        line = match[0]
-        mark = line.lstrip()[:3]
-        if mark in ("```", "~~~") and (not open_with or mark == open_with):
-            open_with = "" if open_with else mark
-        elif not open_with and line == "\n":
-            fence = match.end()
-        elif not open_with and line.endswith("\n") and not line[:1].isspace() and fence == match.start():
-            end = fence if line[0] not in _GOES_ON and not line[0].isdecimal() else end
-    return text[:end]
-
-
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_GOES_ON = "-*+|>"
-"""What may go on with a list, a table or a quotation that stands before it."""
 
 
 def _guess(block: AnyBlock, width: int) -> int:

@@ -12,7 +12,7 @@ from treadle.tui.blocks import AnyBlock, Calls, Checklist, Gone, Note, Said, Sho
 from treadle.tui.card import asked_for, choices
 from treadle.tui.drawing import Look, drawn
 from treadle.tui.marks import PLAIN, Marks, plain_text
-from treadle.tui.transcript import settled_part
+from treadle.tui.streaming import CODE_LINES, code_parts, settled_part
 from treadle.types import CallKey
 
 EVIL = "\x1b[31mred\x1b]0;title\x07\u202e"
@@ -140,6 +140,19 @@ def test_what_is_settled_of_a_stream_is_drawn_once_and_ends_at_a_paragraph() -> 
     text = "one\n\ntwo\n\n```\na\n\nb\n```\n\nthree\n- item\n\n- more\n\nlast line\nand"
     parts = {settled_part(text[:end]) for end in range(len(text) + 1)}
     assert parts == {"", "one\n\n", "one\n\ntwo\n\n```\na\n\nb\n```\n\n", text[: text.index("last")]}
+
+
+def test_long_code_that_is_coming_is_drawn_in_parts_and_looks_the_same() -> None:
+    code = [f"x = {number}" if number % 7 else "" for number in range(4 * CODE_LINES)]
+    for end in range(1, len(code), 5):
+        coming = "Look:\n```python\n" + "\n".join(code[:end])
+        parts = code_parts(coming)
+        assert [line.strip() for part in parts for line in text(Spoken(text=part)).strip("\n").split("\n")] == [
+            line.strip() for line in text(Spoken(text=coming)).strip("\n").split("\n")
+        ]
+        assert parts[:-1] == code_parts(f"{coming}\nmore\nand more")[: len(parts) - 1], "what is settled stays"
+    assert len(code_parts(coming)) > 3
+    assert code_parts(f"{coming}\n```\nThat was it.") == [f"{coming}\n```\nThat was it."]
 
 
 def test_without_unicode_borders_are_plain_and_as_wide_as_before() -> None:

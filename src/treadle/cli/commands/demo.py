@@ -33,10 +33,10 @@ Use it with a model of your own, in a project of yours:
   treadle resume last                         (after a crash, a reboot, a kill -9)
 """
 
-FIRST_WORDS = """\
-This is the demo: a small project with a failing test, in a temporary folder. The model is a script and needs no key;
-everything else is real. Try Ctrl-R to see what changed, and /undo; Ctrl-C twice leaves.
-"""
+FIRST_WORDS = (
+    "This is the demo: a small project with a failing test, in a temporary folder. The model is a script and needs no "
+    "key; everything else is real. Try Ctrl-R to see what changed, and /undo; Ctrl-C twice leaves."
+)
 TASK = "A test fails. Find out why and fix it."
 _SCRIPT = """# The whole "model" of the demo: what it says and calls, turn by turn.
 [model]
