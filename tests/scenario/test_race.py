@@ -96,6 +96,9 @@ async def test_without_a_winner_nothing_is_committed(stage: Stage, tmp_path: Pat
     assert "none of them passed the check" in result.text
     assert tree(root) == before
     assert len(await agent.worlds.list()) == 2, "they stay to be looked at"
+    (root / "answer.txt").write_text("41\n")
+    idle = await agent.race("Write the answer", attempts=1, models=("wrong",), check="true", root=root)
+    assert (idle.winner, "what passed the check changed nothing" in idle.text) == (0, True)
 
 
 def script(content: str, answers: int) -> str:

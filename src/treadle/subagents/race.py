@@ -157,7 +157,10 @@ class _Race:
         return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(why, 80)}")
 
     def _without_winner(self, found: list[Contender]) -> Outcome:
-        why = "none of them passed the check" if self._order.check else "none of them changed anything to its end"
+        why = "none of them changed anything to its end"
+        if self._order.check:
+            passed = any(each.rested.passed for each in found)
+            why = "what passed the check changed nothing" if passed else "none of them passed the check"
         lines = [_NOT_ONE.format(why), "", *(_line(each.rested) for each in found)]
         all_of = [*(each.rested for each in found), *self._judged]
         outcome = told(self._invocation, all_of, ["\n".join(lines)], success=False)

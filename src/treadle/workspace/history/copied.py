@@ -26,7 +26,7 @@ TREE = "tree"
 _NAME = "beginning"
 _CLONE = 0x40049409
 _COPIED = (st.S_IFREG, st.S_IFDIR, st.S_IFLNK)
-_CHANGED = "somebody changed or made it since the copy was made"
+_CHANGED = "somebody changed or made it since the world began"
 
 
 def is_copied(view: str) -> bool:

@@ -36,8 +36,10 @@ from treadle.workspace.root import Root
 if TYPE_CHECKING:
     from treadle.workspace.history.copied import CopiedTree
 
-CHANGED = "somebody changed or made it while the command ran"
-GONE = "somebody removed or moved it while the command ran"
+_MEANWHILE = "while the command ran"
+_SINCE = "since the world began"
+CHANGED = f"somebody changed or made it {_MEANWHILE}"
+GONE = f"somebody removed or moved it {_MEANWHILE}"
 _SPECIAL = "a socket or a device cannot be committed"
 _OWN_MODE = "the permissions of the project root itself are left as they are"
 _DEEPEST = 250
@@ -88,6 +90,7 @@ class _Walk:
         self._missing: list[FileConflict] = []
         self._upper = upper
         self._opening = opening
+        self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
         self._began = upper.began_ns
         self._counting = Counting()
 
@@ -154,7 +157,7 @@ class _Walk:
         if beneath is not None and not self._old(beneath):
             self._clash(here, CHANGED, after, before)
         elif beneath is None and here.shaken and found.st_nlink == 1 and self._brought_up(here, found):
-            self._missing.append(FileConflict(encode_path(here.path), GONE))
+            self._missing.append(self._conflict(here, GONE))
         self._change(here, before, after)
 
     def _left(self, here: _Here, found: os.stat_result) -> FileContent:
@@ -204,7 +207,10 @@ class _Walk:
         shown = ""
         if after is not None and before is not None and after.text is not None and before.text is not None:
             shown = diff(here.path, after.text, before.text).text
-        self.conflicts.append(FileConflict(encode_path(here.path), reason, shown))
+        self.conflicts.append(self._conflict(here, reason, shown))
+
+    def _conflict(self, here: _Here, reason: str, shown: str = "") -> FileConflict:
+        return FileConflict(encode_path(here.path), reason.replace(_MEANWHILE, self._meanwhile), shown)
 
     def _present(self, here: _Here, beneath: os.stat_result) -> FileContent:
         """What lies in the project now."""

@@ -56,6 +56,11 @@ class Upper:
         leap = (time.time_ns() - wall) - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - steady)
         return stamp + leap if leap < -_LEAP_NS else stamp
 
+    @property
+    def lasting(self) -> bool:
+        """Whether it is the view of a world, and not of a command."""
+        return os.path.exists(f"{self._view}/{LASTING}")
+
     @contextmanager
     def top(self) -> Iterator[int]:
         """The upper folder itself, open for listing."""
@@ -97,7 +102,7 @@ class Upper:
             raise explain(error, decode_path(path)) from error
 
     def lend(self) -> AbstractContextManager[Folders | None]:
-        return nullcontext() if os.path.exists(f"{self._view}/{LASTING}") else Folders(f"{self._view}/{UPPER}")
+        return nullcontext() if self.lasting else Folders(f"{self._view}/{UPPER}")
 
     def let_go(self, paths: Iterable[str]) -> None:
         with suppress(OSError), Folders(f"{self._view}/{UPPER}") as folders:
