@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from treadle.mcp.listing import ListedTool
-from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Trial
+from treadle.ports.toolset import Invocation, Outcome, Question, ReadOnlyTool, Settlement
 from treadle.protocol.content import Image
 from treadle.protocol.tools import ToolSpec
 
@@ -43,29 +43,7 @@ class Keeping(msgspec.Struct):
 Connected = Callable[[], "Awaitable[tuple[ServerConnection, Calls]]"]
 
 
-class Lone:
-    """A tool that lives in its call alone, and only reads: what the others of this room share with it."""
-
-    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        return None
-
-    async def preview(self, invocation: Invocation) -> str:
-        return ""
-
-    async def trial(self, invocation: Invocation) -> Trial | None:
-        return None
-
-    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        return None
-
-    async def stop(self, invocation: Invocation) -> Outcome | None:
-        return None
-
-    async def settle(self, invocation: Invocation) -> Settlement:
-        return "run_again"
-
-
-class ServerTool(Lone):
+class ServerTool(ReadOnlyTool):
     """Implements `treadle.ports.toolset.Tool`."""
 
     def __init__(self, spec: ToolSpec, listed: ListedTool, connected: Connected, keeping: "Keeping") -> None:

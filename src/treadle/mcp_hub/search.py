@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from treadle.errors import ToolError
-from treadle.mcp.tool import Lone, ServerTool
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.mcp.tool import ServerTool
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 
@@ -45,7 +45,7 @@ def names_text(tools: Sequence[ServerTool]) -> str:
     return "\n".join(lines)
 
 
-class FindTools(Lone):
+class FindTools(ReadOnlyTool):
     """`deferred`: tools that are not listed, of which the names are told here."""
 
     def __init__(self, available: Available, deferred: Sequence[ServerTool]) -> None:
@@ -83,7 +83,7 @@ class FindTools(Lone):
         return Outcome("\n\n".join(texts + ([f"Also: {', '.join(more)}"] if more else [])), f"{len(found)} tools")
 
 
-class CallTool(Lone):
+class CallTool(ReadOnlyTool):
     """Stands for the tool that a call names; the toolset sees through it, and only what cannot be seen through is run
     here."""
 

@@ -189,6 +189,32 @@ class Tool(Protocol):
         ...
 
 
+class PlainTool:
+    """A tool that lives in its call alone: nothing to show beforehand, and nothing that outlives it."""
+
+    async def preview(self, invocation: Invocation) -> str:
+        return ""
+
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        return None
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        return None
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        return None
+
+
+class ReadOnlyTool(PlainTool):
+    """A tool that changes nothing: there is nothing to prepare, and after a crash it simply runs again (D-02)."""
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        return None
+
+    async def settle(self, invocation: Invocation) -> Settlement:
+        return "run_again"
+
+
 class ToolSource(Protocol):
     """Tools that come and go while an agent lives: those of MCP servers (E-01)."""
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, overload
 import msgspec
 
 from treadle.errors import InvalidInput, ToolError
-from treadle.ports.toolset import Invocation, Outcome, Settlement, Tool
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement, Tool
 from treadle.protocol.tools import ToolSpec, require_name
 from treadle.signature import AnyFunction, Signature, documented, is_async
-from treadle.tools.builtin.base import Plain
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 GROUP = "treadle.tools"
 
 
-class FunctionTool(Plain):
+class FunctionTool(PlainTool):
     """A function as a tool. Calling it calls the function, so a decorated one can still be used and tested."""
 
     def __init__(

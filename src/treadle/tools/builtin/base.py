@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from treadle.errors import ToolError, Unfinished
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
+from treadle.ports.toolset import ReadOnlyTool
 from treadle.ports.workspace import WorkspaceOf
 from treadle.protocol.content import JsonSchema
 
@@ -35,33 +35,7 @@ def parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> Json
     }
 
 
-class Plain:
-    """A tool that lives in its call alone: nothing to show beforehand, and nothing that outlives it."""
-
-    async def preview(self, invocation: Invocation) -> str:
-        return ""
-
-    async def trial(self, invocation: Invocation) -> Trial | None:
-        return None
-
-    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
-        return None
-
-    async def stop(self, invocation: Invocation) -> Outcome | None:
-        return None
-
-
-class ReadOnly(Plain):
-    """A tool that changes nothing: there is nothing to prepare, and after a crash it simply runs again (D-02)."""
-
-    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        return None
-
-    async def settle(self, invocation: Invocation) -> Settlement:
-        return "run_again"
-
-
-class WorkspaceReader(ReadOnly):
+class WorkspaceReader(ReadOnlyTool):
     """A tool that looks at the files of the project."""
 
     def __init__(self, workspace_of: WorkspaceOf) -> None:

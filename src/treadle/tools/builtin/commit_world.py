@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ToolError
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement
 from treadle.ports.worlds import WorldPlaces
 from treadle.protocol.tools import WORLD_TOOL, ToolSpec
-from treadle.tools.builtin.base import Plain, in_thread, parameters
+from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.context import WithContext
 
@@ -21,7 +21,7 @@ class _Committed(CommandProject):
     mend = "rebase the world, look at it, and commit it again"
 
 
-class CommitWorld(WithContext, Plain):
+class CommitWorld(WithContext, PlainTool):
     spec = ToolSpec(
         name=WORLD_TOOL,
         description="Make what was changed in a world the project's own.",

@@ -6,10 +6,10 @@ from typing import Any
 
 from treadle.errors import ToolError
 from treadle.ports.subagents import Subagents
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.protocol.content import JsonSchema
 from treadle.protocol.tools import DELEGATE_TOOL, RACE_TOOL, ToolSpec
-from treadle.tools.builtin.base import Plain, parameters
+from treadle.tools.builtin.base import parameters
 from treadle.tools.builtin.context import WithContext
 
 MOST = 16
@@ -22,7 +22,7 @@ _TASK: JsonSchema = parameters(
 )
 
 
-class _Begins(WithContext, Plain):
+class _Begins(WithContext, PlainTool):
     """After a crash it is run again, and finds what it had begun."""
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:

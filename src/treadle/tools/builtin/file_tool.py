@@ -11,15 +11,15 @@ from treadle.faultpoint import faultpoint
 from treadle.inert import printable
 from treadle.lines.diff import bounded
 from treadle.ports.snapshots import Effect, Snapshots
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement
 from treadle.ports.workspace import Workspace
 from treadle.tools.builtin import file_change, knowledge
-from treadle.tools.builtin.base import Plain, carried_out, in_thread
+from treadle.tools.builtin.base import carried_out, in_thread
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import Change, Planned, files_of, plan, recorded, standings
 
 
-class FileTool(WithContext, Plain, ABC):
+class FileTool(WithContext, PlainTool, ABC):
     """A tool that writes files. `word` names its fault points."""
 
     word = "write"

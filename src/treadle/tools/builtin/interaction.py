@@ -3,11 +3,11 @@
 
 from typing import Any
 
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.content import PlanStep
 from treadle.protocol.events import PlanUpdated, TaskComplete
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import ReadOnly, parameters
+from treadle.tools.builtin.base import parameters
 
 ASK_USER = ToolSpec(
     name="ask_user",
@@ -26,7 +26,7 @@ ASK_USER = ToolSpec(
 )
 
 
-class CompleteTask(ReadOnly):
+class CompleteTask(ReadOnlyTool):
     """Says that the work is done (L-13)."""
 
     spec = ToolSpec(
@@ -49,7 +49,7 @@ class CompleteTask(ReadOnly):
         return Outcome("The task is recorded as complete.", summary="task complete", facts=(TaskComplete(summary),))
 
 
-class UpdatePlan(ReadOnly):
+class UpdatePlan(ReadOnlyTool):
     """Replaces the plan that the user sees."""
 
     spec = ToolSpec(

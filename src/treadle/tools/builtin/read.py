@@ -6,18 +6,18 @@ import hashlib
 
 from treadle.errors import ToolError
 from treadle.lines.changes import count
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Seen
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin import knowledge
-from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, ReadOnly, cut, in_thread, parameters
+from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, cut, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import sha256
 from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal, visible
 
 
-class ReadFile(WithContext, ReadOnly):
+class ReadFile(WithContext, ReadOnlyTool):
     spec = ToolSpec(
         name="read_file",
         description=(

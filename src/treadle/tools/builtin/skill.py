@@ -7,17 +7,17 @@ from pathlib import Path, PurePosixPath
 
 from treadle.errors import ToolError
 from treadle.inert import inert, inert_line
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.options import Skill
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import MAX_BYTES, ReadOnly, cut, in_thread, parameters
+from treadle.tools.builtin.base import MAX_BYTES, cut, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
 
 SKILL_TOOL = "use_skill"
 _MOST_FILES = 50
 
 
-class UseSkill(WithContext, ReadOnly):
+class UseSkill(WithContext, ReadOnlyTool):
     spec = ToolSpec(
         name=SKILL_TOOL,
         description=(

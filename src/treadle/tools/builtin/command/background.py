@@ -7,11 +7,11 @@ import os
 
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, Ended, Known
-from treadle.ports.toolset import Invocation, Outcome, Settlement
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.ports.workspace import inert
 from treadle.protocol.events import JobEnded, JobStarted
 from treadle.protocol.tools import ToolSpec, digest
-from treadle.tools.builtin.base import Plain, in_thread, parameters
+from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.command.output import exit_words, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.context import ToolContext, WithContext
@@ -65,7 +65,7 @@ def job_started(handle: str, title: str, place: str) -> JobStarted:
     return JobStarted(handle, title, place, os.uname().nodename)
 
 
-class _Handled(WithContext, Plain):
+class _Handled(WithContext, PlainTool):
     """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
     simply runs again."""
 

@@ -12,9 +12,9 @@ import msgspec
 from treadle.errors import NotFound, ToolError
 from treadle.lines.changes import count
 from treadle.ports.commands import Command, Ended
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, ReadOnly, in_thread, parameters
+from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
 from treadle.types import CallKey
 
@@ -221,7 +221,7 @@ class LiveOutput:
 # -- read_output ------------------------------------------------------------------------------------------------------
 
 
-class ReadOutput(WithContext, ReadOnly):
+class ReadOutput(WithContext, ReadOnlyTool):
     spec = ToolSpec(
         name="read_output",
         description=(

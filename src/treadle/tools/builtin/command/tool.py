@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from treadle.faultpoint import faultpoint
-from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import Plain, parameters
+from treadle.tools.builtin.base import parameters
 from treadle.tools.builtin.command.call import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
 from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
 from treadle.tools.builtin.command.run import CommandRun
@@ -17,7 +17,7 @@ from treadle.tools.builtin.context import WithContext
 _LAST_LINES = 20
 
 
-class RunCommand(WithContext, Plain):
+class RunCommand(WithContext, PlainTool):
     spec = ToolSpec(
         name="run_command",
         description=(

@@ -4,9 +4,9 @@ and who was missing; it changes nothing. The work is in `examination`."""
 from typing import TYPE_CHECKING
 
 from treadle.errors import ToolError
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.tools import ToolSpec
-from treadle.tools.builtin.base import PATH, ReadOnly, parameters
+from treadle.tools.builtin.base import PATH, parameters
 from treadle.tools.builtin.context import ToolContext
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_FILES = 20
 
 
-class GetDiagnostics(ReadOnly):
+class GetDiagnostics(ReadOnlyTool):
     spec = ToolSpec(
         name="get_diagnostics",
         description=(
