@@ -33,7 +33,7 @@ def parts(command: str) -> tuple[Part, ...]:
     """Each simple command that would run, wrapped and nested ones, too. A text that cannot be read to its end has a
     last part without a program that is unknown, so that nothing that must cover every part can cover it."""
     record = _read(command)
-    worries = [note for note in record.notes if note.severity in ("high", "critical")]
+    worries = [note for note in record.notes if note.severity != "none"]
     if not worries:
         return tuple(record.parts)
     severity = worst(note.severity for note in worries)
@@ -45,7 +45,7 @@ def outside(command: str, root: str, cwd: str) -> tuple[str, ...]:
     """The words by which a command leaves the project (S-15): a `..` among a path's names, or an absolute path that
     lies neither below the root nor where every system keeps its programs."""
     record = _read(command)
-    return leading_out(command, tuple(record.words), record.failed, root, cwd)
+    return leading_out(command, tuple(record.words), record.failed, root)
 
 
 def forget() -> None:
@@ -67,8 +67,6 @@ def _read(command: str) -> Record:
         record.fail(f"it cannot be followed to its end: {problem}")
     if record.failed or record.unseen:
         record.notes += ruin(command)
-    if bomb := record.fork_bomb():
-        record.note("critical", f"{bomb} starts itself again and again: a fork bomb")
     _together(record)
     return record
 

@@ -56,7 +56,7 @@ def test_what_is_not_literal_is_unknown() -> None:
 def test_what_no_command_gets_is_no_part() -> None:  # S-07: a rule for the rest would not hold
     assert _programs("for f in a b; do make x; done") == ["make"]
     assert _programs("case x in a) make x;; esac") == ["make"]
-    assert _programs("for ((i=0;i<3;i++)); do make x; done") == ["make"]
+    assert _programs("for ((i=0;i<3;i++)); do make x; done") == ["make", ""]  # the head is evaluated: no rule covers it
 
 
 @pytest.mark.parametrize("text", ["ls 'open", "ls )", "ls\x00", "x" * 20_000, "if true; then ls"])
@@ -246,4 +246,4 @@ def test_literal_words_are_those_that_bash_makes_of_them(source: str, tmp_path: 
 @pytest.mark.parametrize("source", UNKNOWN)
 def test_other_words_are_unknown(source: str) -> None:
     assert parts(f"args {source}")[-1].unknown
-    assert "…" in "".join(parts(f"args {source}")[-1].words)
+    assert any("…" in word for part in parts(f"args {source}") for word in part.words)

@@ -4,7 +4,7 @@ import posixpath
 import re
 
 from treadle.file_system import is_below
-from treadle.policy.shell.model import shown
+from treadle.policy.shell.model import MESSAGES, names, shown
 
 _SYSTEM = re.compile(
     r"/(usr|bin|sbin|lib|lib32|lib64|libx32|opt|nix/store|snap|System|Library/Developer|Applications)(/|$)"
@@ -13,47 +13,32 @@ _SYSTEM = re.compile(
     r"|ssl/openssl\.cnf|ca-certificates|pki/tls|pki/ca-trust|alternatives|mime\.types|services|protocols|nsswitch\.conf|ld\.so\.)"
     r"|/proc/(cpuinfo|meminfo|version|loadavg|uptime|stat|filesystems|self/status)$"
 )
-_SPEAKS = frozenset(("echo", "printf", ":", "true", "false", "exit", "return", "sleep", "seq", "expr", "trap", "eval"))
-_MESSAGES = frozenset(("-m", "--message", "-am"))
-_SCRIPTS = frozenset(
-    ("grep", "egrep", "fgrep", "rg", "ag", "ack", "sed", "gsed", "awk", "gawk", "mawk", "jq", "tr", "perl")
-)
+_SPEAKS = names("echo printf : true false exit return sleep seq expr trap eval")
+_SCRIPTS = names("grep egrep fgrep rg ag ack sed gsed awk gawk mawk jq tr perl")
+_SCRIPT_FOLLOWS = ("-e", "--expression", "-f", "--file", "--regexp")
 _PIECES = re.compile(r"[\s'\"`(),;<>|&{}\[\]]+")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-def leading_out(command: str, words: tuple[tuple[str, str], ...], failed: bool, root: str, cwd: str) -> tuple[str, ...]:
+def leading_out(command: str, words: tuple[tuple[str, str], ...], failed: bool, root: str) -> tuple[str, ...]:
     if failed:  # not all of its words are known: every piece of the text is looked at
         words = (*words, *(("", piece) for piece in _PIECES.split(command)))
-    found = []
-    for at, (program, word) in enumerate(words):
-        if program in _SPEAKS or (words[at - 1][1] in _MESSAGES and words[at - 1][0] == "git"):
-            continue
-        if program in _SCRIPTS and _is_script(at, words):
-            found += [piece for piece in _files_in_script(word) if _leads_out(piece, root, cwd)]
-            continue
-        pieces = word.split(":") if program == "=" else _pieces(word)
-        found += [shown(piece) for piece in pieces if _leads_out(piece, root, cwd)]
+    found: list[str] = []
+    before, due = ("", ""), False
+    for program, word in words:
+        # the first word of grep and its like that is no option, and any behind -e, is a pattern or a script
+        due = before[0] != program or before[1] in _SCRIPT_FOLLOWS or (due and before[1].startswith("-"))
+        message = before[0] == "git" and before[1] in MESSAGES
+        script = program in _SCRIPTS and due and not word.startswith("-")
+        before = (program, word)
+        if program not in _SPEAKS and not message:
+            pieces = _files_in_script(word) if script else word.split(":") if program == "=" else _pieces(word)
+            found += [shown(piece) for piece in pieces if _leads_out(piece, root)]
     return tuple(dict.fromkeys(found))
 
 
-def _is_script(at: int, words: tuple[tuple[str, str], ...]) -> bool:
-    """Whether it is the program's first word that is no option: a pattern or a script."""
-    program, word = words[at]
-    if word.startswith("-"):
-        return False
-    before = at - 1
-    while before >= 0 and words[before][0] == program and words[before][1].startswith("-"):
-        if words[before][1] in ("-e", "--expression", "-f", "--file", "--regexp"):
-            return True
-        before -= 1
-    return before < 0 or words[before][0] != program
-
-
 def _files_in_script(text: str) -> list[str]:
-    quoted = re.findall(r"\"([^\"]*)\"", text)
-    written = re.findall(r"(?:^|[;{}\s\d$/])[rRwW]\s+(\S+)", text)
-    return [*quoted, *written]
+    return [*re.findall(r"\"([^\"]*)\"", text), *re.findall(r"(?:^|[;{}\s\d$/])[rRwW]\s+(\S+)", text)]
 
 
 def _pieces(word: str) -> list[str]:
@@ -72,7 +57,7 @@ def _pieces(word: str) -> list[str]:
     return pieces
 
 
-def _leads_out(piece: str, root: str, cwd: str) -> bool:
+def _leads_out(piece: str, root: str) -> bool:
     if not piece or (piece.startswith("//") and not piece.strip("/")):
         return False
     if piece == ".." or ".." in piece.split("/"):
@@ -82,5 +67,4 @@ def _leads_out(piece: str, root: str, cwd: str) -> bool:
     if not piece.startswith("/"):
         return False
     path = posixpath.normpath("/" + piece.lstrip("/"))
-    base = posixpath.normpath(root)
-    return not is_below(path, base) and not _SYSTEM.match(path)
+    return not is_below(path, posixpath.normpath(root)) and not _SYSTEM.match(path)

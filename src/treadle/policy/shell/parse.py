@@ -62,8 +62,8 @@ def comments_of(root: "Node", text: str) -> list[str]:
     return [comment for _, comment in sorted(found)]
 
 
-def has_background(node: "Node") -> bool:
-    return any(each.type == "&" for each in _below(node))
+def has_fork(node: "Node", kinds: Sequence[str] = ("&", "pipeline", "subshell", "command_substitution")) -> bool:
+    return any(each.type in kinds for each in _below(node))
 
 
 def _below(root: "Node") -> "Iterator[Node]":

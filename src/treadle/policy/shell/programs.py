@@ -13,7 +13,6 @@ from treadle.policy.shell.looks import only_looks
 from treadle.policy.shell.model import UNKNOWN, Found, Meanings, ShellCall, names
 from treadle.policy.shell.places import deleting, reading, resolve, writing
 from treadle.policy.shell.ratings import is_rated, ratings
-from treadle.policy.shell.settings import is_secret
 from treadle.policy.shell.wrappers import SHELLS, wrapper
 
 _INTERPRETER = re.compile(
@@ -26,21 +25,9 @@ _SYSTEM_PLACES = re.compile(r"(?:/usr(?:/local)?|/opt/homebrew|/run/current-syst
 _OUTPUT = re.compile(r"(?:^|\s)(?:-o|-O|--output(?:-document)?|--cookie-jar|--dump-header|of)(?:=|\s+|(?=/))(\S+)")
 _ALL_WRITTEN = names("tee sponge truncate touch mkdir mkfifo mknod fallocate shred mv")
 _LAST_WRITTEN = names("cp ln install rsync scp ditto")
-_VALUED = {
-    "truncate": "s r size reference",
-    "touch": "d r t date reference",
-    "mkdir": "m mode",
-    "shred": "n s size iterations",
-    "install": "m o g t mode owner group target-directory",
-    "rsync": "e rsh exclude include",
-    **dict.fromkeys(("cp", "mv", "ln"), "t S target-directory suffix"),
-}
 _MENTIONS = SHELLS | names(
-    """
-    echo printf : true false test [ [[ ls stat file mkdir touch rm rmdir chmod chown du cd pushd basename dirname
-    realpath which type export find fd exit return read sleep seq expr let ln trap alias env timeout nice nohup command
-    exec time eval sudo xargs
-    """
+    "echo printf : true false test [ [[ ls stat file mkdir touch rm rmdir chmod chown du cd basename dirname realpath"
+    " find fd ln trap env timeout nice nohup command exec time eval sudo xargs"
 )
 """Programs whose words are not files that they read; those that run others are judged by what they run."""
 _PATTERN_FIRST = names("grep egrep fgrep zgrep rg sed awk gawk jq perl")
@@ -114,13 +101,11 @@ def _runs_text(call: ShellCall) -> Meanings:
 
 def _places(call: ShellCall) -> Meanings:
     """The places that it deletes or writes, as far as its words name them."""
-    options = read(call.args, _VALUED.get(call.name, ""))
+    options = read(call.args, "t target-directory" if call.name in ("cp", "mv", "install", "ln") else "")
     written = list(options.rest if call.name in _ALL_WRITTEN else ())
     if call.name in _LAST_WRITTEN and len(options.rest) > 1:
         written = [options.rest[-1]]
-    written += options.all("target-directory") + (
-        options.all("t") if call.name in ("cp", "mv", "install", "ln") else []
-    )
+    written += options.all("t", "target-directory")
     if call.name in ("sed", "gsed", "perl") and any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.args):
         written += call.args
     written += _OUTPUT.findall(call.line)
@@ -155,8 +140,6 @@ def _gone(call: ShellCall, rest: tuple[str, ...], recursive: bool) -> Meanings:
 
 
 def _secrets(call: ShellCall) -> Meanings:
-    if call.name == "printenv" and any(is_secret(word) for word in call.args):
-        yield Found("high", "shows a secret of the environment")
     if call.name in _MENTIONS:
         return
     words = call.args

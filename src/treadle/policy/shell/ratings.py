@@ -75,26 +75,8 @@ high changes or destroys what others may use
 high the container gets rights over the machine
   docker podman ~ --privileged|--cap-add|--pid[= ]host|--net(?:work)?[= ]host|docker\.sock|--device|--security-opt
   docker podman ~ (?:-v|--volume|source|src)[= ]?(?:/|~|/(?:etc|root|home|var|usr|boot|dev|proc|sys)[^:,]*)[:,]
-high runs a command that stands in its words
-  rg ~ --pre\b|--hostname-bin
-  tar gtar bsdtar ~ --(?:to-command|checkpoint-action|use-compress-program|rsh-command|info-script)|(?:^|\s)-I
-  scp sftp rsync ~ (?:^|\s)-(?:S|e)\s+(?!ssh\b)|ProxyCommand|--rsh|--rsync-path
-  wget ~ --use-askpass|(?:^|\s)-e\s|--execute
-  make gmake ~ (?:^|\s)(?:SHELL|\.SHELLFLAGS|MAKE|CC|CXX|LD|RM)[:+?]?=|--eval
-  vim vi nvim view ex less more man gdb lldb ~ (?:^|\s|:)!|\bshell\s|\bsystem\(|(?:^|\s)-P\s
-  sed gsed ~ (?:^|[\s;{}\d$/])e(?:\s|$)|s(\W)(?:\\.|(?!\1).)*\1(?:\\.|(?!\1).)*\1[gpiImM\d]*e
-  ssh scp sftp ~ (?i)(?:proxy|local|knownhosts)command
-  git ~ --(?:upload-pack|receive-pack|extcmd)\b|\bext::|^grep\s.*-O
-high unpacks to wherever the archive says
-  tar gtar bsdtar ~ ^-?\w*P|--absolute-names
-high runs text that it hides
-  python python3 perl ruby node php ~ b64decode|base64|fromhex|unhexlify|atob|fromCharCode|EncodedCommand
 high sets what git obeys or runs
-  git-options ~ --(?:exec-path|config-env)
-  git git-options ~ (?:-c|^config.*)\s*\b(?i:core\.(?:pager|editor|sshcommand|fsmonitor|hookspath|askpass|gitproxy))
-  git git-options ~ (?:-c|^config.*)\s*\b(?i:sequence\.editor|pager\.|alias\.|include|diff\.(?:external|\S+\.\w+))
-  git git-options ~ (?:-c|^config.*)\s*\b(?i:(?:diff|merge)tool\.|merge\.\S+\.|filter\.|credential\.|gpg\.|url\.)
-  git git-options ~ (?:-c|^config.*)\s*\b(?i:interactive\.|remote\.\S+\.(?!url|fetch)|protocol\.|init\.templatedir)
+  git git-options ~ (?:-c|^config.*)\s*\b(?i:core\.|\S*(?:alias|pager|editor|include|filter|url|tool)\b)
   git ~ ^config\b.*--(?:global|system)
 high overwrites or deletes on the remote
   git ~ ^push\b.*\s(?:-f|--force\S*|--delete|-d|--mirror|--prune|[+:]\S+)(?:\s|$)
@@ -109,6 +91,7 @@ medium runs code, settings or packages of the project
   vite rollup esbuild eslint prettier ruff black mypy pyright pylint clang clang++ gcc g++ cc c++ rustc javac java mvn
   gradle pre-commit coverage npm pnpm yarn bun pip pip3 pipx uv poetry pdm hatch conda gem bundle cargo go composer apt
   apt-get yum dnf zypper pacman apk brew snap nix dpkg rpm deno dotnet rustup nvm pyenv npx bunx uvx pnpx gdb lldb
+  python python3 node ruby perl php
 medium changes, moves, deletes or unpacks files
   mv cp ln install rename ditto rsync rm rmdir unlink rimraf trash truncate dd sed gsed patch fallocate mkfifo mknod
   split csplit chmod tar gtar bsdtar unzip zip gunzip gzip xz bzip2 7z cpio unxz zstd

@@ -1,7 +1,8 @@
 """One simple command: which program it is, what its words mean, and whom it runs; and what is kept of all of them."""
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +23,7 @@ from treadle.policy.shell.model import (
 from treadle.policy.shell.parse import parse
 from treadle.policy.shell.places import HOME, reading, resolve, writing
 from treadle.policy.shell.programs import is_known, judge, plain_name
-from treadle.policy.shell.settings import is_secret, setting
+from treadle.policy.shell.settings import setting
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -31,7 +32,6 @@ _MOST_CHARS = 10_000
 _PATTERN = re.compile(r"[*?]|\[.+\]")
 _KEYWORDS = names("! { } if then elif else fi for while until do done case esac in select function")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
-_EVALUATES = "the shell evaluates one of its words once more, and may run commands by it"
 
 
 class TooMuch(Exception):
@@ -39,35 +39,25 @@ class TooMuch(Exception):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Where a command stands: inside which programs and which function, and how deep."""
+    """Where a command stands: inside which programs, and how deep."""
 
     wrapped_by: tuple[str, ...] = ()
     depth: int = 0
-    function: str = ""
-    forked: bool = False
-    """It runs in a process of its own, as seen from the function that it stands in."""
     captured: bool = False
     """What it prints becomes a word of another command."""
 
     def inside(self, program: str) -> "Scope":
         return msgspec.structs.replace(self, wrapped_by=(*self.wrapped_by, program), depth=self.depth + 1)
 
-    def fork(self, *, captured: bool = False) -> "Scope":
-        return msgspec.structs.replace(self, forked=True, captured=self.captured or captured)
-
-    def defining(self, function: str) -> "Scope":
-        return msgspec.structs.replace(self.inside(function), depth=self.depth, function=function, forked=False)
-
 
 class ShellMemory:
-    """The memory of a shell: its directory and the names of its functions. A subshell gets a copy."""
+    """The directory of a shell. A subshell gets a copy."""
 
-    def __init__(self, cwd: str = ".", functions: frozenset[str] = frozenset()) -> None:
+    def __init__(self, cwd: str = ".") -> None:
         self.cwd = cwd
-        self.functions = functions
 
     def copy(self) -> "ShellMemory":
-        return ShellMemory(self.cwd, self.functions)
+        return ShellMemory(self.cwd)
 
 
 class Record:
@@ -78,8 +68,6 @@ class Record:
         self.notes: list[Found] = []
         self.words: list[tuple[str, str]] = []
         """Program and word, for whoever looks for paths; "" for a redirection's, "=" for a variable's."""
-        self.calls: set[tuple[str, str, bool]] = set()
-        """Function, what it calls, and whether in a process of its own."""
         self.steps = 6_000
         self.chars = 30_000
         """How much may still be parsed: time goes with the square of the length where a text is no shell text."""
@@ -104,15 +92,9 @@ class Record:
         self.failed = True
         self.note("high", reason)
 
-    def fork_bomb(self) -> str:
-        """The function that starts itself again in a process of its own. Empty if none does."""
-        return next((caller for caller, called, forked in self.calls if forked and self._reaches(called, caller)), "")
-
-    def _reaches(self, start: str, goal: str) -> bool:
-        seen = {start}
-        while more := {called for caller, called, _ in self.calls if caller in seen} - seen:
-            seen |= more
-        return goal in seen and bool(goal)
+    def evaluated(self, text: str) -> None:
+        self.unseen = True
+        self.notes += [Found("medium", "the shell evaluates a part of it, and may run commands by that"), *ruin(text)]
 
 
 class Simple(msgspec.Struct, frozen=True):
@@ -122,21 +104,14 @@ class Simple(msgspec.Struct, frozen=True):
     assigned: tuple[tuple[str, str], ...] = ()
     writes: tuple[str, ...] = ()
     stdin: str | None = None
-    evaluated: tuple[str, ...] = ()
-    """Its texts that the shell evaluates once more."""
     text: str = ""
 
 
-class Texts(Protocol):
-    """Who reads texts: commands hold texts, and texts hold commands."""
-
-    def nested(self, text: str, shell: ShellMemory, scope: Scope, stdin: str | None) -> None: ...
-
-
 class Runner:
-    def __init__(self, record: Record, texts: Texts) -> None:
+    def __init__(self, record: Record, nested: Callable[[str, ShellMemory, Scope, str | None], None]) -> None:
         self.record = record
-        self.texts = texts
+        self.nested = nested
+        """Reads a text: commands hold texts, and texts hold commands."""
 
     def command(self, simple: Simple, shell: ShellMemory, scope: Scope) -> None:
         self.record.step(4)
@@ -144,16 +119,11 @@ class Runner:
             assigned = (*simple.assigned, (match[1], match[2]))
             simple = msgspec.structs.replace(simple, argv=simple.argv[1:], assigned=assigned)
         if simple.argv and simple.argv[0] in _KEYWORDS:  # the grammar took a keyword for a program, as in `! ! ls`
-            if simple.argv[0] != "!":
-                self.record.fail("a part of it cannot be read as shell text")
-            self.command(msgspec.structs.replace(simple, argv=simple.argv[1:]), shell, scope)
-            return
+            self.record.fail("a part of it cannot be read as shell text")
+            return self.command(msgspec.structs.replace(simple, argv=simple.argv[1:]), shell, scope)
         meanings: list[Meaning] = [found for name, value in simple.assigned for found in setting(name, value)]
         meanings += [found for place in simple.writes if (found := writing(place, shell.cwd))]
-        for text in simple.evaluated:
-            meanings += [Found("medium", _EVALUATES), *ruin(text)]
         if simple.argv:
-            self.record.calls.add((scope.function, simple.argv[0], scope.forked))
             meanings += self._program(simple, shell)
         self._part(simple, [each for each in meanings if isinstance(each, Found)], scope)
         for meaning in meanings:
@@ -163,8 +133,6 @@ class Runner:
         name, args = simple.argv[0], simple.argv[1:]
         if UNKNOWN in name or (_PATTERN.search(name) and name not in ("[", "[[")):
             return self._unnamed(simple, shell)
-        if name in shell.functions:
-            return []
         base, usual = plain_name(name)
         if base in ("cd", "pushd"):
             shell.cwd = _moved(args, shell.cwd)
@@ -193,7 +161,7 @@ class Runner:
             Part(
                 program=shown(program),
                 words=tuple([shown(word) for word in simple.argv]),
-                unknown=bool(simple.evaluated) or UNKNOWN in words,
+                unknown=UNKNOWN in words,
                 wrapped_by=scope.wrapped_by,
                 writes=tuple([shown(place) for place in simple.writes]),
                 assigns=tuple([variable for variable, _ in simple.assigned]),
@@ -210,22 +178,12 @@ class Runner:
 
     def _hand_on(self, meaning: Meaning, simple: Simple, shell: ShellMemory, scope: Scope) -> None:
         if isinstance(meaning, Run) and meaning.argv:
-            there = shell if meaning.cwd is None else ShellMemory(resolve(meaning.cwd, shell.cwd), shell.functions)
+            there = shell if meaning.cwd is None else ShellMemory(resolve(meaning.cwd, shell.cwd))
             self.command(Simple(meaning.argv, stdin=meaning.stdin), there, scope.inside(shown(simple.argv[0])))
         elif isinstance(meaning, Script) and meaning.text.strip(UNKNOWN + " \n\t"):
             there = shell if simple.argv[0] in ("eval", "trap") else shell.copy()
             stdin = None if meaning.text == simple.stdin else simple.stdin
-            self.texts.nested(meaning.text, there, scope.inside(shown(simple.argv[0])), stdin)
-
-    # ---- what the walk reports
-
-    def redefined(self, name: str) -> None:
-        if is_known(name):
-            self.record.note("high", f"gives the name {shown(name)} another meaning")
-
-    def looked_up(self, name: str) -> None:
-        if is_secret(name):
-            self.record.note("high", f"uses the secret in ${name}")
+            self.nested(meaning.text, there, scope.inside(shown(simple.argv[0])), stdin)
 
     def read_from(self, place: str, shell: ShellMemory) -> None:
         self.record.words.append(("", place))

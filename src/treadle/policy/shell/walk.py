@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.policy.shell.lexical import MARK, Heredoc, normalise, normalise_body, placeholder
+from treadle.policy.shell.idioms import ruin
+from treadle.policy.shell.lexical import MARK, Heredoc, normalise, placeholder
 from treadle.policy.shell.model import UNKNOWN
-from treadle.policy.shell.parse import SPELLED, WORDS, comments_of, group, has_background, text_of
+from treadle.policy.shell.parse import SPELLED, WORDS, comments_of, group, has_fork, text_of
 from treadle.policy.shell.run import Record, Runner, Scope, ShellMemory, Simple, TooMuch
 from treadle.policy.shell.settings import setting
 from treadle.policy.shell.words import arithmetic, descend, word
@@ -24,7 +25,6 @@ _MOST_DEPTH = 12
 _MOST_NESTING = 120
 _ENDLESS = frozenset(("true", ":", "1", "[ 1 ]", "[[ 1 ]]", "((1))", "(( 1 ))", "[ true ]", "true;", ":;"))
 _UNREADABLE = "a part of it cannot be read as shell text"
-_COMPARED = re.compile(r"\s-?\d+\s+-(?:eq|ne|lt|le|gt|ge)\s+-?\d+(?=\s)")
 _EVALUATED = re.compile(r"\s-[vR]\s|^\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s", re.S)
 _REDIRECTS = ("file_redirect", "herestring_redirect", "heredoc_redirect")
 
@@ -47,9 +47,7 @@ class Walker:
         self.nesting = 0
         self.attached: dict[int, list[Node]] = {}
         """Redirections that belong to a command which comes later."""
-        self.again: tuple[str, ...] = ()
-        """Texts of the present command that the shell evaluates once more."""
-        self.runner = Runner(record, self)
+        self.runner = Runner(record, self.nested)
 
     def text(self, text: str, stdin: str | None = None) -> None:
         if self.scope.depth > _MOST_DEPTH:
@@ -89,7 +87,7 @@ class Walker:
             case "redirected_statement":
                 return self._redirected(node, stdin)
             case "variable_assignment":
-                self._simple(Simple(assigned=(self._assigned(node),), text=text_of(node)))
+                self._run(Simple(assigned=(self._assigned(node),), text=text_of(node)))
             case "declaration_command" | "unset_command":
                 self._declaration(node)
             case "subshell":
@@ -100,13 +98,10 @@ class Walker:
                 self._for(node, stdin)
             case "while_statement" | "c_style_for_statement":
                 self._loop(node, stdin)
-            case "if_statement" | "case_statement":
-                self._branches(node, stdin)
             case "test_command":
                 self._test(node)
             case "compound_statement" if text_of(node).startswith("(("):
                 arithmetic(node, self)
-                self._mention("")
             case "comment":
                 pass
             case kind if kind in WORDS:
@@ -116,33 +111,24 @@ class Walker:
         return None
 
     def _sequence(self, parent: "Node", stdin: str | None = None) -> str | None:
-        printed, scope, nodes = None, self.scope, parent.children
-        for at, node in enumerate(nodes):
-            if node.is_named:
-                background = at + 1 < len(nodes) and nodes[at + 1].type == "&"
-                self.scope = scope.fork() if background else scope
-                printed = self.node(node, stdin)
-        self.scope = scope
-        return printed if parent.named_child_count == 1 else None
-
-    def _branches(self, node: "Node", stdin: str | None) -> None:
-        functions = self.shell.functions
-        self._sequence(node, stdin)
-        self.shell.functions = functions  # what is defined there may not be
+        printed = [self.node(node, stdin) for node in parent.named_children]
+        return printed[0] if len(printed) == 1 else None
 
     def _apart(self, node: "Node", stdin: str | None = None, *, captured: bool = False) -> None:
-        before = self.shell, self.scope, self.again
-        self.shell, self.scope, self.again = self.shell.copy(), self.scope.fork(captured=captured), ()
+        before = self.shell, self.scope
+        self.shell, self.scope = self.shell.copy(), self._scope(captured)
         self._sequence(node, stdin)
-        self.shell, self.scope, self.again = before
+        self.shell, self.scope = before
+
+    def _scope(self, captured: bool) -> Scope:
+        return msgspec.structs.replace(self.scope, captured=self.scope.captured or captured)
 
     def _pipeline(self, node: "Node", stdin: str | None) -> str | None:
-        printed, shell, scope = stdin, self.shell, self.scope
-        self.scope = scope.fork()
+        printed, shell = stdin, self.shell
         for child in node.named_children:
             self.shell = shell.copy()
             printed = self.node(child, printed)
-        self.shell, self.scope = shell, scope
+        self.shell = shell
         return printed
 
     def _redirected(self, node: "Node", stdin: str | None) -> str | None:
@@ -162,7 +148,7 @@ class Walker:
         if there.late:
             return self._words([], there, stdin)
         if there.writes:
-            self._simple(Simple(writes=there.writes))
+            self._run(Simple(writes=there.writes))
         if body is not None:
             self.node(body, there.stdin if there.stdin is not None else stdin)
         return None
@@ -194,18 +180,20 @@ class Walker:
         if number is None or number >= len(self.heredocs):
             return word([target], self).removeprefix(MARK) + "\n"
         heredoc = self.heredocs[number]
-        if heredoc.literal or not re.search(r"[$`\\]", heredoc.body):
+        if heredoc.literal or not re.search(r"[$`]", heredoc.body):
             return heredoc.body
-        normal = normalise_body(heredoc.body)
-        root = self.record.parse(normal.text)
+        nests = re.search(r"\$[({\[]|[`\\]", heredoc.body)
+        root = self.record.parse(': "{}"'.format(heredoc.body if nests else heredoc.body.replace('"', '\\"')))
         command = root.named_children[0] if root.named_child_count else None
-        if root.has_error or not normal.sure or command is None or command.type != "command":
+        if (
+            root.has_error
+            or (nests and re.search('"|<<', heredoc.body))
+            or command is None
+            or command.type != "command"
+        ):
             self.confused()
             return UNKNOWN
-        outer, self.heredocs = self.heredocs, normal.heredocs
-        body = " ".join(word(each, self) for each in group(command.children[1:]))
-        self.heredocs = outer
-        return body
+        return " ".join(word(each, self) for each in group(command.children[1:]))
 
     # ---- simple commands
 
@@ -234,30 +222,27 @@ class Walker:
     ) -> str | None:
         stdin = there.stdin if there.stdin is not None else stdin
         argv = tuple([word(each, self) for each in group([*words, *there.late])])
-        self._simple(Simple(argv, assigned, there.writes, stdin, text=text))
+        self._run(Simple(argv, assigned, there.writes, stdin, text=text))
         if argv[:1] == ("echo",) and not there.writes and not "".join(argv[1:2]).startswith("-"):
             return " ".join(argv[1:]) + "\n"
         return stdin if argv == ("cat",) and not there.writes else None
 
-    def _simple(self, simple: Simple) -> None:
-        if self.again:
-            simple, self.again = msgspec.structs.replace(simple, evaluated=self.again), ()
+    def _run(self, simple: Simple) -> None:
         self.runner.command(simple, self.shell, self.scope)
 
     def _mention(self, text: str, name: str = "") -> None:
-        """A word that no command gets: it matters if the shell evaluates it, or if it sets what programs obey."""
+        """A word that no command gets: it matters if it sets what programs obey."""
         self.record.words.append(("=", text))
-        if self.again or setting(name, text):
-            self._simple(Simple(assigned=((name, text),)))
+        if setting(name, text):
+            self._run(Simple(assigned=((name, text),)))
 
     def _assigned(self, node: "Node") -> tuple[str, str]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         title = text_of(name) if name is not None else ""
         if name is not None and name.type == "subscript":
             descend(name, self)
-            if not re.fullmatch(r"\w+\[\d+\]", title):
-                self.evaluated(title)
-        if value is not None and value.type == "array" and re.search(r"[\s(]\[(?!\d+\])", text_of(value)):
+            self.evaluated(title)
+        if value is not None and value.type == "array" and "[" in text_of(value):
             self.evaluated(text_of(value))
         values = list(value.named_children) if value is not None and value.type == "array" else [value] if value else []
         return title.partition("[")[0], " ".join(word(each, self) for each in group(values))
@@ -268,19 +253,17 @@ class Walker:
         for each in group(node.children[1:]):
             if each[0].type == "variable_assignment":
                 variable = self._assigned(each[0])
-                self._simple(Simple(assigned=(variable,)))
+                self._run(Simple(assigned=(variable,)))
                 argv.append(variable[0])
             else:
                 argv.append(word(each, self))
-        self._simple(Simple(tuple(argv), text=text_of(node)))
+        self._run(Simple(tuple(argv), text=text_of(node)))
 
     def _test(self, node: "Node") -> None:
         descend(node, self)
         text = text_of(node)
-        if _EVALUATED.search(_COMPARED.sub(" ", text)):
+        if _EVALUATED.search(text):
             self.evaluated(text)
-            self._simple(Simple(("[[",), text=text))
-        self.again = ()
 
     # ---- functions and loops
 
@@ -293,20 +276,20 @@ class Walker:
         redirects = [child for child in node.named_children if child not in (name, body)]
         there = self._redirections(redirects, Redirections())
         if there.writes:
-            self._simple(Simple(writes=there.writes))
-        self.shell.functions |= {title}
-        self.runner.redefined(title)
-        cwd, scope = self.shell.cwd, self.scope
-        self.scope = scope.defining(title)
+            self._run(Simple(writes=there.writes))
+        cwd, scope, before = self.shell.cwd, self.scope, len(self.record.parts)
+        self.scope = msgspec.structs.replace(scope, wrapped_by=(*scope.wrapped_by, title))
         self.node(body)
         self.shell.cwd, self.scope = cwd, scope
+        if has_fork(body) and any(part.program == title for part in self.record.parts[before:]):
+            self.record.note("critical", f"{title} starts itself again and again: a fork bomb")
 
     def _for(self, node: "Node", stdin: str | None) -> None:
         name, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
         values = group([child for child in node.named_children if child not in (name, body)])
         self._mention(" ".join(word(each, self) for each in values), text_of(name) if name else "")
         if body is not None:
-            self._branches(body, stdin)
+            self._sequence(body, stdin)
 
     def _loop(self, node: "Node", stdin: str | None) -> None:
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
@@ -314,34 +297,27 @@ class Walker:
         counted = node.type == "c_style_for_statement"
         until = node.children[0].type == "until"
         endless = text == "false" if until else text in _ENDLESS or (condition is None and counted)
-        if endless and body is not None and has_background(body):
+        if endless and body is not None and has_fork(body, ("&",)):
             self.record.note("critical", "starts processes without end")
         if counted and body is not None:
-            head = text_of(node)[: body.start_byte - node.start_byte]
-            counters = set(re.findall(r"(\w+)\s*=\s*\d+", head))
-            if re.search(r"[$`\[]", head) or set(re.findall(r"[A-Za-z_]\w*", head)) - counters - {"for", "do"}:
-                self.evaluated(head)
-            self._mention("")
-        self._branches(body if counted and body is not None else node, stdin)
+            self.evaluated(text_of(node)[: body.start_byte - node.start_byte])
+        self._sequence(body if counted and body is not None else node, stdin)
 
     # ---- what words ask for (words.WordReader)
 
     def substituted(self, node: "Node") -> None:
         source = text_of(node)
-        if source.startswith("`"):
-            inner = source[1:-1] if source.endswith("`") and len(source) > 1 else source[1:]
-            scope = self.scope.fork(captured=True).inside("`")
-            self.nested(re.sub(r"\\([\\`$])", r"\1", inner), self.shell.copy(), scope, None)
+        if source.startswith("`") or (source.startswith("$(") and "<<" in source):
+            inner = re.sub(r"\\([\\`$])", r"\1", source[1:].removesuffix("`")) if source[0] == "`" else source[2:-1]
+            self.record.notes += ruin(inner) if "<<" in inner else ()
+            self.nested(inner, self.shell.copy(), self._scope(True).inside(source[0]), None)
         elif node.named_children and all(child.type == "file_redirect" for child in node.named_children):
             self._redirections(node.named_children, Redirections())
         else:
             self._apart(node, UNKNOWN if source.startswith(">") else None, captured=True)
 
     def evaluated(self, text: str) -> None:
-        self.again += (text,)
-
-    def looked_up(self, name: str) -> None:
-        self.runner.looked_up(name)
+        self.record.evaluated(text)
 
     def confused(self) -> None:
         self.record.fail(_UNREADABLE)

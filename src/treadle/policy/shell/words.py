@@ -1,7 +1,7 @@
 """Words without their quotes. What is not literal is UNKNOWN: nothing is expanded, except `~` and the home directory.
 
-Substitutions are handed to whoever reads the text. A word that the shell evaluates once more (arithmetic, subscripts,
-prompts) is reported, because any command may stand in it.
+Substitutions are handed to whoever reads the text. What the shell evaluates (arithmetic, subscripts, any expansion that
+is more than a name) is reported, because any command may stand in it.
 """
 
 import re
@@ -23,10 +23,6 @@ _BRACES = re.compile(r"(?<![\\$])\{.*(?:,|\.\.).*\}", re.S)
 _PLAIN = re.compile(r"\\(.)", re.S)
 _DOUBLE = re.compile(r"\\([$`\"\\])")
 _ANSI = re.compile(r"(?:[^\\]|\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{1,3}|[abfnrtv\\'\"]))*")
-_NUMBERS = re.compile(r"[\s\d()+*/%<>=!&|^~?:,-]*")
-_QUIET = re.compile(r"\$\{#?\w+(?:\[[\d@*]*\])?(?::?[-+=?][^}]*|[#%^,/].*|@[QEAaKkUuL]|:\s?\d*(?::\d+)?)?\}", re.S)
-"""Expansions that evaluate nothing again."""
-_SUBSCRIPT = re.compile(r"\[[^\]]*(?:\$\(|`|\$\{)")
 
 
 class WordReader(Protocol):
@@ -37,10 +33,8 @@ class WordReader(Protocol):
         ...
 
     def evaluated(self, text: str) -> None:
-        """The shell evaluates the text once more, and may run commands by it."""
+        """The shell evaluates the text, and may run commands by it."""
         ...
-
-    def looked_up(self, name: str) -> None: ...
 
     def confused(self) -> None:
         """Something in a word could not be read."""
@@ -61,8 +55,6 @@ def word(nodes: "list[Node]", reader: WordReader) -> str:
             continue  # $"…"
         pieces.append(_piece(leaf, reader, at == 0))
     text = "".join(pieces)
-    if _SUBSCRIPT.search(text):
-        reader.evaluated(text)
     return text[: text.index("{")] + UNKNOWN + text[text.rindex("}") + 1 :] if braces else text
 
 
@@ -87,7 +79,7 @@ def _piece(node: "Node", reader: WordReader, first: bool) -> str:
         case "string":
             return _string(node, reader, first)
         case "simple_expansion":
-            return _value(text_of(node)[1:], reader)
+            return _GIVEN.get(text_of(node)[1:], UNKNOWN)
         case "expansion":
             return _expansion(node, reader)
         case "arithmetic_expansion":
@@ -109,30 +101,21 @@ def _plain(text: str, reader: WordReader, first: bool) -> str:
     if re.search(r"(?<!\\)[ \t\n]", text) or _HIDDEN.search(text):
         reader.confused()
         return UNKNOWN
-    return _PLAIN.sub(r"\1", _VARIABLE.sub(lambda match: _value(match[1], reader), text))
-
-
-def _value(name: str, reader: WordReader) -> str:
-    reader.looked_up(name)
-    return _GIVEN.get(name, UNKNOWN)
+    return _PLAIN.sub(r"\1", _VARIABLE.sub(lambda match: _GIVEN.get(match[1], UNKNOWN), text))
 
 
 def _expansion(node: "Node", reader: WordReader) -> str:
     text = text_of(node)
     if re.fullmatch(r"\$\{\w+\}", text):
-        return _value(text[2:-1], reader)
-    descend(node, reader)
-    if not _QUIET.fullmatch(text):
-        reader.evaluated(text)
+        return _GIVEN.get(text[2:-1], UNKNOWN)
+    arithmetic(node, reader)
     return UNKNOWN
 
 
 def arithmetic(node: "Node", reader: WordReader) -> None:
     """A name in an expression is evaluated, and so is its value."""
     descend(node, reader)
-    text = text_of(node)
-    if not _NUMBERS.fullmatch(text.lstrip("$").strip("[]")):
-        reader.evaluated(text)
+    reader.evaluated(text_of(node))
 
 
 def descend(node: "Node", reader: WordReader) -> None:
@@ -140,8 +123,6 @@ def descend(node: "Node", reader: WordReader) -> None:
     for child in node.children:
         if child.type in ("command_substitution", "process_substitution"):
             reader.substituted(child)
-        elif child.type == "simple_expansion":
-            reader.looked_up(text_of(child)[1:])
         elif child.named_child_count:
             descend(child, reader)
         elif child.is_named and child.type != "raw_string" and _HIDDEN.search(text_of(child)):

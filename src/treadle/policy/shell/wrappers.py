@@ -161,11 +161,9 @@ def _spread(call: ShellCall) -> Meanings:
     given = tuple(text.split()) if text and UNKNOWN not in text and not options.has("a", "arg-file") else (UNKNOWN,)
     if text and options.has("0", "null", "d", "delimiter"):
         given = (text.strip("\n"),)
-    if ":::" in words:
-        words, given = words[: words.index(":::")], words[words.index(":::") + 1 :]
     if call.name == "parallel":
         yield Found("medium", "starts many commands at once")
-        yield Script(" ".join((*options.rest[: len(words)], *given)))
+        yield Script(" ".join((*options.rest, *given)).replace(":::", " "))
     elif marks := options.all("I", "replace") or (["{}"] if options.has("i") else []):
         yield from (Run(tuple(each.replace(marks[0], value) for each in words)) for value in given[:8])
     else:
