@@ -151,7 +151,9 @@ class Agent:
             silence_s=silence_s,
             answer_s=answer_s,
             renew_s=renew_s,
-            hooks=chained([*watching, *self._setup.project_hooks(self._trust, self.warnings.append)]),
+            hooks=chained(
+                [*self._setup.watched(watching), *self._setup.project_hooks(self._trust, self.warnings.append)]
+            ),
             observer=observer,
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,

@@ -161,6 +161,14 @@ class ToolSetup:
             self._viewed[key] = view_works(sandbox, root, self.commands.folder)
         return self._viewed[key]
 
+    def watched(self, hooks: Sequence[Hooks]) -> list[Hooks]:
+        """The same hooks, with what programs of the user change in the project known (W-10)."""
+        if not hooks:
+            return []
+        from treadle.tools.hooks import CommandHooks, WatchedHooks
+
+        return [WatchedHooks(hook, self.context) if isinstance(hook, CommandHooks) else hook for hook in hooks]
+
     def project_hooks(self, trust: Trust, warn: Callable[[str], object]) -> list[Hooks]:
         """Hooks that projects bring: looked for only if the user has ever trusted a file of a project (S-09)."""
         try:

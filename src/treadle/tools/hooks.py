@@ -19,12 +19,14 @@ import msgspec
 
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.faultpoint import faultpoint
+from treadle.lines.changes import merged, total
 from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace
 from treadle.protocol.content import Value
 from treadle.protocol.tools import ToolSpec
 from treadle.subprocesses import Completed, run_program
+from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.environment import without_secrets
 
@@ -79,7 +81,7 @@ class CommandHooks:
         self._wrap = wrap
 
     async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
-        for hook in self._concerned("before", spec):
+        for hook in self.concerned("before", spec):
             ran = await self._run(hook, _told("before", invocation))
             if isinstance(ran, str):
                 return _refusal(hook, f"it {ran}")
@@ -93,7 +95,7 @@ class CommandHooks:
         return ""
 
     async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
-        for hook in self._concerned("after", spec):
+        for hook in self.concerned("after", spec):
             told = _told("after", invocation, success=outcome.success, result=outcome.text, summary=outcome.summary)
             ran = await self._run(hook, told)
             answer = ran if isinstance(ran, str) else _answer(ran)
@@ -106,7 +108,7 @@ class CommandHooks:
                 outcome = _appended(outcome, answer.append)
         return outcome
 
-    def _concerned(self, when: When, spec: ToolSpec) -> list[Hook]:
+    def concerned(self, when: When, spec: ToolSpec) -> list[Hook]:
         return [hook for hook in self._hooks if hook.when == when and hook.concerns(spec.name)]
 
     async def _run(self, hook: Hook, told: dict[str, Any]) -> Completed | str:
@@ -122,6 +124,33 @@ class CommandHooks:
         except (OSError, SandboxError) as error:
             return f"could not be run: {error}"
         return f"took longer than {hook.timeout_s:g} seconds" if ran.ending == "timed_out" else ran
+
+
+class WatchedHooks:
+    """The user's own programs, which run outside of every sandbox. What they change in the project behind a call that
+    may change something itself is found out by comparing it before and after, as of a command that writes through
+    (W-10): it belongs to the call, is judged after the fact, and is undone with it."""
+
+    def __init__(self, hooks: CommandHooks, context: ToolContext) -> None:
+        self._hooks = hooks
+        self._context = context
+
+    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+        return await self._hooks.before(spec, invocation)
+
+    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+        project = CommandProject(self._context, invocation, f"{invocation.call}.hooks")
+        if spec.read_only or not project.kept or not self._hooks.concerned("after", spec):
+            return await self._hooks.after(spec, invocation, outcome)
+        try:
+            await project.capture()
+        except ToolError as error:
+            return _appended(outcome, f"[No hook was run, since what it changes could not be undone: {error}]")
+        try:
+            outcome = await self._hooks.after(spec, invocation, outcome)
+            return _with_change(outcome, await project.compare())
+        finally:
+            await project.release()
 
 
 class ProjectHooks:
@@ -223,6 +252,15 @@ def _refusal(hook: Hook, why: str, *, said: bool = False) -> str:
     if said:
         return f"This call was refused by a hook of the user: {why or 'no reason was given'}"
     return f"This call was not carried out, because the user's hook `{hook.command}` must allow it and {why}."
+
+
+def _with_change(outcome: Outcome, change: ProjectChange) -> Outcome:
+    if not change.files:
+        return outcome
+    files = tuple(merged({file.path: file for file in outcome.files}, change.files).values())
+    source = outcome.source if outcome.files else change.source
+    told = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
+    return _appended(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), told)
 
 
 def _appended(outcome: Outcome, text: str) -> Outcome:

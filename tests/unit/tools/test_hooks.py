@@ -14,6 +14,7 @@ from treadle.models.scripted import Call, Say
 from treadle.ports.hooks import Hooks, chained
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import ResultsEntry
+from treadle.protocol.events import FilesChanged
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
@@ -185,6 +186,29 @@ async def test_one_that_raises_behind_a_call_is_said_and_the_run_goes_on(tmp_pat
 async def test_the_first_refusal_counts(tmp_path: Path) -> None:
     both = chained([hooks("exit 0"), hooks("echo one >&2; exit 2"), hooks("echo two >&2; exit 2")])
     assert (await both.before(SPEC, invocation(tmp_path))).endswith("one")
+
+
+async def test_what_a_program_of_the_user_changes_belongs_to_the_call(tmp_path: Path) -> None:  # S-16, W-10
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "b.txt").write_text("b\n")
+    formats = hooks("tr a A < a.txt > .f && cat .f > a.txt && rm .f && echo x >> b.txt && echo k=v > .env", "after")
+    steps = [Call("write_file", path="a.txt", content="a"), Say("Done.")]
+    async with Agent(model=ScriptedModel(steps), hooks=formats, home=tmp_path / "home") as agent:
+        chat = agent.chat(root=str(root), verify=False)
+        await chat.ask("go")
+        changed = [event.data for event in await chat.events() if isinstance(event.data, FilesChanged)]
+        [text] = [
+            entry.results[0].text
+            for entry in (await chat.state()).history
+            if isinstance(entry, ResultsEntry) and "hooks of the user" in entry.results[0].text
+        ]
+        assert (root / "a.txt").read_text() == "A"
+        await chat.files.undo()
+    assert {file.path for file in changed[0].files} == {"a.txt", "b.txt", ".env"}
+    assert "this would have been asked for: it changes .env" in text
+    assert [path.name for path in root.iterdir()] == ["b.txt"]
+    assert (root / "b.txt").read_text() == "b\n"
 
 
 # -- the user's file --------------------------------------------------------------------------------------------------
