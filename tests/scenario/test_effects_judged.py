@@ -316,6 +316,16 @@ async def test_what_is_written_through_is_judged_after_the_fact(stage: Stage, ro
     assert "would have been asked for: it changes .env" in done.result
 
 
+async def test_what_is_never_made_is_undone_at_once_where_there_is_no_view(stage: Stage, root: Path) -> None:  # S-16
+    line = "python3 -c \"import os; os.makedirs('a/.g' + 'it/x')\"; mkdir -p a/b/objects a/b/refs; mkfifo pipe; cd a/b"
+    line += " && touch HEAD config kept"
+    done = await result_of(stage, root, ran(line), mode="autopilot", command_view=False)
+    assert sorted(str(each.relative_to(root)) for each in (root / "a").rglob("*")) == ["a/b", "a/b/kept"]
+    assert not (root / "pipe").exists()
+    for path in ("a/b/HEAD", "a/b/objects", "a/.git", "pipe"):
+        assert f"[undone: {path}: " in done.result
+
+
 async def test_rules_of_the_user_hold_after_the_fact_too(stage: Stage, root: Path, tmp_path: Path) -> None:  # W-10
     line = "python3 -c \"open('do' + 'cs.txt', 'w').write('x')\""
     agent = stage.agent([ran(line), Say("Done.")], builtin=True, home=tmp_path / "home")

@@ -121,7 +121,7 @@ async def _results(project: Path, agent: Agent, level: Level) -> list[str]:
 def _judged(trial: CommandTrial, project: Path, said: str) -> EscapeResult:
     if trial.reached(project, said):
         return EscapeResult(trial.name, "allowed")
-    return EscapeResult(trial.name, "refused", said.strip().rpartition("\n")[2])
+    return EscapeResult(trial.name, "undone" if "[undone: " in said else "refused", said.strip().rpartition("\n")[2])
 
 
 def _status(path: Path) -> os.stat_result:

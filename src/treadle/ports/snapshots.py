@@ -133,6 +133,11 @@ class Snapshots(Protocol):
         """What changed since then. The capture stays until `release`."""
         ...
 
+    def withdraw(self, name: str, effect: Effect) -> Effect:
+        """Undo at once what of these changes is never made (S-16), and give back the rest, with that as left out. If
+        it cannot be undone, all are given back."""
+        ...
+
     def release(self, name: str) -> None:
         """Forget a capture, or what is left of a commit or an undo whose outcome is recorded."""
         ...

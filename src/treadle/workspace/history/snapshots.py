@@ -24,6 +24,7 @@ from treadle.protocol.files import (
     FileChange,
     FileConflict,
     FileState,
+    Link,
     Trail,
     Uncaptured,
     git_unit,
@@ -137,6 +138,18 @@ class ProjectSnapshots:
             self._root.ground.changing({file.path: file.before for file in effect.files})
         self.remember(effect.files)
         return effect
+
+    def withdraw(self, name: str, effect: Effect) -> Effect:
+        left = withhold(self._root, effect)
+        kept = frozenset(file.path for file in left.files)
+        gone = [file for file in effect.files if file.path not in kept]
+        if not gone:
+            return effect
+        undone = self.apply(
+            name, UndoRequest(tuple(Trail(each.path, (Link(each.before, each.after),)) for each in gone))
+        )
+        self.journals.release(name)
+        return effect if undone.conflicts else replace(left, conflicts=effect.conflicts)
 
     def release(self, name: str) -> None:
         self._captures().release(name)

@@ -121,8 +121,11 @@ class CommandProject:
         lost = self._context.unrecoverable(self._invocation.project, effect.files)
         return tuple(path for path in lost if path not in self._invocation.changed)
 
-    async def compare(self, source: Source = "direct", seen: Mapping[str, str] | None = None) -> ProjectChange:
-        """What changed since before the command began, without what the model has `seen` to be so by now."""
+    async def compare(
+        self, source: Source = "direct", seen: Mapping[str, str] | None = None, *, gated: bool = False
+    ) -> ProjectChange:
+        """What changed since before the command began, without what the model has `seen` to be so by now. `gated`: what
+        is never made is undone at once."""
         if self._snapshots is None:
             return ProjectChange()
         await self.tidy()
@@ -131,6 +134,9 @@ class CommandProject:
                 effect = await in_thread(self._snapshots.compare, self._name)
             except ToolError:  # somebody may have changed what was looked at
                 effect = await in_thread(self._snapshots.compare, self._name)
+            lacking = frozenset(effect.uncaptured)
+            if gated:
+                effect = await in_thread(self._snapshots.withdraw, f"{self._name}.never", effect)
         except ToolError as error:
             return ProjectChange((f"[what it changed in the project could not be found out: {error}]",), source=source)
         files = tuple(file for file in effect.files if not (seen and _is_seen(file, seen)))
@@ -138,7 +144,9 @@ class CommandProject:
         change = change_of(effect, source)
         root, options = self._invocation.root, self._invocation.options
         raised = tuple(await in_thread(self._context.after_the_fact, root, effect.files, options))
-        said = (f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised)
+        said = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
+        undone = [each for each in effect.uncaptured if each not in lacking]
+        said += [f"[undone: {_inert_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]
         return msgspec.structs.replace(change, lines=(*change.lines, *said), concerns=raised)
 
     async def commit(self, view: str) -> ProjectChange:

@@ -214,7 +214,7 @@ class CommandRun:
         if ending == "failed" or not self._project.kept or not (plan.view or plan.captured):
             self.change = ProjectChange()
         elif not plan.view:
-            self.change = await self._project.compare()
+            self.change = await self._project.compare(gated=True)
         elif ending in DONE:
             view = f"{self.command.folder}/view"
             if plan.discard:
@@ -294,7 +294,8 @@ class CommandRun:
         if self.plan.view:
             change = await self._project.discard()
         else:
-            change = await self._project.compare("observed" if self._call.background else "direct")
+            background = self._call.background
+            change = await self._project.compare("observed" if background else "direct", gated=not background)
         if not change.files and not change.uncaptured:
             return None
         return change.added_to(Outcome("", effect="view" if change.source == "view" else "direct"))
