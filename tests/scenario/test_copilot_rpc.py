@@ -390,17 +390,59 @@ async def test_a_port_wants_a_token(cli: CommandLine) -> None:  # S-13
     assert server.stdout is not None
     line = await asyncio.to_thread(server.stdout.readline)
     assert "listening on port" in line
-    program = await Program.reach(int(line.split()[-1]))
+    port = int(line.split()[-1])
+    program = await Program.reach(port)
     with pytest.raises(Answered, match="AUTHENTICATION_FAILED"):
         await program.call("ping", {})
     with pytest.raises(Answered, match="AUTHENTICATION_FAILED"):
         await program.call("connect", {"token": "guess"})
     await program.call("connect", {"token": "sesame"})
     assert (await program.call("ping", {"message": "in"}))["message"] == "pong: in"
+    other = await Program.reach(port)
+    await other.call("connect", {"token": "sesame"})
+    await _dialogues(program, other)
     await program.call("runtime.shutdown", {})
     ended = await asyncio.to_thread(end, server)
     assert ended.code == 0
     await program.close()
+
+
+async def _dialogues(program: Program, other: Program) -> None:
+    """What one program asks of another: a dialogue and a command, as long as that one is there."""
+    made = await program.call("session.create", {"sessionId": "s1"})
+    assert not made["capabilities"]["ui"]["elicitation"]
+    question = {"sessionId": "s1", "message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    assert await program.call("session.ui.elicitation", question) == {"action": "cancel"}
+    brings = {"requestElicitation": True, "commands": [{"name": "deploy", "description": "Deploy it"}]}
+    made = await other.call("session.resume", {"sessionId": "s1", **brings})
+    assert made["capabilities"]["ui"]["elicitation"]
+    assert (await program.heard("capabilities.changed"))["data"] == {"ui": {"elicitation": True}}
+    assert [each["name"] for each in (await program.heard("commands.changed"))["data"]["commands"]] == ["deploy"]
+    asking = asyncio.create_task(program.call("session.ui.elicitation", question))
+    asked = (await other.heard("elicitation.requested"))["data"]
+    reply = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"action": "accept", "content": {}}}
+    assert await other.call("session.ui.handlePendingElicitation", reply) == {"success": True}
+    assert await asking == {"action": "accept", "content": {}}
+    assert await other.call("session.ui.handlePendingElicitation", reply) == {"success": False}
+    listed = (await program.call("session.commands.list", {"sessionId": "s1"}))["commands"]
+    assert {each["name"]: each["kind"] for each in listed} == {
+        "compact": "builtin",
+        "model": "builtin",
+        "deploy": "client",
+    }
+    order = {"sessionId": "s1", "commandName": "deploy", "args": "all"}
+    asking = asyncio.create_task(program.call("session.commands.execute", order))
+    asked = (await other.heard("command.execute"))["data"]
+    assert asked["command"] == "/deploy all"
+    await other.call("session.commands.handlePendingCommand", {"sessionId": "s1", "requestId": asked["requestId"]})
+    assert await asking == {}
+    asking = asyncio.create_task(program.call("session.ui.elicitation", question))
+    seen = len(other.events)
+    await other.heard("elicitation.requested", seen - 1)
+    await other.close()
+    assert await asking == {"action": "cancel"}  # whoever was to answer has left
+    no = await program.call("session.commands.execute", order)
+    assert no == {"error": "There is no command deploy."}
 
 
 async def test_what_is_no_message_ends_the_connection(start: Start) -> None:

@@ -12,6 +12,7 @@ from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.trace_context import brought
 
+_COMMANDS = {"compact": "Sum up the conversation to make room.", "model": "Say which model answers."}
 _OWN_MODES = {"interactive": "confirm", "plan": "read-only", "autopilot": "autopilot"}
 
 
@@ -53,6 +54,47 @@ class Method(ExtensionCall):
             return {"success": False, "tokensRemoved": 0, "messagesRemoved": 0}
         removed = max(0, done.tokens_before - done.tokens_after)
         return {"success": True, "tokensRemoved": removed, "messagesRemoved": done.upto}
+
+    # -- programs among themselves ------------------------------------------------------------------------------------
+
+    async def elicit(self) -> Any:
+        schema = self.params.get("requestedSchema")
+        return await self.session.dialogues.elicit(text_of(self.params, "message"), schema)
+
+    async def dialogue_answer(self) -> Any:
+        """To a dialogue, or that a command is done."""
+        given = self.params.get("result", {"error": self.params.get("error")})
+        return {"success": self.session.dialogues.answer(text_of(self.params, "requestId"), given)}
+
+    async def commands(self) -> Any:
+        """Those of programs, and what the runtime itself can be told in this way."""
+        own = _COMMANDS if self.params.get("includeBuiltins") is not False else {}
+        brought = self.session.dialogues.commands if self.params.get("includeClientCommands") is not False else {}
+        kinds = (("builtin", own), ("client", brought))
+        return {
+            "commands": [
+                {"name": name, "kind": kind, "description": about, "allowDuringAgentExecution": kind == "client"}
+                for kind, found in kinds
+                for name, about in found.items()
+            ]
+        }
+
+    async def execute_command(self) -> Any:
+        error = await self.session.dialogues.execute(
+            text_of(self.params, "commandName"), str(self.params.get("args") or "")
+        )
+        return {"error": error} if error else {}
+
+    async def invoke_command(self) -> Any:
+        name = text_of(self.params, "name")
+        if name == "compact":
+            done = await self.compact()
+            return {"kind": "text", "text": f"{done['tokensRemoved']:,} tokens less."}
+        if name == "model":
+            return {"kind": "text", "text": f"The model is {self.session.shown_model}."}
+        if error := await self.session.dialogues.execute(name, str(self.params.get("input") or "")):
+            raise RpcError(INVALID_PARAMS, error)
+        return {"kind": "completed"}
 
     # -- what happened ------------------------------------------------------------------------------------------------
 

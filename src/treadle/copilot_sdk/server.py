@@ -37,7 +37,6 @@ from treadle.transfer import fork as copied
 PROTOCOL = 3
 DELETED = "copilot-sdk-deleted"
 """The label of chats that a program deleted. Their log stays, as every log does."""
-_HERE: Mapping[str, Any] = {"workspacePath": None, "capabilities": {"ui": {"elicitation": False}}}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -174,7 +173,7 @@ class Runtime:
             await chat.command(Rename(config.name, by="program"))
         self._warn(made, connection, params)
         self.tell_all("session.created", session)
-        return {"sessionId": session, **_HERE}
+        return _made(made)
 
     def _config(self, params: Params) -> Config:
         config = read_config(params)
@@ -201,7 +200,7 @@ class Runtime:
         await session.chat.resume()
         await session.ask_again(connection)
         self._warn(session, connection, params)
-        return {"sessionId": config.session_id, **_HERE}
+        return _made(session)
 
     async def _opened(self, id: str) -> Session:
         if id in self.sessions:
@@ -323,3 +322,7 @@ async def _stop(chat: Chat) -> None:
         return
     async for _ in chat.resume():
         pass
+
+
+def _made(session: Session) -> dict[str, Any]:
+    return {"sessionId": session.chat.id, "workspacePath": None, "capabilities": session.dialogues.capabilities}

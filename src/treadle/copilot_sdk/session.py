@@ -10,6 +10,7 @@ import msgspec
 
 from treadle.chat.state import starts_queued, status
 from treadle.copilot_sdk.attachments import read_attachments
+from treadle.copilot_sdk.dialogues import Dialogues
 from treadle.copilot_sdk.extensions import bring, builtin_names, extras_of
 from treadle.copilot_sdk.hooks import SessionHooks
 from treadle.copilot_sdk.requests import GATE, Requests
@@ -57,6 +58,7 @@ class Session:
         self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
         answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
         trace = agent.deps.observer.traceparent
+        self.dialogues = Dialogues(self.programs, self.announce)
         self.requests = Requests(chat, self.hooks, self.announce, lambda: self.tools, answering, self.background, trace)
         self._between: list[tuple[int, SdkEvent]] = []
         """Events that are in no log, with the seq that they stand behind."""
@@ -79,6 +81,10 @@ class Session:
             found = {tool.name: tool for tool in config.tools or ()} | found
         return tuple(found.values())
 
+    @property
+    def shown_model(self) -> str:
+        return self._shown_model(self.options.model)
+
     def background(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -90,6 +96,7 @@ class Session:
         alone = not self.programs
         self.programs[connection] = config
         self.hooks.wanted = self.hooks.wanted or bool(config.hooks)
+        self.dialogues.tell_changes()
         if not self._reading:
             self._reading, self._source = True, source
             after = 0 if source == "new" else (await self.chat.state()).head
@@ -102,6 +109,7 @@ class Session:
         whoever comes again; its servers end with what is under way."""
         if self.programs.pop(connection, None) is None:
             return
+        self.dialogues.tell_changes()
         if self.programs:
             await self.configure(next(reversed(self.programs.values())))
         elif status(await self.chat.state()) in ("idle", "error"):

@@ -32,10 +32,8 @@ _REFUSED: Mapping[str, str] = {
 }
 """What a program relies on if it asks for it, by the name of the field."""
 _WITHOUT_EFFECT = (
-    "commands",
     "instructionDirectories",
     "reasoningEffort",
-    "requestElicitation",
     "sessionLimits",
     "largeOutput",
     "toolSearch",
@@ -50,6 +48,13 @@ class Tool(msgspec.Struct, rename="camel"):
     parameters: Any = None
     overrides_built_in_tool: bool | None = False
     skip_permission: bool | None = False
+
+
+class Command(msgspec.Struct, rename="camel"):
+    """A command that the program carries out itself."""
+
+    name: str
+    description: str | None = ""
 
 
 class McpServer(msgspec.Struct, rename="camel"):
@@ -109,6 +114,8 @@ class Config(msgspec.Struct, rename="camel"):
     excluded_tools: list[str] | None = None
     request_permission: bool | None = None
     request_user_input: bool | None = None
+    request_elicitation: bool | None = None
+    commands: list[Command] | None = None
     hooks: bool | None = None
     working_directory: str | None = None
     streaming: bool | None = None
