@@ -41,10 +41,10 @@ def shown(app: Any) -> str:
 
 
 def app_on(
-    agent: Agent, root: Path, *, model: str = "scripted:x", prompt: str = "", mode: Mode = "confirm"
+    agent: Agent, root: Path, *, model: str = "scripted:x", prompt: str = "", mode: Mode = "confirm", world: str = ""
 ) -> TreadleApp:
     async def connect() -> Embedded:
-        return Embedded(agent, ChatOptions(model=model, root=str(root), mode=mode), _find)
+        return Embedded(agent, ChatOptions(model=model, root=str(root), mode=mode, world=world), _find)
 
     return make_app(connect, Start(str(root), model, prompt))
 

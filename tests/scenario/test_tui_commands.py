@@ -13,12 +13,47 @@ from treadle.tui.screens import Reading
 
 LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
 TEXTS = {"help": "Keys and commands", "rules": "Standing answers", "cost": "What this chat has cost"}
-ELSEWHERE = ("agent", "compact", "copy", "doctor", "network", "paste", "quit", "redo", "rename", "undo", "fork", "new")
+ELSEWHERE = (
+    "agent",
+    "compact",
+    "copy",
+    "doctor",
+    "network",
+    "paste",
+    "quit",
+    "redo",
+    "rename",
+    "undo",
+    "fork",
+    "new",
+    "world",
+)
 """What the test does one by one, and what other tests do."""
 
 
 def told(app: TreadleApp) -> str:
     return "\n".join(str(each.message) for each in app._notifications)
+
+
+async def test_a_world_is_looked_at_rebased_and_committed(tmp_path: Path) -> None:  # W-12, W-13
+    steps = [[Call("write_file", path="made.txt", content="made\n")], Say("The last words.")]
+    (tmp_path / "project").mkdir()
+    made = tmp_path / "project" / "made.txt"
+    async with agent_with(steps, tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project", mode="auto-edit", world="chat")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: "last words" in shown(app) and not app.conversation.view.busy)
+            await say(pilot, "/world")
+            await until(pilot, lambda: isinstance(app.screen, Reading))
+            await pilot.press("escape")
+            await until(pilot, lambda: not isinstance(app.screen, Reading))
+            await say(pilot, "/world rebase")
+            await until(pilot, lambda: "the world is up to date" in told(app))
+            assert not made.exists()
+            await say(pilot, "/world commit")
+            await until(pilot, lambda: made.exists() and "committed 1 change" in told(app))
+            app.leave()
 
 
 async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04

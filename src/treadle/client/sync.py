@@ -95,6 +95,7 @@ class ClientWorlds(Facade[worlds.ClientWorlds]):
 
     list = waited(worlds.ClientWorlds.list)
     show = waited(worlds.ClientWorlds.show)
+    diff = waited(worlds.ClientWorlds.diff)
     commit = waited(worlds.ClientWorlds.commit)
     rebase = waited(worlds.ClientWorlds.rebase)
     drop = waited(worlds.ClientWorlds.drop)

@@ -36,6 +36,10 @@ class ClientWorlds:
         """What a commit would change now, and what is in its way."""
         return await self._http.get(f"/api/worlds/{id}", WorldChanges)
 
+    async def diff(self, id: str) -> str:
+        """The same for people."""
+        return (await self.show(id)).diff
+
     async def commit(self, id: str) -> WorldCommit:
         """Make what was changed in it the project's own. ApiError `conflict` if somebody changed the same files:
         nothing is made."""

@@ -14,6 +14,7 @@ from treadle import host_patterns
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput
 from treadle.inert import inert, inert_line
+from treadle.lines.changes import count
 from treadle.protocol.options import MODES, Mode
 from treadle.tui import choosing
 from treadle.tui.chat_list import pick_chat
@@ -31,6 +32,7 @@ COMMANDS = {
     "redo": "take the last undo back",
     "review": "look at what changed; keep or undo files and hunks",
     "diff": "the same as /review",
+    "world": "what a commit of the chat's world would change; commit or rebase: do it",
     "compact": "sum up the conversation to make room",
     "fork": "go on in a copy of this chat",
     "rewind": "go back to before a message",
@@ -148,6 +150,25 @@ def _tell(desk: Desk, word: str, done: Outcome) -> None:
     desk.app.tell(outcome_words(word, done), grave=bool(done.error or done.conflicts))
 
 
+async def _world(desk: Desk, rest: str) -> None:
+    world, worlds = desk.app.conversation.view.options.world, desk.connection.worlds
+    if not world:
+        raise InvalidInput('this chat works in the project itself; with the setting world = "chat" new ones do not')
+    match rest:
+        case "":
+            shown = Text(inert(await worlds.diff(world)))
+            desk.app.push_screen(Reading("What a commit of the world would change: /world commit", shown))
+        case "commit":
+            done = await worlds.commit(world)
+            undo = f"; take it back: treadle undo {done.chat}" if done.files else ""
+            desk.app.tell(f"committed {count(len(done.files), 'change')}{undo}", grave=False)
+        case "rebase":
+            merged = await worlds.rebase(world)
+            desk.app.tell(f"the world is up to date; {count(len(merged), 'text')} merged", grave=False)
+        case _:
+            raise InvalidInput("say /world, /world commit or /world rebase")
+
+
 async def _compact(desk: Desk, rest: str) -> None:
     await desk.link().compact()
 
@@ -249,7 +270,7 @@ def _picked(choose: Callable[[Desk], Awaitable[None]]) -> Callable[[Desk, str], 
 
 _ACTS: dict[str, Callable[[Desk, str], Awaitable[None]]] = {
     "help": _help, "model": _model, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
-    "review": _picked(choosing.review),
+    "review": _picked(choosing.review), "world": _world,
     "diff": _picked(choosing.review), "compact": _compact, "fork": _fork, "rewind": _picked(choosing.rewind),
     "chats": _picked(pick_chat), "resume": _picked(pick_chat), "new": _new, "rename": _rename,
     "queue": _picked(choosing.queue), "jobs": _picked(choosing.jobs), "rules": _rules, "network": _network,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.files import Hunk
+from treadle.protocol.files import FileChange, Hunk
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView, Status
@@ -162,8 +162,35 @@ class ChatLink(Protocol):
     async def export(self) -> bytes: ...
 
 
+class WorldCommitted(Protocol):
+    @property
+    def chat(self) -> str:
+        """Where it is recorded: an undo there takes it back."""
+        ...
+
+    @property
+    def files(self) -> tuple[FileChange, ...]: ...
+
+
+class WorldLinks(Protocol):
+    """The worlds in which chats work (W-11 to W-13)."""
+
+    async def diff(self, id: str) -> str:
+        """What a commit would change now, and what is in its way."""
+        ...
+
+    async def commit(self, id: str) -> WorldCommitted: ...
+
+    async def rebase(self, id: str) -> tuple[str, ...]:
+        """The paths of texts that both had changed."""
+        ...
+
+
 class Connection(Protocol):
     """All chats of this home, or of a server."""
+
+    @property
+    def worlds(self) -> WorldLinks: ...
 
     @property
     def place(self) -> str:

@@ -36,6 +36,7 @@ from treadle.types import ChatId
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent, OwnCommand
+    from treadle.worlds.worlds import Worlds
 
 PAGE = 1_000
 TAIL = 200
@@ -213,6 +214,10 @@ class Embedded:
         self._find = find
         self._registry = registry
         self._feeds = Feeds(agent.deps, BACKLOG, agent.worker.holds)
+
+    @property
+    def worlds(self) -> "Worlds":
+        return self.agent.worlds
 
     def _link(self, chat: Chat) -> EmbeddedChat:
         return EmbeddedChat(self.agent, self._feeds, chat)

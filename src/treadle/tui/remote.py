@@ -10,11 +10,12 @@ from typing import Any
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
+from treadle.client.worlds import ClientWorlds
 from treadle.errors import NotFound, TreadleError
 from treadle.lines.changes import change_lines, is_folder
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import decode_path
-from treadle.protocol.http_answers import Accepted, ActionList, ChatLine, ChatView, ChildList, ModelList
+from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, ModelList
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView
@@ -76,13 +77,12 @@ class RemoteChat:
         raise NotFound("this is not asked any more")
 
     async def children(self) -> Sequence[ChildView]:
-        return (await self._http.get(f"{self._at}/children", ChildList)).children
+        return await self._chat.children()
 
     async def asked_below(self) -> Sequence[Asked]:
-        asked = (await self._http.get(f"{self._at}/actions", ActionList, {"below": "true"})).actions
         return [
             Asked(each.action, each.chat, each.title)
-            for each in asked
+            for each in await self._chat.actions(below=True)
             if each.chat != self.id and each.action.of_person
         ]
 
@@ -150,6 +150,7 @@ class Remote:
         self.place = url
         self._http = Http(url, token, PATIENCE_S)
         self._chats = Chats(self._http, list, PATIENCE_S)
+        self.worlds = ClientWorlds(self._http, lambda id: ClientChat(self._http, id, PATIENCE_S))
         self._options = options
         self.initial = ChatOptions(model=options.get("model") or "", root=options.get("root") or "")
 
