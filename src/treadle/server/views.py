@@ -28,22 +28,18 @@ def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -
     )
 
 
+_SAME = ("title", "model", "root", "archived", "labels", "head", "turns", "usage", "last_error")
+"""Fields that a line has from the summary as they are."""
+
+
 def _line(line: ChatSummary, shown: Status) -> ChatLine:
     return ChatLine(
         id=line.chat,
         status=shown,
-        title=line.title,
-        model=line.model,
-        root=line.root,
-        archived=line.archived,
-        labels=line.labels,
-        head=line.head,
         created=iso_time(line.created_ms),
         updated=iso_time(line.updated_ms),
-        turns=line.turns,
-        usage=line.usage,
-        last_error=line.last_error,
         parent=_chat_of(line.parent),
+        **{name: getattr(line, name) for name in _SAME},
     )
 
 
