@@ -45,7 +45,7 @@ quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHO
 soak: $(STAMP)  ## every fault at every point, which takes long
 	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 tests/faults/test_strikes.py tests/faults/test_every_point.py \
 	  tests/faults/test_recovery.py tests/faults/test_meanwhile.py tests/faults/test_traces.py tests/scenario/test_dangerous_commands.py \
-	  tests/unit/worlds/test_two_worlds.py tests/faults/test_long_chats.py tests/unit/workspace/history/test_transaction.py
+	  tests/unit/worlds/test_two_worlds.py tests/faults/test_long_chats.py tests/unit/workspace/history/test_transaction.py tests/scenario/test_fork.py
 	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 -m hypothesis tests/unit tests/contract
 
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)

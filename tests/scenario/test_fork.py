@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.chance import some
 from tests.scenario.scenes import SCENES, World, watch
 from treadle.chat.divergence import first_divergence
 from treadle.errors import InvalidInput, NotFound
@@ -28,7 +29,7 @@ def memory(tmp_path: Path) -> World:
 async def test_a_fork_at_any_point_is_idle_goes_on_and_can_be_replayed(name: str, memory: World) -> None:
     chat = await SCENES[name](memory)
     recorded = await read_chat(memory.store, chat)
-    for seq in range(1, len(recorded) + 1):
+    for seq in some(range(1, len(recorded) + 1), 4, name):
         copy = await fork(memory.store, chat, seq, FRESH)
         listed = await memory.store.get(copy)
         assert listed.summary.status in ("idle", "error"), f"forked at {seq}"

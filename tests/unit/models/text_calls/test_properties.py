@@ -157,7 +157,7 @@ prose = st.text(st.characters(exclude_characters="`~<>[]{}\"'“”", exclude_ca
 
 @pytest.mark.parametrize("form", FORMATS)
 @given(prose, st.sampled_from(KNOWN), arguments, prose)
-@settings(fast, max_examples=40)
+@settings(fast, max_examples=examples(40))
 def test_any_call_in_any_prose_is_found(form: str, before: str, name: str, args: dict[str, Any], after: str) -> None:
     written = FORMATS[form](name, args)
     # In a dict that Python printed, a string in double quotes reads as JSON, which has no such escapes.
@@ -216,7 +216,7 @@ plain_arguments = st.dictionaries(
 
 @pytest.mark.parametrize("form", XML_FORMATS)
 @given(prose, st.sampled_from(KNOWN), plain_arguments, prose)
-@settings(fast, max_examples=60)
+@settings(fast, max_examples=examples(60))
 def test_any_call_with_marked_arguments_is_found(
     form: str, before: str, name: str, args: dict[str, str], after: str
 ) -> None:
@@ -227,7 +227,7 @@ def test_any_call_with_marked_arguments_is_found(
 
 @pytest.mark.parametrize("form", [*FORMATS])
 @given(st.sampled_from(KNOWN), arguments)
-@settings(fast, max_examples=25)
+@settings(fast, max_examples=examples(25))
 @example("write_file", {"content": "</tool_call>\n```\n<tool_call>{}\\ \" ' }"})
 def test_no_piece_of_a_call_is_ever_shown(form: str, name: str, args: dict[str, Any]) -> None:  # P-01
     before = "Let me see."
