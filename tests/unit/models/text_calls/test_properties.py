@@ -272,12 +272,9 @@ def stream(text: str) -> None:
 
 
 def seconds(work: Callable[[str], object], text: str) -> float:
-    best = float("inf")
-    for _ in range(3):
-        begin = time.process_time()
-        work(text)
-        best = min(best, time.process_time() - begin)
-    return best
+    begin = time.process_time()
+    work(text)
+    return time.process_time() - begin
 
 
 @pytest.mark.parametrize("piece", HARD)
@@ -285,6 +282,6 @@ def test_time_is_linear(piece: str) -> None:  # P-07
     for opening in OPENINGS:
         small, large = (opening + piece * (size // len(piece)) for size in (SMALL, LARGE))
         for work in (lambda text: extract(text, KNOWN), stream, detect_partial):
-            budget = max(seconds(work, small), 0.001)
-            # 8 times the text: linear is 8 times the time, quadratic 64 times.
-            assert seconds(work, large) < 28 * budget, (opening, work)
+            # 8 times the text: linear is 8 times the time, quadratic 64 times. A busy machine gets three tries.
+            tries = (seconds(work, large) < 28 * max(seconds(work, small), 0.001) for _ in range(3))
+            assert any(tries), (opening, work)
