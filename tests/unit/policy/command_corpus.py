@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from treadle.policy.command_severity import Severity
 
 CRITICAL = r"""
+a() { b | b & }; b() { a; }; a
 rm -rf /
 rm -fr /
 rm -r -f /
@@ -1231,7 +1232,6 @@ python3 -c 'import socket,subprocess,os; s=socket.socket(); os.dup2(s.fileno(),0
 python3 -c 'import shutil; shutil.rmtree("src")'
 node -e 'require("fs").rmSync("src", {recursive: true})'
 python -c "import shutil, sys; shutil.rmtree(sys.argv[1])" x
-a() { b | b & }; b() { a; }; a
 git -c diff.external=./x diff
 printenv OPENAI_API_KEY
 python3 -c 'exec(__import__("base64").b64decode("cHJpbnQoMSk="))'

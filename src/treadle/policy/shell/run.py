@@ -68,6 +68,9 @@ class Record:
         self.notes: list[Found] = []
         self.words: list[tuple[str, str]] = []
         """Program and word, for whoever looks for paths; "" for a redirection's, "=" for a variable's."""
+        self.calls: dict[str, set[str]] = {}
+        """What each function calls."""
+        self.forking: set[str] = set()
         self.steps = 6_000
         self.chars = 30_000
         """How much may still be parsed: time goes with the square of the length where a text is no shell text."""
@@ -91,6 +94,13 @@ class Record:
     def fail(self, reason: str) -> None:
         self.failed = True
         self.note("high", reason)
+
+    def reaches(self, function: str) -> bool:
+        """Whether it comes back to itself, by functions that are known by now."""
+        seen: set[str] = set()
+        while more := {called for name in seen or {function} for called in self.calls.get(name, ())} - seen:
+            seen |= more
+        return function in seen
 
     def evaluated(self, text: str) -> None:
         self.unseen = True

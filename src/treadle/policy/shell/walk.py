@@ -281,7 +281,10 @@ class Walker:
         self.scope = msgspec.structs.replace(scope, wrapped_by=(*scope.wrapped_by, title))
         self.node(body)
         self.shell.cwd, self.scope = cwd, scope
-        if has_fork(body) and any(part.program == title for part in self.record.parts[before:]):
+        called = {part.program for part in self.record.parts[before:]}
+        self.record.calls[title] = called | self.record.calls.get(title, set())
+        self.record.forking |= {title} if has_fork(body) else set()
+        if any(map(self.record.reaches, self.record.forking)):
             self.record.note("critical", f"{title} starts itself again and again: a fork bomb")
 
     def _for(self, node: "Node", stdin: str | None) -> None:
