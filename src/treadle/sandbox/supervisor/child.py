@@ -10,6 +10,7 @@ import termios
 
 from treadle.sandbox.supervisor import tree
 from treadle.sandbox.supervisor.folder import VIEW
+from treadle.sandbox.supervisor.group import ControlGroup
 from treadle.sandbox.supervisor.limits import limits_of, restrain
 
 Fields = dict[str, object]
@@ -29,7 +30,7 @@ class Ends:
         self.error = ""
 
 
-def start(job: Fields, umask: int) -> Ends:
+def start(job: Fields, umask: int, group: ControlGroup) -> Ends:
     """Fork and execute. If that fails, `error` says why, and there is no process."""
     ends = Ends()
     stdin, stdout = _streams(job, ends)
@@ -45,6 +46,7 @@ def start(job: Fields, umask: int) -> Ends:
             os.setsid()
             tree.die_with_parent()
             if os.getppid() == supervisor:  # else it was killed before: nobody would know of this command
+                group.enter()
                 _become(job, stdin, stdout, shell, umask)
         except BaseException as error:
             number = error.errno if isinstance(error, OSError) and error.errno else 5

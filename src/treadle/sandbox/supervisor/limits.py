@@ -107,6 +107,10 @@ class Watch:
         return ""
 
 
+def too_much_memory(limits: Limits) -> str:
+    return _WORDS[_MEMORY].format(_size(limits[_MEMORY]))
+
+
 def _machine(folder: str) -> "dict[str, int]":
     """What is in use, as numbers that grow with it: tasks; memory and disk, as what is free, negative."""
     try:

@@ -26,8 +26,9 @@ from treadle.sandbox.supervisor.folder import (
     SHELL,
     STOP,
 )
+from treadle.sandbox.supervisor.group import ControlGroup, make_group
 from treadle.sandbox.supervisor.idle import Idle
-from treadle.sandbox.supervisor.limits import Watch, limits_of
+from treadle.sandbox.supervisor.limits import Watch, limits_of, too_much_memory
 from treadle.sandbox.supervisor.recorder import Recorder
 
 _READ = 1 << 18
@@ -75,12 +76,14 @@ def main(folder: str) -> None:
         return
     else:
         error = _stamp() if job["view"] else ""
-        ends = child.Ends() if error else child.start(job, umask)
+        group = make_group(limits_of(job))
+        ends = child.Ends() if error else child.start(job, umask, group)
         _report()
         if error or ends.error:
             write_exit("failed", 127, False, recorder, error or ends.error)
         else:
-            SupervisorSession(job, ends, (woken, control), recorder).see_through()
+            SupervisorSession(job, ends, (woken, control), recorder, group).see_through()
+        group.remove()
     os.close(alive)
     sync_exit(recorder)
 
@@ -150,8 +153,14 @@ class SupervisorSession:
     """A running command."""
 
     def __init__(
-        self, job: "dict[str, object]", ends: child.Ends, wakers: "tuple[int, int]", recorder: Recorder
+        self,
+        job: "dict[str, object]",
+        ends: child.Ends,
+        wakers: "tuple[int, int]",
+        recorder: Recorder,
+        group: ControlGroup,
     ) -> None:
+        self._group = group
         self._job = job
         self._ends = ends
         self._woken, self._control = wakers
@@ -172,6 +181,8 @@ class SupervisorSession:
     def see_through(self) -> None:
         timeout_s = float(str(self._job["timeout_s"]))
         ending = self._follow(time.monotonic() + timeout_s if timeout_s else None)
+        if ending == "exited" and self._group.out_of_memory():
+            ending, self._exceeded = "exceeded", too_much_memory(limits_of(self._job))
         left_behind = self._clear(ending)
         if self._shell and len(self._shell) <= _SHELL_CAP and ending == "exited":
             replace_file(SHELL, self._shell)
@@ -203,6 +214,7 @@ class SupervisorSession:
         left_behind = ending == "exited" and not self._alone and tree.working()
         wait = time.monotonic() + _KILL_S
         while not (self._alone and self._code is not None) and time.monotonic() < wait:
+            self._group.kill()
             tree.kill(self._ends.pid)
             self._step(time.monotonic() + _STEP_S)
         drained = time.monotonic() + _DRAIN_S

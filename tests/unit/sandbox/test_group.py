@@ -1,0 +1,90 @@
+"""Control groups, with the real kernel (S-18). Which controllers there are is the machine's business: where it gives
+none, that a command is in its group, and is ended with it, is still shown."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from treadle.sandbox.supervisor.group import ControlGroup, make_group
+
+MOUNTS = [path for path in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{path}/cgroup.procs")]
+LIMITS = {"processes": 50, "memory": 64 << 20, "disk": 0, "file": 0, "cpu_s": 0, "open_files": 0}
+RUN = """
+import asyncio, os, sys
+from pathlib import Path
+from treadle.ports.commands import CommandSpec
+from treadle.sandbox.supervisor.commands import SupervisedCommands
+
+async def main():
+    Path(sys.argv[1], "main/cgroup.procs").write_text("0")
+    commands = SupervisedCommands(Path(sys.argv[2]))
+    argv = ("/bin/sh", "-c", "cat /proc/self/cgroup; setsid sleep 600 & echo $!")
+    command = await commands.start("c_1", "1.0", CommandSpec(argv, "/", dict(os.environ)))
+    await command.wait(60)
+    print(command.read(0, 10000).data.decode())
+    await commands.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def handed() -> Iterator[Path]:
+    """A group as a service manager hands it over."""
+    folder = Path(MOUNTS[0] if MOUNTS else "/none", f"treadle-test-{os.getpid()}")
+    try:
+        folder.mkdir()
+        os.setxattr(folder, "user.delegate", b"1")
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error.strerror}")
+    try:
+        (folder / "main").mkdir()
+        yield folder
+    finally:
+        for each in (*(path for path in folder.iterdir() if path.is_dir()), folder):
+            until = time.monotonic() + 60
+            while each.exists() and time.monotonic() < until:
+                with suppress(OSError):
+                    each.rmdir()
+
+
+def test_a_command_has_a_group_of_its_own_as_long_as_it_runs(handed: Path, tmp_path: Path) -> None:
+    (handed / "command-1").mkdir()  # of a supervisor that was killed
+    done = subprocess.run([sys.executable, "-c", RUN, handed, tmp_path], capture_output=True, text=True, check=True)
+    assert f"0::/{handed.name}/command-" in done.stdout, done.stdout
+    assert [path.name for path in handed.iterdir() if path.is_dir()] == ["main"]
+    assert not os.path.exists(f"/proc/{done.stdout.split()[-1]}")
+
+
+def test_all_in_it_end_at_one_stroke_and_its_limits_are_the_kernels(handed: Path) -> None:
+    group = make_group(LIMITS, str(handed))
+    pid = os.fork()
+    if pid == 0:
+        group.enter()
+        time.sleep(600)
+    (folder,) = (path for path in handed.iterdir() if path.name.startswith("command-"))
+    while str(pid) not in (folder / "cgroup.procs").read_text().split():
+        time.sleep(0.01)
+    controllers = (folder / "cgroup.controllers").read_text().split()
+    if "pids" in controllers:
+        assert (folder / "pids.max").read_text() == "100\n"
+    if "memory" in controllers:
+        assert int((folder / "memory.max").read_text()) == LIMITS["memory"]
+    assert not group.out_of_memory()
+    group.kill()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_without_one_nothing_is_touched() -> None:
+    group = ControlGroup()
+    group.enter()
+    group.kill()
+    group.remove()
+    assert not group.out_of_memory()
