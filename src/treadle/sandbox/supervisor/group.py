@@ -47,11 +47,11 @@ def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
     above = above or _delegated()
     if not above:
         return ControlGroup()
-    for name in os.listdir(above):
-        if name.startswith(_NAME):  # whoever made it was killed: one that is in use cannot be removed
-            _remove(f"{above}/{name}")
     path = f"{above}/{_NAME}{os.getpid()}"
     try:
+        for name in os.listdir(above):
+            if name.startswith(_NAME):  # whoever made it was killed: one that is in use cannot be removed
+                _remove(f"{above}/{name}")
         os.mkdir(path)
     except OSError:
         return ControlGroup()
