@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable
 
-from treadle.chat.state import ChatState, OpenJob
+from treadle.chat.state import ChatState, OpenJob, known_files
 from treadle.engine.deps import Deps
 from treadle.engine.outcome import workspace_events
 from treadle.errors import JobElsewhere, NotFound
@@ -155,7 +155,7 @@ class JobRegistry:
 
         call = CallKey(job.job)
         root, options = state.options.root, state.options
-        invocation = Invocation(state.chat, call, "run_command", {}, root, options=options, seen=state.seen)
+        invocation = Invocation(state.chat, call, "run_command", {}, root, options=options, seen=known_files(state))
         change = await observed(self._context, invocation, job.job)
         events = await workspace_events(call, change.added_to(Outcome("")), self._deps)
         changed = next((event for event in events if isinstance(event, FilesChanged)), None)

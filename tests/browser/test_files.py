@@ -101,6 +101,7 @@ def test_a_message_is_said_differently(browser: Browser, site: Site) -> None:  #
         expect(page.locator(".row-end")).to_contain_text("e.txt")
     log = site("GET", f"/api/chats/{chat}/log")["events"]
     assert [each["data"]["files"][0]["path"] for each in log if each["type"] == "workspace.undone"] == ["e.txt"]
+    assert all(each["data"]["success"] for each in log if each["type"] == "tool.execution_complete")  # T-13
 
 
 def test_the_panels_of_a_run(browser: Browser, site: Site) -> None:  # D-07

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from treadle.chat.fold_calls import CALLS
+from treadle.chat.fold_calls import CALLS, seen_before
 from treadle.chat.fold_helpers import Fold, change_run, say, spend, title_of
 from treadle.chat.fold_workspace import WORKSPACE, told
 from treadle.chat.history import weigh
@@ -73,7 +73,8 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
     if state.run is None:
         applies = event.source == "apply"
-        begun = Run(at.time_ms, state.options.max_turns, first=at.seq, applies=applies, traceparent=event.traceparent)
+        trace, most = event.traceparent, state.options.max_turns
+        begun = Run(at.time_ms, most, first=at.seq, said=at.seq, applies=applies, traceparent=trace)
         state = replace(state, run=begun, question=None)
         if not applies:
             state = _afresh(state)
@@ -88,7 +89,7 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
     elif event.source == "person":
         if state.run is not None and state.run.applies:
             state = _afresh(state)
-        state = change_run(state, active=at.epoch > 0, completed=False, applies=False)
+        state = change_run(state, active=at.epoch > 0, completed=False, applies=False, said=at.seq)
     if not state.title and event.source == "person":
         state = replace(state, title=title_of(event.content))
     return say(state, UserEntry(event.content, at.seq, event.source, event.images))
@@ -117,6 +118,7 @@ def _cut(state: ChatState, seq: int) -> ChatState:
     compaction = replace(compaction, masked=min(compaction.masked, index))
     # A compaction that is under way is about what was cut: its summary must not bring that back.
     state = replace(state, history=history, calls=(), open_turn=None, answered=None, question=None)
+    state = replace(state, seen=seen_before(state.seen, seq))
     return _compacted(replace(state, run=None, compacting=""), compaction)
 
 

@@ -2,14 +2,14 @@
 request to its one result; when all of a turn have theirs, they enter the conversation together."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say, spend
 from treadle.chat.guard import WINDOW, signature
-from treadle.chat.state import Call, ChatState, OpenJob
+from treadle.chat.state import Call, ChatState, OpenJob, Sight
 from treadle.host_patterns import choice, joined
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult, UserEntry
@@ -20,11 +20,14 @@ from treadle.types import CallKey
 
 KEPT = 2_000
 """How many files and outputs are remembered: what falls out is as if it had never been seen."""
+MAX_SIGHTS = 16
+"""How many messages back it is remembered how a file was seen before them."""
 MAX_JOBS = 100
 STOP = "stop"
 CONTINUE = "continue"
 """What a person may answer to a question of the loop itself."""
 ELICITATION = "elicitation"
+T = TypeVar("T")
 PICTURES = "The pictures of the results above, in their order."
 
 
@@ -74,7 +77,7 @@ def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelo
     if any(call.key == event.call and call.writes for call in state.calls) and _happened(event):
         state = change_run(state, wrote=True)
     done = change_call(state, event.call, phase="done", result=result, action=None, images=event.images)
-    state = _left_behind(done, event)
+    state = _left_behind(done, event, at)
     if not state.calls or any(call.phase != "done" for call in state.calls):
         return state
     return _finish_calls(state)
@@ -86,7 +89,7 @@ def _happened(event: e.ExecutionComplete) -> bool:
     return not event.effect and (event.success or bool(event.sandbox) or event.synthetic == "unknown")
 
 
-def _left_behind(state: ChatState, event: e.ExecutionComplete) -> ChatState:
+def _left_behind(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
     """What later calls will need of this one."""
     if event.shell is not None:
         state = replace(state, shell=event.shell)
@@ -94,14 +97,21 @@ def _left_behind(state: ChatState, event: e.ExecutionComplete) -> ChatState:
         state = replace(state, outputs=_newest({**state.outputs, event.call: event.output}))
     if event.seen:
         seen = dict(state.seen)
+        said = state.run.said if state.run else at.seq
         for file in event.seen:
-            seen.pop(file.path, None)
-            seen[file.path] = file.digest
+            before = (sight for sight in seen.pop(file.path, ()) if sight.seq < said)
+            seen[file.path] = (*before, Sight(file.digest, at.seq))[-MAX_SIGHTS:]
         state = replace(state, seen=_newest(seen))
     return state
 
 
-def _newest(kept: dict[str, str]) -> dict[str, str]:
+def seen_before(seen: dict[str, tuple[Sight, ...]], seq: int) -> dict[str, tuple[Sight, ...]]:
+    """What was known of files when that message came: what was shown after it has left the conversation."""
+    left = {path: tuple(sight for sight in sights if sight.seq < seq) for path, sights in seen.items()}
+    return {path: sights for path, sights in left.items() if sights}
+
+
+def _newest(kept: dict[str, T]) -> dict[str, T]:
     for key in list(kept)[: max(0, len(kept) - KEPT)]:
         del kept[key]
     return kept

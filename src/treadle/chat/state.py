@@ -143,6 +143,8 @@ class Run(Value, frozen=True):
     """How many signatures there were at the last nudge of the loop guard."""
     first: int = 0
     """The seq of the message that began it."""
+    said: int = 0
+    """The seq of the last message of a person in it."""
     traceparent: str = ""
     """Where that message came from, among traces."""
     checkpoint: bool = False
@@ -187,6 +189,13 @@ class OpenJob(Value, frozen=True):
     place: str = ""
     host: str = ""
     began_ms: int = 0
+
+
+class Sight(Value, frozen=True):
+    """A file as the model was shown it, or left it: the hash, and the event that says so."""
+
+    digest: str
+    seq: int = 0
 
 
 class Compaction(Value, frozen=True):
@@ -252,8 +261,9 @@ class ChatState(Value, frozen=True):
     """How many checks have begun in this chat; the next one's key is made of it."""
     shell: Shell = Shell()
     """The chat's shell as the last command left it (T-14)."""
-    seen: dict[str, str] = msgspec.field(default_factory=dict)
-    """By path: the hash of the file as the model knows it, the latest last (T-13)."""
+    seen: dict[str, tuple[Sight, ...]] = msgspec.field(default_factory=dict)
+    """By path, the latest last: how the model saw the file, and how before each of the messages to which it can be
+    taken back (T-13, L-09)."""
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
     """By call: the blob with the whole output of a result that was cut (T-11)."""
     context_tokens: int = 0
@@ -263,6 +273,11 @@ class ChatState(Value, frozen=True):
 
 
 MAX_QUEUE = 20
+
+
+def known_files(state: ChatState) -> dict[str, str]:
+    """By path: the hash of the file as the model knows it."""
+    return {path: sights[-1].digest for path, sights in state.seen.items()}
 
 
 def runnable_calls(state: ChatState) -> tuple[Call, ...]:

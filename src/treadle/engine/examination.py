@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.applying import tool_options
-from treadle.chat.state import Call
+from treadle.chat.state import Call, known_files
 from treadle.engine.deps import Deps
 from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
 from treadle.engine.tenure import Stopped, Tenure
@@ -81,7 +81,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         call.plan,
         state.options,
         state.shell,
-        {} if by_person else state.seen,
+        {} if by_person else known_files(state),
         state.outputs,
         by_person,
         network=call.network,

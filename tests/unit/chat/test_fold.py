@@ -3,9 +3,9 @@
 from tests.unit.chat.logs import answer, chat, ran, said
 from treadle.chat.fold import _APPLY, NO_EFFECT
 from treadle.chat.fold_helpers import title_of
-from treadle.chat.state import ChatState, awaits_action, open_actions, runnable_calls, status, summary
+from treadle.chat.state import ChatState, awaits_action, known_files, open_actions, runnable_calls, status, summary
 from treadle.protocol import events as e
-from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, Usage, UserEntry
+from treadle.protocol.content import AssistantEntry, ResultsEntry, Seen, ToolResult, Usage, UserEntry
 from treadle.protocol.options import ChatOptions
 from treadle.types import call_key
 
@@ -130,6 +130,20 @@ def test_an_edit_cuts_the_conversation_and_begins_anew() -> None:  # L-09
     state = chat(e.UserMessage("uno", edits=2), state=state)
     assert [entry.text for entry in state.history] == ["uno"]  # type: ignore[union-attr]
     assert state.turn == 2  # keys of calls never repeat, also behind an edit
+
+
+def test_a_cut_takes_back_what_was_known_of_files() -> None:  # L-09, T-13
+    def saw(turn: int, **files: str) -> list[e.Event]:
+        seen = tuple(Seen(path, digest) for path, digest in files.items())
+        return [*answer(turn, "a"), e.ExecutionComplete(call_key(turn, 0), True, seen=seen)]
+
+    read = chat(said("one"), *saw(1, a="1"), e.RunEnd("done"))
+    state = chat(said("two"), *saw(2, a="2", b="1"), said("steer"), *saw(3, a="3", b="2"), *saw(4, b="3"), state=read)
+    assert known_files(state) == {"a": "3", "b": "3"}
+    second, third = [entry.seq for entry in state.history if isinstance(entry, UserEntry)][1:]
+    assert known_files(chat(e.UserMessage("another", edits=third), state=state)) == {"a": "2", "b": "1"}
+    assert known_files(chat(e.SessionRewound(second), state=state)) == known_files(read) == {"a": "1"}
+    assert known_files(chat(e.SessionRewound(2), state=state)) == {}
 
 
 def test_masking_ends_where_an_edit_cut() -> None:
