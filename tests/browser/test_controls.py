@@ -37,6 +37,7 @@ def test_files_go_with_a_message(browser: Browser, site: Site) -> None:  # U-03
     with window(browser, site) as opened:
         page = opened.show(chat)
         expect(page.locator(".row-end")).to_be_visible()
+        expect(page.locator(".gauge")).to_contain_text(" / 200k (")  # also where no answer told the window
         field = page.locator("chat-composer input[type=file]")
         field.set_input_files([attached("a.png", "image/png", PIXEL), attached("b.png", "image/png", PIXEL)])
         expect(page.locator(".attached .file")).to_have_text(["a.png", "b.png"])

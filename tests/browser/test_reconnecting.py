@@ -1,6 +1,7 @@
 """A server that dies and comes back, and a chat of ten thousand events (A-07, D-04, faults 6, 16, 29)."""
 
 import json
+import signal
 from collections.abc import Iterator
 
 from playwright.sync_api import Browser, expect
@@ -9,6 +10,11 @@ from tests.browser.site import Site, window
 
 WORDS = " ".join(f"word{number}" for number in range(300))
 LONG = f'[[turn]]\ntext = "{WORDS}"\nchunk = 8\ndelay_s = 0.02\n[[turn]]\ntext = "More."\n'
+LATER = """() => {
+  const now = Date.now;
+  Date.now = () => now() + 20_000;
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
 RUNS = 2_000
 
 
@@ -29,6 +35,43 @@ def test_killed_in_the_middle_and_back(browser: Browser, site: Site) -> None:  #
         page.keyboard.press("Enter")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("More.")
         expect(page.locator(".row-user")).to_have_count(2)
+
+
+def test_a_tab_that_slept(browser: Browser, site: Site) -> None:  # A-07
+    """Its line is dead, and nobody says so: a look at the page finds out at once, not after a silence."""
+    with window(browser, site) as opened:
+        page = opened.sign_in()
+        site.process.send_signal(signal.SIGSTOP)
+        try:
+            page.evaluate(LATER)
+            expect(page.locator(".offline")).to_be_visible()
+        finally:
+            site.process.send_signal(signal.SIGCONT)
+        expect(page.locator(".offline")).to_be_hidden()
+        chat = site.create("Good morning.", LONG)
+        expect(page.locator(f"chat-list a[data-id='{chat}']")).to_be_visible()
+
+
+def test_a_revoked_token_signs_out_every_tab(browser: Browser, site: Site) -> None:  # S-13
+    token = site.cli("tokens", "add", "local").out.strip()
+    id = next(each["id"] for each in site.cli("tokens", "--json").lines if each["id"] != "own")
+    chat = site.create("Hello.", LONG)
+    with window(browser, site) as opened:
+        page, other = opened.page, opened.context.new_page()
+        other.goto(site.address)
+        other.wait_for_selector("sign-in")
+        page.goto(f"{site.address}#token={token}")
+        for each in (page, other):  # one signs in, both are
+            each.wait_for_selector(f"chat-list a[data-id='{chat}']")
+        opened.show(chat)
+        assert site.cli("tokens", "revoke", id).code == 0
+        for each in (page, other):
+            expect(each.locator("sign-in .bad")).not_to_be_empty()
+        expect(page.locator("sign-in .bad")).to_contain_text("does not know this token")
+        assert page.evaluate("localStorage.getItem('treadle.token')") is None
+        page.fill("sign-in input", "trd_of-somebody-else")
+        page.click("sign-in button")
+        expect(page.locator("sign-in .bad")).to_contain_text("does not know this token")
 
 
 def exported(site: Site) -> Iterator[str]:
@@ -70,3 +113,22 @@ def test_ten_thousand_events(browser: Browser, site: Site) -> None:  # fault 29
         expect(page.locator("chat-answer").last).to_contain_text(f"({RUNS})")
         page.evaluate("document.querySelector('chat-conversation').show(3)")
         expect(page.locator(".row >> nth=0")).to_contain_text("(1)")
+
+
+def test_another_database_behind_the_same_address(browser: Browser, site: Site) -> None:  # A-07
+    """The last of this module: what it finds is not there any more."""
+    chat = site.create("Hello.", '[[turn]]\ntext = "Hi."\n')
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-end")).to_be_visible()
+        site.kill()
+        site.cli.environment["TREADLE_STORE"] = str(site.cli.folder / "other.db")
+        site.start()
+        expect(page.locator("chat-page h1")).to_have_text("This chat is not on the server")
+        expect(page.locator("chat-list .empty")).to_have_text("No chats yet.")
+        expect(page.locator(".offline")).to_be_hidden()
+        page.click(".new")
+        page.fill("textarea[aria-label=Message]", "Begin anew")
+        page.keyboard.press("Enter")
+        expect(page.locator("chat-answer")).to_contain_text("Hello.")
+        expect(page.locator("chat-list a.chat")).to_have_count(1)

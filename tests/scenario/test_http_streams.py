@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.scenario.http_kit import WEATHER, Server, eventually, recorded, serving, sse
+from tests.scenario.http_kit import WEATHER, Client, Server, eventually, recorded, serving, sse
 from treadle import Agent, ScriptedModel, tool
 from treadle.models.scripted import Call, Fail, Hang, Say, Turn
 from treadle.ports.store import Store
@@ -178,6 +178,24 @@ async def test_heartbeats(tmp_path: Path) -> None:  # A-07
             f"{server.address}/api/chats/{chat}/events?after=1", headers=server.local.headers
         ) as talk:
             assert [(await talk.receive()).data for _ in range(2)] == ["", ""]
+
+
+async def test_streams_end_when_their_token_is_revoked(tmp_path: Path) -> None:  # S-13
+    limits = Limits(heartbeat_s=0.05)
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, STEPS, limits=limits) as server:
+        made, secret = server.tokens.add("eve")
+        eve = Client(server.session, server.address, secret)
+        paths = (f"/api/chats/{await eve.create()}/events", "/api/watch")
+        talks = [await server.session.ws_connect(server.address + path, headers=eve.headers) for path in paths]
+        answers = [await server.session.get(server.address + path, headers=eve.headers) for path in paths]
+        for talk in talks:
+            assert isinstance((await talk.receive()).data, str)
+        server.tokens.revoke(made.id)
+        for talk in talks:
+            assert {message.data async for message in talk} <= {""}
+            assert talk.closed
+        for answer in answers:
+            assert (await answer.read()).startswith(b"retry: ")  # it came to its end
 
 
 async def _lines(response: aiohttp.ClientResponse, count: int) -> AsyncIterator[bytes]:

@@ -190,6 +190,8 @@ class UsageView(Shape, frozen=True, kw_only=True):
     """How long the chat's runs worked, those that have ended; waiting for a person is not counted."""
     context_tokens: int = 0
     """How much of the model's window the conversation took at last."""
+    context_window: int = 0
+    """How much that window holds, in tokens; 0 if it is not known here."""
     chats: int = 1
 
 

@@ -20,6 +20,7 @@ from treadle.server.routes import actions, changes, chats, conversation, familie
 from treadle.server.routes import environment as surroundings
 from treadle.server.routing import Route, read_query, serve
 from treadle.server.service import Service
+from treadle.server.tokens import Token
 
 ROUTES: tuple[Route, ...] = (
     *chats.ROUTES,
@@ -35,7 +36,7 @@ ROUTES: tuple[Route, ...] = (
     *web.ROUTES,
 )
 
-Socket = Callable[[Service, str, WebSocket, Body], Awaitable[None]]
+Socket = Callable[[Service, Token, WebSocket, Body], Awaitable[None]]
 
 
 def build(service: Service) -> ASGIApp:
@@ -61,8 +62,7 @@ def _socket(service: Service, path: str, handler: Socket, query: type[Body]) -> 
     async def endpoint(socket: WebSocket) -> None:
         socket.scope["treadle.route"] = path
         try:
-            user = socket.scope["treadle.token"].user
-            await handler(service, user, socket, read_query(query, socket.query_params))
+            await handler(service, socket.scope["treadle.token"], socket, read_query(query, socket.query_params))
         except Exception as error:
             await socket.send_denial_response(problem(error))
 

@@ -1,8 +1,9 @@
 """Sending a stream, as server-sent events or over a WebSocket, from the same source of pieces. A reader that takes
-nothing for too long is disconnected; it can come back where it was."""
+nothing for too long is disconnected; it can come back where it was. One whose token is revoked is sent no more."""
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 
@@ -15,6 +16,7 @@ from treadle.errors import StoreError
 from treadle.server.problems import Problem
 from treadle.server.service import Service
 from treadle.server.sse import HEARTBEAT, MEDIA_TYPE, OPENING, event
+from treadle.server.tokens import Token
 
 STALL_S = 60.0
 RESTARTING = 1012
@@ -35,15 +37,27 @@ def position(request: Request | WebSocket, after: int | None) -> int | None:
     return int(sent)
 
 
+async def while_good(service: Service, token: Token, pieces: Pieces) -> Pieces:
+    """The pieces, until the token is good no more: that is looked at once in a heartbeat (S-13)."""
+    looked = time.monotonic()
+    async with aclosing(pieces):  # type: ignore[type-var]
+        async for batch in pieces:
+            if time.monotonic() - looked >= service.limits.heartbeat_s:
+                looked = time.monotonic()
+                if not service.tokens.is_good(token):
+                    return
+            yield batch
+
+
 class EventStream(Response):
     """Server-sent events. What is counted as open is counted in `run`."""
 
-    def __init__(self, service: Service, user: str, pieces: Callable[[], Pieces]) -> None:
+    def __init__(self, service: Service, token: Token, pieces: Callable[[], Pieces]) -> None:
         super().__init__(media_type=MEDIA_TYPE)
         del self.headers["content-length"]
         self.headers["x-accel-buffering"] = "no"
         self._service = service
-        self._user = user
+        self._token = token
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +76,7 @@ class EventStream(Response):
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
-            with self._service.streaming(self._user):
+            with self._service.streaming(self._token.user):
                 await self._pass_on(send)
         except (StoreError, TimeoutError) as error:
             logging.getLogger("treadle").warning("a stream ends early: %s", error or "nobody reads it")
@@ -70,7 +84,7 @@ class EventStream(Response):
 
     async def _pass_on(self, send: Send) -> None:
         await _body(send, OPENING)
-        async with aclosing(self._pieces()) as pieces:  # type: ignore[type-var]
+        async with aclosing(while_good(self._service, self._token, self._pieces())) as pieces:  # type: ignore[type-var]
             async for batch in pieces:
                 await _body(send, b"".join(event(data, id) for id, data in batch) or HEARTBEAT)
 
@@ -85,12 +99,12 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def converse(service: Service, user: str, socket: WebSocket, pieces: Callable[[], Pieces]) -> None:
+async def converse(service: Service, token: Token, socket: WebSocket, pieces: Callable[[], Pieces]) -> None:
     """The same over a WebSocket: one message a piece; an empty one is a heartbeat. What the other side says is not
     listened to."""
-    with service.streaming(user):
+    with service.streaming(token.user):
         await socket.accept()
-        sending = asyncio.ensure_future(_talk(socket, pieces()))
+        sending = asyncio.ensure_future(_talk(socket, while_good(service, token, pieces())))
         leaving = asyncio.ensure_future(_hung_up(socket))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)

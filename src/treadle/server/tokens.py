@@ -101,6 +101,13 @@ class Tokens:
         found = [token for token in self.all() if hmac.compare_digest(token.hash, wanted)]
         return found[0] if found else None
 
+    def is_good(self, token: Token) -> bool:
+        """Whether a token that was found is still there. Whoever cannot be told apart any more is let in no more."""
+        try:
+            return any((each.id, each.hash) == (token.id, token.hash) for each in self.all())
+        except ConfigError:
+            return False
+
     def ticket(self, token: Token) -> str:
         """A stand-in for a token, to be used once and soon, for what cannot send a header: a browser's EventSource and
         WebSocket. Any server with the same tokens understands it; it ends with its token."""

@@ -9,9 +9,9 @@ const KEPT_OUTPUT = 20_000;
 export class ChatFold {
   constructor() {
     Object.assign(this, { seq: 0, rows: [], options: {}, title: "", parent: "", branch: "", sandbox: "", plan: [], actions: [],
-        run: null, lastEnd: "", phase: "", turns: 0, spans: [], context: { tokens: 0, window: undefined },
+        run: null, lastEnd: "", phase: "", turns: 0, spans: [], context: { tokens: 0, window: 0 },
         usage: { input: 0, output: 0, cached: 0, usd: 0, calls: 0 }, counts: { queue: 0, files: 0, jobs: 0, children: 0 },
-        paths: new Map(), jobs: new Map(), calls: new Map(), answers: new Map(), asked: new Map(), waits: new Map(), changed: new Set() });
+        calls: new Map(), answers: new Map(), asked: new Map(), waits: new Map(), changed: new Set() });
   }
 
   /** Whether the event was news. */
@@ -121,7 +121,6 @@ function restored(word) {
     fold.counts.files += 1;
     const total = data.total || data.files.length;
     const names = data.files.slice(0, 4).map((file) => file.path).join(", ");
-    if (word !== "Kept") for (const file of data.files) fold.paths.set(file.path, file);
     const conflicts = data.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n");
     const text = data.error ? `${word}: nothing was done. ${data.error}`
         : `${word} ${total} file${total === 1 ? "" : "s"}${names ? `: ${names}` : ""}`;
@@ -221,7 +220,7 @@ const HANDLERS = {
   },
   "tool.execution_complete": (fold, data, when) => {
     const span = fold.asked.get(data.call);
-    if (span) Object.assign(span, { to: when.at, bad: !data.success });
+    if (span) Object.assign(span, { to: span.to || when.at, bad: !data.success });
     if (data.sandbox) fold.sandbox = data.sandbox;
     const found = fold.calls.get(data.call);
     if (!found) return;
@@ -269,6 +268,8 @@ const HANDLERS = {
     const row = fold.add({ kind: "question", key: `question:${data.action}:${when.seq}`, seq: when.seq, at: when.at, text: data.question,
         options: data.options, answer: null });
     fold.asked.set(`?${data.action}`, row);
+    const call = fold.asked.get(data.call);
+    if (call) call.to ||= when.at;
     fold.wait({ kind: "user_input", text: data.question, ...data }, "a question", when);
   },
   "user_input.completed": (fold, data, when) => {
@@ -315,8 +316,9 @@ const HANDLERS = {
   "queue.changed": (fold) => { fold.counts.queue += 1; },
   "session.options_changed": (fold, data, when) => {
     fold.options = { ...fold.options, ...data.changes };
+    if (data.changes.model) fold.context.window = 0;
     const told = Object.entries(data.changes).filter(([name]) => ["model", "mode", "archived"].includes(name));
-    if (told.length) fold.note(told.map(([name, value]) => `${name}: ${value}`).join(" · "), when);
+    if (told.length) fold.note(told.map(([name, value]) => `${name}: ${value === "" ? "none" : value}`).join(" · "), when);
   },
   "session.title_changed": (fold, data) => { fold.title = data.title; },
   "session.limit_warning": (fold, data, when) => fold.note(`Near a limit: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`, when,
@@ -345,8 +347,7 @@ const HANDLERS = {
   "checkpoint.created": () => {},
   "workspace.files_changed": (fold, data, when) => {
     fold.counts.files += 1;
-    for (const file of data.files.filter((each) => (each.after ?? each.before)?.kind !== "directory")) {
-      fold.paths.set(file.path, file);
+    for (const file of data.files.filter((each) => !each.ignored && (each.after ?? each.before)?.kind !== "directory")) {
       const before = fold.run?.files.get(file.path);
       fold.run?.files.set(file.path, { path: file.path, action: before?.action ?? file.action, added: (before?.added ?? 0) + file.added,
           removed: (before?.removed ?? 0) + file.removed });
@@ -363,11 +364,9 @@ const HANDLERS = {
   "workspace.conflict": (fold, data, when) => fold.note("Somebody changed the same files meanwhile; nothing was written", when, "warn",
       { more: data.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n") }),
   "git.branch_created": (fold, data, when) => { fold.branch = data.branch; fold.note(`On the branch ${data.branch}`, when); },
-  "job.started": (fold, data, when) => { fold.counts.jobs += 1; fold.jobs.set(data.job,
-      "running"); fold.note(`In the background: ${data.command}`, when); },
+  "job.started": (fold, data, when) => { fold.counts.jobs += 1; fold.note(`In the background: ${data.command}`, when); },
   "job.ended": (fold, data, when) => {
     fold.counts.jobs += 1;
-    fold.jobs.set(data.job, data.ending);
     fold.note(`Background command ${data.job} ${data.ending}${data.ending === "exited" ? ` (${data.code})` : ""}`, when,
         data.concerns.length ? "warn" : "", { more: data.concerns.join("\n") });
   },

@@ -22,7 +22,12 @@ class ChatList extends HTMLElement {
     this.replaceChildren(h("a", { class: "new primary", href: "#/new" }, icon("plus"), "New chat"),
       h("div", { class: "filters" }, this.search, h("div", {}, status, archived)), this.items, this.more);
     this.load();
-    setInterval(() => this.draw(), 60_000);
+    this.clock = setInterval(() => this.draw(), 60_000);
+  }
+
+  end() {
+    clearInterval(this.clock);
+    clearTimeout(this.timer);
   }
 
   later() {

@@ -21,7 +21,7 @@ class ChatPage extends HTMLElement {
   begin(id, app) {
     Object.assign(this, { chat: id, app, panel: "", fold: new ChatFold(), head: 0, ready: false, seenQueue: 0, seenFamily: 0,
         family: [], below: [] });
-    this.titleText = h("h1", {}, "…");
+    this.titleText = h("h1", {}, app.list.chats.get(id)?.title || "…");
     this.status = h("span", { class: "status", role: "status" });
     this.above = h("a", { class: "badge", hidden: true, title: "The chat whose call began this one" }, "↑ parent");
     this.gauge = h("span", { class: "gauge muted" });
@@ -34,12 +34,12 @@ class ChatPage extends HTMLElement {
     this.plan = h("div", { class: "plan-box", hidden: true });
     this.queue = h("div", { class: "queue", hidden: true });
     this.working = h("div", { class: "working", hidden: true, "aria-live": "off" });
-    this.side = h("aside", { class: "side", hidden: true, "aria-label": "Panel" });
+    this.side = h("section", { class: "side", hidden: true, "aria-label": "Panel" });
     this.replaceChildren(h("header", { class: "chat-head" },
         h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), this.titleText, this.status, this.above,
         h("span", { class: "space" }), this.gauge, this.tabs, iconButton("gear", "Options of this chat", () => this.options())),
-      h("main", { id: "main", class: "talk" }, this.conversation,
-          h("div", { class: "foot" }, this.working, this.plan, this.cards, this.queue, this.composer)), this.side);
+      h("main", { id: "main" }, h("div", { class: "talk" }, this.conversation,
+          h("div", { class: "foot" }, this.working, this.plan, this.cards, this.queue, this.composer)), this.side));
     this.conversation.begin(this.fold, this);
     this.cards.begin(id);
     this.composer.begin({ chat: id, said: (content, images, delivery) => api("POST", chatPath(id, "/messages"),
@@ -51,12 +51,14 @@ class ChatPage extends HTMLElement {
     try {
       const seen = await api("GET", chatPath(this.chat));
       this.head = seen.head;
-      if (seen.head > LONG) await this.readLog();
+      if (seen.head > LONG) {
+        this.conversation.above.textContent = `Reading ${seen.head.toLocaleString("en")} events …`;
+        await this.readLog();
+      }
     } catch (error) {
       if (error.status === 404) return this.missing();
     }
     if (!this.isConnected) return;
-    this.app.models().then(({ models }) => { this.windows = new Map(models.map((each) => [each.model, each.window])); });
     this.stream = new Stream(chatPath(this.chat, "/events"),
         { place: () => this.fold.seq, take: (event) => this.take(event), told: (state) => this.app.told("chat", state),
         before: () => this.back() });
@@ -80,16 +82,22 @@ class ChatPage extends HTMLElement {
 
   missing() {
     this.stream?.close();
-    this.replaceChildren(h("main", { id: "main", class: "page" }, h("h1", {}, "There is no such chat"),
-        h("p", {}, h("a", { href: "#/" }, "All chats"))));
+    this.app.told("chat", "live"); // the server is there, but for this
+    this.replaceChildren(h("main", { id: "main", class: "page" }, h("h1", {}, "This chat is not on the server"),
+        h("p", {}, "It was deleted, belongs to somebody else, or the server has another database now."), h("p", {}, h("a", { href: "#/" }, "All chats"))));
   }
 
   /** Before coming back: the chat may be gone, or its log may be shorter than what is shown (a store put back). */
   async back() {
     try {
       const seen = await api("GET", chatPath(this.chat), undefined, { quick: true });
-      if (seen.head < this.fold.seq) { this.fold = new ChatFold(); this.conversation.begin(this.fold, this); }
+      if (seen.head < this.fold.seq) {
+        this.fold = new ChatFold();
+        this.conversation.begin(this.fold, this);
+        toast("The server's record of this chat is shorter than what was shown here. This is what it has now.", "bad");
+      }
       this.head = seen.head;
+      if (this.fold.counts.children) this.loadFamily(); // what they did meanwhile was told to nobody
     } catch (error) {
       if (error.status === 404) { this.missing(); return false; }
     }
@@ -124,7 +132,8 @@ class ChatPage extends HTMLElement {
     document.title = `${state === "requires_action" ? "● " : ""}${title} – Treadle`;
     this.status.className = `status ${state}`;
     this.status.textContent = fold.options.archived ? "archived" : STATUSES[state];
-    const { tokens, window: most = this.windows?.get(fold.options.model) } = fold.context;
+    const { tokens } = fold.context;
+    const most = fold.context.window || fold.options.context_window || this.windowOf(fold.options.model);
     const cost = Math.max(fold.cost ?? 0, fold.usage.usd);
     this.gauge.textContent = [tokens
         ? `${number(tokens)}${most ? ` / ${number(most)} (${Math.round((100 * tokens) / most)} %)` : " tokens"}` : "", cost ? money(cost)
@@ -144,6 +153,15 @@ class ChatPage extends HTMLElement {
     if (this.seenQueue !== fold.counts.queue) { this.seenQueue = fold.counts.queue; this.loadQueue(); }
     if (this.seenFamily !== fold.counts.children) { this.seenFamily = fold.counts.children; this.loadFamily(); }
     this.side.firstElementChild?.update?.(fold);
+  }
+
+  /** How much a model takes in: told while it answers; until then the server is asked, once a model. */
+  windowOf(model) {
+    if (this.asked !== model && this.ready) {
+      this.asked = model;
+      api("GET", chatPath(this.chat, "/usage")).then(({ context_window: window }) => { this.known = window; this.update(); }, () => {});
+    }
+    return this.asked === model ? this.known : 0;
   }
 
   tick() {

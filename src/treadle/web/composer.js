@@ -1,7 +1,7 @@
 // Saying something: text, pictures and files; queued or steering while the chat works. For a new chat also the model,
 // the mode and the budget.
 
-import { h, icon, iconButton, shortened, toast } from "./dom.js";
+import { h, icon, iconButton, shortModel, toast } from "./dom.js";
 import { api, chatPath } from "./session.js";
 
 export const MODES = {
@@ -17,7 +17,7 @@ export function modelChoice(models, chosen) {
   const names = [...new Set([chosen, models.default,
       ...models.models.filter((each) => each.usable).map((each) => each.model)])].filter(Boolean);
   return h("select", { name: "model", "aria-label": "Model" },
-      names.map((name) => h("option", { value: name, selected: name === chosen }, shortened(name, 44))));
+      names.map((name) => h("option", { value: name, selected: name === chosen, title: name }, shortModel(name))));
 }
 
 export function modeChoice(chosen) {
@@ -27,9 +27,9 @@ export function modeChoice(chosen) {
 
 class Composer extends HTMLElement {
   /** `extra` are the fields of a new chat; `said(content, images, delivery)` sends. */
-  begin({ chat = "", said, stop, extra = [] }) {
-    Object.assign(this, { chat, said, images: [], busy: false });
-    this.area = h("textarea", { rows: 1, "aria-label": "Message", placeholder: "What is to be done?", value: drafts.get(chat) ?? "", on: {
+  begin({ chat = "", said, stop, extra = [], hint = "Say what comes next" }) {
+    Object.assign(this, { chat, said, hint, images: [], busy: false });
+    this.area = h("textarea", { rows: 1, "aria-label": "Message", placeholder: hint, value: drafts.get(chat) ?? "", on: {
       input: () => { drafts.set(chat, this.area.value); this.grow(); this.suggest(); },
       keydown: (event) => this.key(event),
       paste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); this.attach(event.clipboardData.files); } },
@@ -56,7 +56,7 @@ class Composer extends HTMLElement {
     this.busy = busy;
     this.steerButton.hidden = !busy;
     if (this.stopButton) this.stopButton.hidden = !busy;
-    this.area.placeholder = busy ? "Say something: it is queued, or steers" : "What is to be done?";
+    this.area.placeholder = busy ? "Say something: it is queued, or steers" : this.hint;
     this.sendButton.title = busy ? "Queue (Enter)" : "Send (Enter)";
     this.sendButton.setAttribute("aria-label", busy ? "Queue" : "Send");
   }

@@ -4,8 +4,8 @@
 import { h, iconButton } from "./dom.js";
 import { viewOf } from "./row-views.js";
 
-const MOST = 160;
-const PAGE = 60;
+const MOST = 120;
+const PAGE = 40;
 const NEAR = 500;
 const INTERVAL_MS = 32;
 const FIRST_WORDS = 8;

@@ -31,6 +31,7 @@ const ICONS = {
   send: "M12 19V5M6 11l6-6 6 6",
   stop: "M7 7h10v10H7z",
   gear: "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6",
+  leave: "M10 5H5v14h5M14 8l4 4-4 4M18 12H9",
   close: "M6 6l12 12M18 6L6 18",
   clip: "M20 11l-8.5 8.5a5 5 0 0 1-7-7L13 4a3.3 3.3 0 0 1 4.7 4.7l-8.4 8.4a1.6 1.6 0 0 1-2.3-2.3L14.500 7.500",
   undo: "M9 7L4 12l5 5M4 12h10a6 6 0 0 1 6 6",
@@ -106,7 +107,9 @@ export const money = (usd) => usd === 0 ? "$0" : usd < 0.01 ? `$${usd.toFixed(4)
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
-  return ms < 3_600_000 ? `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s` : `${(ms / 3_600_000).toFixed(1)} h`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds >= 3600) return `${(seconds / 3600).toFixed(1)} h`;
+  return `${Math.floor(seconds / 60)} min${seconds % 60 ? ` ${seconds % 60} s` : ""}`;
 }
 export function ago(iso) {
   const past = (Date.now() - Date.parse(iso)) / 1000;
@@ -116,4 +119,6 @@ export function ago(iso) {
 }
 /** A long name, with its middle left out. */
 export const shortened = (name, most) => name.length <= most ? name : `${name.slice(0, most / 4)}…${name.slice(-most * 3 / 4 + 1)}`;
+/** The name of a model; of one that is a file, only the file's. */
+export const shortModel = (name) => shortened(name.replace(/:.*\/(?=[^/]+\.\w+$)/, ":"), 34);
 export const baseName = (path) => path.split("/").filter(Boolean).pop() ?? path;

@@ -2,7 +2,7 @@
 // in the conversation and in a panel with the chat above.
 
 import { STATUSES } from "./chat-list.js";
-import { h, money, number, shortened } from "./dom.js";
+import { h, money, number, shortModel } from "./dom.js";
 
 export const ENDS = { task_complete: "Done", completed: "Done", done: "Done", answer: "Answered", interrupted: "Stopped",
     error: "Ended with an error", budget: "Ended at a budget" };
@@ -31,7 +31,7 @@ export function familyTable(rows, here = "") {
       h("th", { scope: "row" }, row.depth ? `${"\u2003".repeat(row.depth - 1)}└ ` : "",
           row.chat === here || row.status === "not begun" ? title : h("a", { href: `#/chat/${row.chat}` }, title),
           mark ? h("span", { class: `badge ${mark}` }, mark) : null,
-          h("span", { class: "muted model", title: row.model }, shortened(row.model ?? "", 20))),
+          h("span", { class: "muted model", title: row.model }, shortModel(row.model ?? ""))),
       h("td", {}, h("span", { class: `dot ${row.waits?.length ? "requires_action" : row.reason ? "idle" : row.status ?? ""}` }), standing(row)),
       raced ? h("td", { class: row.passed ? "" : "muted" }, row.passed ? "passed" : "not passed") : null,
       changed ? h("td", {}, stat(row) ?? "–") : null, h("td", {}, row.turns ?? ""),

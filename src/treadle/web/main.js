@@ -5,7 +5,7 @@ import "./chat-list.js";
 import "./chat-page.js";
 import "./new-chat.js";
 import { ask, h, iconButton } from "./dom.js";
-import { api, begin, signedIn, signOut } from "./session.js";
+import { api, begin, signedIn, signOut, takeLink } from "./session.js";
 import { Stream } from "./stream.js";
 
 const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "The next and the previous chat"], ["m", "To the message"],
@@ -13,42 +13,54 @@ const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "The next an
     ["Alt+1 to 6", "Files, timeline, log, jobs, tree, world"], ["e", "To the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
     ["?", "These keys"]];
 
+const NARROW = matchMedia("(max-width: 700px)");
+
 class App extends HTMLElement {
   connectedCallback() {
     begin();
     this.states = new Map();
     window.addEventListener("signed-in", () => this.open());
-    window.addEventListener("signed-out", () => this.close());
-    window.addEventListener("hashchange", () => this.route());
+    window.addEventListener("signed-out", ({ detail }) => this.close(detail));
+    window.addEventListener("hashchange", () => { if (takeLink()) this.open(); else this.route(); });
     document.addEventListener("keydown", (event) => this.key(event));
+    NARROW.addEventListener("change", () => this.landmark());
+    document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); this.skip(); });
     if (signedIn()) this.open();
     else this.close();
   }
 
-  close() {
+  close(why) {
     this.watch?.close();
+    this.list?.end();
     this.classList.remove("open");
-    this.replaceChildren(document.createElement("sign-in"));
+    this.list = this.main = this.known = null;
+    this.states.clear();
+    this.replaceChildren(Object.assign(document.createElement("sign-in"), { why }));
   }
 
   open() {
-    if (!location.hash || location.hash.startsWith("#token")) history.replaceState(null, "", "#/");
+    this.watch?.close();
+    this.list?.end();
+    this.known = null;
+    if (!location.hash) history.replaceState(null, "", "#/");
     this.list = document.createElement("chat-list");
     this.main = h("div", { class: "main" });
     this.offline = h("div", { class: "offline", role: "alert", hidden: true },
         "The server cannot be reached. What is shown may be old; this page comes back by itself.");
-    const foot = h("footer", { class: "nav-foot" }, h("a", { class: "quiet", href: "#/usage" }, "Usage"),
+    const foot = h("div", { class: "nav-foot" }, h("a", { class: "quiet", href: "#/usage" }, "Usage"),
         h("a", { class: "quiet", href: "/api/docs", target: "_blank", rel: "noopener" }, "API"), h("span", { class: "space" }),
       iconButton("help", "Keys", () => this.help()), iconButton("sun", "Light or dark", () => this.theme()),
-          iconButton("close", "Sign out", () => this.leave()));
-    this.replaceChildren(this.offline, h("nav", { class: "nav", "aria-label": "Chats" },
+          iconButton("leave", "Sign out", () => this.leave()));
+    this.nav = h("div", { class: "nav", "aria-label": "Chats" }, h("h1", { class: "unseen only-phone" }, "Chats"),
         h("a", { class: "brand", href: "#/" }, h("img", { src: "/web/icon.svg", alt: "", width: 22, height: 22 }), "Treadle"), this.list,
-        foot), this.main);
+        foot);
+    this.replaceChildren(this.offline, this.nav, this.main);
     this.classList.add("open");
     this.list.begin(this);
-    let place = null;
-    this.watch = new Stream("/api/watch", { place: () => place, take: ({ changed, chat }) => { place = changed; this.list.take(chat); this.main.firstElementChild?.heard?.(chat); },
-        told: (state) => { this.told("watch", state); if (state === "live" && place === null) this.list.load(); } });
+    // What changed while nobody listened is read with the list, also where the server has another database by now.
+    this.watch = new Stream("/api/watch", { place: () => null, take: ({ chat }) => { this.list.take(chat); this.main.firstElementChild?.heard?.(chat); },
+        told: (state) => { this.told("watch", state); if (state === "live") this.list.load(); } });
+    this.shown = "";
     this.route();
   }
 
@@ -77,11 +89,22 @@ class App extends HTMLElement {
     this.shown = shown;
     this.chat = kind === "chat" ? decodeURIComponent(id) : "";
     this.dataset.at = kind || "list";
+    this.landmark();
     document.title = "Treadle";
     this.list.draw();
     if (kind === "chat") this.put("chat-page", (page) => page.begin(this.chat, this));
     else if (kind === "usage") { await import("./usage-page.js"); this.put("usage-page"); }
     else this.put("new-chat", (page) => page.begin(this));
+  }
+
+  /** On a phone the list of chats is a page of its own, and then the main thing. */
+  landmark() {
+    this.nav?.setAttribute("role", NARROW.matches && this.dataset.at === "list" ? "main" : "navigation");
+  }
+
+  skip() {
+    const parts = this.querySelectorAll(":is(main, [role=main]) :is(textarea, .scroller, input, select, a)");
+    [...parts].find((each) => each.checkVisibility())?.focus();
   }
 
   put(name, started = () => {}) {

@@ -47,7 +47,7 @@ class NewChat extends HTMLElement {
               "Several attempts at once, each in a world of its own. The first that passes the check is committed; without one, the smallest change."), h("div", { class: "grid roomy" },
               h("label", {}, "Attempts", attempts), h("label", {}, "Check, a command", check), h("label", {}, "Models beside the chosen one", others))),
           budget.element)));
-    composer.begin({ said, extra: [choices] });
+    composer.begin({ said, extra: [choices], hint: "A task, a question, a bug to find" });
     composer.area.focus();
   }
 }

@@ -3,6 +3,7 @@
 
 const KEY = "treadle.token";
 const TRIES = 4;
+const PATIENCE_MS = 15_000; // a server that is frozen takes connections and says nothing
 let token = null;
 
 export class ApiError extends Error {
@@ -13,14 +14,23 @@ export class ApiError extends Error {
   }
 }
 
+/** Take the token of a link out of the address; whether there was one. */
+export function takeLink() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!given) return false;
+  history.replaceState(null, "", location.pathname);
+  signIn(given);
+  return true;
+}
+
 /** Take the token of a link, else the one that is kept. */
 export function begin() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (given) {
-    history.replaceState(null, "", location.pathname);
-    localStorage.setItem(KEY, given);
-  }
-  token = given ?? localStorage.getItem(KEY);
+  if (!takeLink()) token = localStorage.getItem(KEY);
+  window.addEventListener("storage", ({ key, newValue }) => { // another window of this browser signed in or out
+    if (key !== KEY || newValue === token) return;
+    token = newValue;
+    window.dispatchEvent(new CustomEvent(token ? "signed-in" : "signed-out", { detail: "You signed out in another window." }));
+  });
 }
 
 export const signedIn = () => Boolean(token);
@@ -30,10 +40,11 @@ export function signIn(given) {
   localStorage.setItem(KEY, token);
 }
 
-export function signOut() {
+/** Forget the token; `why` is told where one signs in again. */
+export function signOut(why = "") {
+  if (localStorage.getItem(KEY) === token) localStorage.removeItem(KEY);
   token = null;
-  localStorage.removeItem(KEY);
-  window.dispatchEvent(new Event("signed-out"));
+  window.dispatchEvent(new CustomEvent("signed-out", { detail: why }));
 }
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -51,7 +62,7 @@ export async function api(method, path, body, { quick = false } = {}) {
   for (let tries = 1; ; tries++) {
     let response;
     try {
-      response = await fetch(path, sent);
+      response = await fetch(path, quick ? { ...sent, signal: AbortSignal.timeout(PATIENCE_MS) } : sent);
     } catch {
       if (quick || tries >= TRIES) throw new ApiError(0, "offline", "The server cannot be reached.");
       await pause(300 * 2 ** tries);
@@ -59,7 +70,8 @@ export async function api(method, path, body, { quick = false } = {}) {
     }
     if (response.ok) return response.status === 204 ? null : read(response);
     const said = (await response.json().catch(() => ({}))).error ?? {};
-    if (response.status === 401 && path !== "/api/sign-in") signOut();
+    if (response.status === 401 && path !== "/api/sign-in" && headers.authorization === `Bearer ${token}`) signOut(
+        "The server does not know this token: it was revoked, or is of another server.");
     throw new ApiError(response.status, said.code ?? "", said.message ?? `The server answered ${response.status}.`);
   }
 }

@@ -7,7 +7,7 @@ class SignIn extends HTMLElement {
   connectedCallback() {
     const field = h("input", { name: "secret", autocomplete: "one-time-code", autocapitalize: "characters", spellcheck: "false",
         placeholder: "ABCD-2345", required: true, autofocus: true, "aria-describedby": "sign-in-hint" });
-    const said = h("p", { class: "bad", role: "alert" });
+    const said = h("p", { class: "bad", role: "alert" }, this.why ?? "");
     const submit = async (event) => {
       event.preventDefault();
       const secret = field.value.trim();

@@ -4,6 +4,7 @@
 import { api, signedIn } from "./session.js";
 
 const SILENCE_MS = 25_000; // the server says something at least every 10 seconds
+const STALE_MS = 12_000;
 const LONGEST_MS = 5_000;
 
 export class Stream {
@@ -11,7 +12,10 @@ export class Stream {
    * is to be done before coming back, and with `false` that there is nothing to come back to. */
   constructor(path, { place, take, told = () => {}, before = async () => true }) {
     Object.assign(this, { path, place, take, told, before, tries: 0, socket: null, closed: false, watch: 0, timer: 0 });
-    this.hurry = () => { if (!this.socket && !this.closed) this.again(0); };
+    this.hurry = () => { // somebody looks again: what slept meanwhile may hang on a line that is dead
+      if (this.socket && Date.now() - this.heardAt > STALE_MS) this.drop();
+      if (!this.socket && !this.closed && !document.hidden) this.again(0);
+    };
     window.addEventListener("online", this.hurry);
     document.addEventListener("visibilitychange", this.hurry);
     this.again(0);
@@ -58,7 +62,16 @@ export class Stream {
 
   heard() {
     clearTimeout(this.watch);
-    this.watch = setTimeout(() => this.socket?.close(), SILENCE_MS);
+    this.heardAt = Date.now();
+    this.watch = setTimeout(() => this.drop(), SILENCE_MS);
+  }
+
+  /** Nothing comes any more: closing in good manners could take long. */
+  drop() {
+    const { socket } = this;
+    this.socket = null;
+    socket?.close();
+    this.lost();
   }
 
   lost() {

@@ -1,5 +1,5 @@
 // A run as a picture: turns, calls, waits, retries and compaction on an axis of time, with tokens and cost below. A bar
-// leads to its event. Long waits can be drawn short, so that the work is seen.
+// leads to its event. Long waits can be drawn short, so that the work is seen; what would be too thin stands together.
 
 import { duration, h, money, number, svg } from "./dom.js";
 
@@ -7,6 +7,11 @@ const KINDS = { turn: "model", call: "tools", wait: "waits", retry: "retries", c
 const ROW = 22;
 const LEFT = 84;
 const SHORT_MS = 2_000;
+const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 18e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 144e5,
+    288e5, 864e5];
+const THIN = 3;
+const MANY = 200;
+const LEGEND = [["fresh", "read"], ["cached", "read from the cache"], ["written", "written"]];
 
 class Timeline extends HTMLElement {
   begin(page) {
@@ -38,27 +43,35 @@ class Timeline extends HTMLElement {
           `${at + 1}: ${run.label.slice(0, 50) || "run"}`)));
     }
     if (!chosen) return this.place.replaceChildren(h("p", { class: "muted" }, "Nothing has run yet."));
+    const drawn = [this.fold.seq, chosen.seq, this.squeeze.checked, this.place.clientWidth].join();
+    if (this.drawn === drawn) return;
+    this.drawn = drawn;
     const until = chosen.to || Date.now();
     const spans = this.fold.spans.filter((span) => span.run === chosen.seq
         && span.kind !== "run").map((span) => ({ ...span, to: span.to || until }));
     this.place.replaceChildren(this.picture(chosen, spans, until));
   }
 
-  /** From a moment to a place: waits count as a little, if they are to be drawn short. */
+  /** From a moment to how much of the picture lies before it: waits count as a little, if they are to be drawn short. */
   axis(chosen, spans, until) {
-    const cuts = this.squeeze.checked ? spans.filter((span) => span.kind === "wait" && span.to - span.from > SHORT_MS).sort((a,
-        b) => a.from - b.from) : [];
+    const cuts = [];
+    let taken = 0;
+    let reached = chosen.from;
+    const waits = this.squeeze.checked ? spans.filter((span) => span.kind === "wait" && span.to - span.from > SHORT_MS) : [];
+    for (const { from, to } of waits.sort((a, b) => a.from - b.from)) {
+      const begin = Math.max(from, reached);
+      if (to <= begin) continue;
+      const most = Math.max(0, to - begin - SHORT_MS);
+      cuts.push({ begin, to, most, taken });
+      taken += most;
+      reached = to;
+    }
     const past = (moment) => {
-      let taken = 0;
-      let reached = chosen.from;
-      for (const { from, to } of cuts) {
-        const begin = Math.max(from, reached);
-        if (to <= begin || moment <= begin) continue;
-        const inside = Math.min(moment, to) - begin;
-        taken += inside - Math.min(inside, SHORT_MS * (inside / (to - begin)));
-        reached = to;
-      }
-      return moment - chosen.from - taken;
+      let [low, high] = [0, cuts.length]; // the first cut that begins at that moment or later
+      while (low < high) { const middle = (low + high) >> 1; if (cuts[middle].begin < moment) low = middle + 1; else high = middle; }
+      const cut = cuts[low - 1];
+      if (!cut) return moment - chosen.from;
+      return moment - chosen.from - cut.taken - cut.most * Math.min(1, (moment - cut.begin) / (cut.to - cut.begin));
     };
     return { past, whole: Math.max(1, past(until)) };
   }
@@ -71,12 +84,11 @@ class Timeline extends HTMLElement {
     let y = 26;
     for (const [kind, name] of Object.entries(KINDS)) {
       const lanes = [];
-      for (const span of spans.filter((each) => each.kind === kind)) {
-        let lane = lanes.findIndex((end) => end <= x(span.from));
+      for (const bar of bars(spans.filter((each) => each.kind === kind), x)) {
+        let lane = lanes.findIndex((end) => end <= bar.at);
         if (lane < 0) lane = lanes.push(0) - 1;
-        const wide = Math.max(3, x(span.to) - x(span.from));
-        lanes[lane] = x(span.from) + wide + 1;
-        parts.push(this.bar(span, x(span.from), y + lane * ROW, wide));
+        lanes[lane] = bar.at + bar.wide + 1;
+        parts.push(this.bar(bar, bar.at, y + lane * ROW, bar.wide));
       }
       if (!lanes.length) continue;
       parts.push(svg("text", { x: 4, y: y + 14, class: "lane" }, name));
@@ -84,46 +96,73 @@ class Timeline extends HTMLElement {
     }
     parts.unshift(...this.ticks(width, y, whole));
     parts.push(...this.tokens(spans, x, y + 10, width));
-    return svg("svg", { viewBox: `0 0 ${width} ${y + 96}`, width, height: y + 96, role: "group",
+    return svg("svg", { viewBox: `0 0 ${width} ${y + 112}`, width, height: y + 112, role: "group",
         "aria-label": `Timeline of the run: ${chosen.label}, ${duration(until - chosen.from)}` }, parts);
   }
 
   bar(span, x, y, width) {
     const usage = span.usage ? `, ${number(span.usage.input)} tokens in, ${number(span.usage.output)} out, ${money(span.usage.usd)}` : "";
-    const said = `${span.label}: ${duration(span.to - span.from)}${usage}`;
+    const said = span.count > 1 ? `${span.count} times, first ${span.label}` : `${span.label}: ${duration(span.to - span.from)}${usage}`;
     const go = () => this.page.showEvent(span.seq);
+    const key = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } };
     const label = width > 60 ? svg("text", { x: x + 5, y: y + 13, class: "in" }, span.label.slice(0, Math.floor(width / 7.2))) : null;
     return svg("g", { class: `bar ${span.kind} ${span.bad ? "bad" : ""}`, tabindex: 0, role: "button", "aria-label": said,
-        on: { click: go, keydown: (event) => { if (event.key === "Enter") go(); } } },
-      svg("title", {}, said), svg("rect", { x, y, width, height: ROW - 4, rx: 3 }), label);
+        on: { click: go, keydown: key } }, svg("title", {}, said), svg("rect", { x, y, width, height: ROW - 4, rx: Math.min(3, width / 2) }), label);
   }
 
+  /** Lines at round numbers. */
   ticks(width, y, whole) {
-    const count = Math.max(2, Math.floor((width - LEFT) / 110));
-    return Array.from({ length: count + 1 }, (_, at) => {
-      const place = LEFT + (at / count) * (width - LEFT - 12);
+    const room = width - LEFT - 12;
+    const wanted = whole / Math.max(1, Math.floor(room / 100));
+    const step = STEPS_MS.find((each) => each >= wanted) ?? wanted;
+    return Array.from({ length: Math.floor(whole / step) + 1 }, (_, at) => {
+      const place = LEFT + ((step * at) / whole) * room;
       return svg("g", { class: "tick" }, svg("line", { x1: place, x2: place, y1: 20, y2: y }),
-          svg("text", { x: place, y: 14, "text-anchor": at === count ? "end" : at ? "middle" : "start" }, duration((whole * at) / count)));
+          svg("text", { x: place, y: 14, "text-anchor": !at ? "start" : place > width - 40 ? "end" : "middle" }, at ? duration(step * at) : "0"));
     });
   }
 
-  /** Tokens of each turn as columns: read anew, read from the cache, written. */
+  /** Tokens of model calls as columns: read anew, read from the cache, written. */
   tokens(spans, x, y, width) {
     const turns = spans.filter((span) => span.kind === "turn" && span.usage);
     const most = Math.max(1, ...turns.map((span) => span.usage.input + span.usage.output));
     const spent = turns.reduce((sum, span) => sum + span.usage.usd, 0);
     const total = turns.reduce((sum, span) => sum + span.usage.input + span.usage.output, 0);
-    const columns = turns.map((span) => {
+    const columns = [];
+    let free = 0; // of calls that are too close to each other, the first is drawn
+    for (const span of turns) {
       const tall = (count) => (count / most) * 50;
       const { input, cached = 0, output } = span.usage;
       const at = Math.min(x(span.to), width - 20) - 4;
-      return svg("g", {}, svg("title", {}, `${span.label}: ${number(input)} in (${number(cached)} cached), ${number(output)} out`),
-        svg("rect", { class: "cached", x: at, width: 8, y: y + 56 - tall(cached), height: tall(cached) }),
-        svg("rect", { class: "fresh", x: at, width: 8, y: y + 56 - tall(input), height: tall(input - cached) }),
-        svg("rect", { class: "written", x: at, width: 8, y: y + 56 - tall(input + output), height: Math.max(1, tall(output)) }));
-    });
+      if (at < free) continue;
+      const wide = turns.length > MANY ? THIN : 8;
+      free = turns.length > MANY ? at + wide : 0;
+      columns.push(svg("g", {}, svg("title", {}, `${span.label}: ${number(input)} in (${number(cached)} cached), ${number(output)} out`),
+        svg("rect", { class: "cached", x: at, width: wide, y: y + 56 - tall(cached), height: tall(cached) }),
+        svg("rect", { class: "fresh", x: at, width: wide, y: y + 56 - tall(input), height: tall(input - cached) }),
+        svg("rect", { class: "written", x: at, width: wide, y: y + 56 - tall(input + output), height: Math.max(1, tall(output)) })));
+    }
+    const legend = LEGEND.map(([kind, text], at) => svg("g", { transform: `translate(${LEFT + [0, 52, 190][at]} ${y + 84})` },
+        svg("rect", { class: kind, width: 9, height: 9 }), svg("text", { x: 14, y: 9 }, text)));
     return [svg("text", { x: 4, y: y + 14, class: "lane" }, "tokens"), ...columns,
-        svg("text", { x: LEFT, y: y + 76, class: "lane" }, `${number(total)} tokens in ${turns.length} model calls, ${money(spent)}`)];
+        svg("text", { x: LEFT, y: y + 74, class: "lane" }, `${number(total)} tokens in ${number(turns.length)} model calls, ${money(spent)}`), ...legend];
   }
 }
 customElements.define("run-timeline", Timeline);
+
+/** Where bars are drawn. Of many, thin ones that would lie on each other are one, which leads to the first of them. */
+function bars(spans, x) {
+  const made = [];
+  for (const span of spans) {
+    const at = x(span.from);
+    const wide = Math.max(THIN, x(span.to) - at);
+    if (spans.length <= MANY || wide > THIN) made.push({ ...span, at, wide });
+    else {
+      const slot = Math.floor(at / (THIN + 1)) * (THIN + 1);
+      const last = made.findLast((each) => each.count);
+      if (last?.at !== slot) made.push({ ...span, at: slot, wide, count: 1 });
+      else Object.assign(last, { count: last.count + 1, bad: last.bad || span.bad });
+    }
+  }
+  return made;
+}

@@ -1,11 +1,12 @@
 // What was spent: by day and by model, as plots.
 
-import { duration, h, money, number, svg } from "./dom.js";
+import { duration, h, money, number, shortModel, svg } from "./dom.js";
 import { api } from "./session.js";
 
 const PLOTS = [
   ["Cost", (row) => row.usage.usd, money],
   ["Tokens", (row) => row.usage.input + row.usage.output, number],
+  ["Tokens from the cache", (row) => row.usage.cached, number],
   ["Time of models", (row) => row.model_ms, duration],
 ];
 
@@ -49,24 +50,23 @@ class UsagePage extends HTMLElement {
         : rows.reduce((all, row) => all.set(row.day, [...(all.get(row.day) ?? []), row]), new Map());
     const most = Math.max(...dates.map((day) => (by.get(day) ?? []).reduce((all, row) => all + value(row), 0)), 0);
     if (!most) return h("div");
-    const [width, height, left] = [720, 160, 60];
-    const step = (width - left) / days;
+    const [width, height] = [720, 160];
+    const step = width / days;
     const bars = dates.flatMap((day, at) => {
       let y = height;
       return (by.get(day) ?? []).filter(value).map((row) => {
         const tall = (value(row) / most) * (height - 16);
         y -= tall;
-        return svg("rect", { class: `series-${models.indexOf(row.model) % 6}`, x: left + at * step + 1, y, width: Math.max(1, step - 2),
+        return svg("rect", { class: `series-${models.indexOf(row.model) % 6}`, x: at * step + 1, y, width: Math.max(1, step - 2),
             height: tall }, svg("title", {}, `${day}, ${row.model}: ${words(value(row))}`));
       });
     });
-    const label = (at, anchor) => svg("text", { x: left + at * step, y: height + 16, "text-anchor": anchor },
+    const label = (at, anchor) => svg("text", { x: at * step, y: height + 22, "text-anchor": anchor },
         dates[Math.min(at, days - 1)].slice(5));
     return h("figure", {}, h("figcaption", {}, name), svg("svg",
-        { viewBox: `0 0 ${width} ${height + 22}`, class: "plot", role: "img", "aria-label": `${name} by day; at most ${words(most)}` },
-      svg("line", { x1: left, x2: width, y1: height, y2: height }), svg("line", { x1: left, x2: width, y1: 16, y2: 16, class: "most" }),
-          svg("text", { x: left - 6, y: 20, "text-anchor": "end" }, words(most)),
-          svg("text", { x: left - 6, y: height, "text-anchor": "end" }, "0"), bars, label(0, "start"), label(days, "end")));
+        { viewBox: `0 -16 ${width} ${height + 44}`, class: "plot", role: "img", "aria-label": `${name} by day; at most ${words(most)}` },
+      svg("line", { x1: 0, x2: width, y1: height, y2: height }), svg("line", { x1: 0, x2: width, y1: 16, y2: 16, class: "most" }),
+          svg("text", { x: 0, y: 10 }, words(most)), bars, label(0, "start"), label(days, "end")));
   }
 
   table(rows, models, sum) {
@@ -76,7 +76,7 @@ class UsagePage extends HTMLElement {
       const cells = [money(sum((row) => row.usage.usd, own)), number(input), number(sum((row) => row.usage.output, own)), input
           ? `${Math.round((100 * sum((row) => row.usage.cached, own)) / input)} %` : "–", number(sum((row) => row.calls, own)),
           duration(sum((row) => row.model_ms, own))];
-      return h("tr", {}, h("th", { scope: "row" }, h("span", { class: `swatch series-${place % 6}` }), model || "?"),
+      return h("tr", {}, h("th", { scope: "row" }, h("span", { class: `swatch series-${place % 6}` }), h("span", { title: model }, shortModel(model) || "?")),
           cells.map((cell) => h("td", {}, cell)));
     };
     return h("div", { class: "wide", tabindex: "0" }, h("table", { class: "numbers" },

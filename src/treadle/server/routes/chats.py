@@ -7,12 +7,14 @@ from starlette.responses import Response, StreamingResponse
 
 from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
+from treadle.errors import TreadleError
 from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundChat, FoundList, MessageList, UsageView
 from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture, SearchQuery
+from treadle.protocol.options import ChatOptions
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
@@ -169,8 +171,17 @@ async def usage(call: ApiRequest) -> ApiReply:
             tool_calls=totals.tool_calls,
             wall_ms=totals.wall_ms,
             context_tokens=state.context_tokens,
+            context_window=_window(call.service, state.options),
         )
     )
+
+
+def _window(service: Service, options: ChatOptions) -> int:
+    """How much fits into a request of this chat; 0 if its model cannot be asked here."""
+    try:
+        return options.context_window or service.agent.deps.models.get(options.model).info.window
+    except TreadleError:
+        return 0
 
 
 async def usage_of_all(call: ApiRequest) -> ApiReply:

@@ -14,12 +14,13 @@ from treadle.protocol.events import Envelope
 from treadle.protocol.http_requests import Body, StreamQuery, WatchQuery
 from treadle.protocol.simple import SimpleView
 from treadle.protocol.wire import whole
+from treadle.server.guard import token_of
 from treadle.server.problems import Problem
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.service import Service
 from treadle.server.sse import MEDIA_TYPE
 from treadle.server.streaming import EventStream, Piece, Pieces, converse, position
-from treadle.server.tokens import owner_of
+from treadle.server.tokens import Token, owner_of
 from treadle.server.views import chat_line
 from treadle.types import ChatId
 
@@ -94,13 +95,13 @@ async def events(call: ApiRequest) -> Response:
     stream = await wanted(call.service, call.user, call.request, call.query(StreamQuery))
     with call.service.streaming(call.user):
         pass  # refused here, where it can still be said how
-    return EventStream(call.service, call.user, lambda: pieces_of(call.service, stream))
+    return EventStream(call.service, token_of(call.request), lambda: pieces_of(call.service, stream))
 
 
-async def chat_socket(service: Service, user: str, socket: WebSocket, query: Body) -> None:
+async def chat_socket(service: Service, token: Token, socket: WebSocket, query: Body) -> None:
     assert isinstance(query, StreamQuery)
-    stream = await wanted(service, user, socket, query)
-    await converse(service, user, socket, lambda: pieces_of(service, stream))
+    stream = await wanted(service, token.user, socket, query)
+    await converse(service, token, socket, lambda: pieces_of(service, stream))
 
 
 async def changes_of(service: Service, user: str, after: int, follow: bool) -> Pieces:
@@ -147,13 +148,14 @@ async def watch(call: ApiRequest) -> Response:
     after = await begin_watch(call.service, call.request, query)
     with call.service.streaming(call.user):
         pass
-    return EventStream(call.service, call.user, lambda: changes_of(call.service, call.user, after, query.follow))
+    token = token_of(call.request)
+    return EventStream(call.service, token, lambda: changes_of(call.service, token.user, after, query.follow))
 
 
-async def watch_socket(service: Service, user: str, socket: WebSocket, query: Body) -> None:
+async def watch_socket(service: Service, token: Token, socket: WebSocket, query: Body) -> None:
     assert isinstance(query, WatchQuery)
     after = await begin_watch(service, socket, query)
-    await converse(service, user, socket, lambda: changes_of(service, user, after, query.follow))
+    await converse(service, token, socket, lambda: changes_of(service, token.user, after, query.follow))
 
 
 TAG = "streams"
