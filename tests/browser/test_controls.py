@@ -119,7 +119,8 @@ def test_the_usage_of_all_chats(browser: Browser, site: Site) -> None:  # L-11
         page = opened.sign_in()
         page.click(".nav-foot a:has-text('Usage')")
         expect(page.locator(".tile:has-text('cost') b")).to_have_text(f"${spent['usd']:.2f}")
-        row = page.locator(".numbers tbody tr", has_text=site("GET", f"/api/chats/{chat}")["model"])
+        model = site("GET", f"/api/chats/{chat}")["model"]
+        row = page.locator(".numbers tbody tr", has=page.locator(f"[title='{model}']"))
         expect(row.locator("td >> nth=0")).to_have_text(f"${spent['usd']:.2f}")
         expect(row.locator("td >> nth=4")).to_have_text("1")
         plots = page.locator("svg.plot")

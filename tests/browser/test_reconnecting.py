@@ -1,6 +1,7 @@
 """A server that dies and comes back, and a chat of ten thousand events (A-07, D-04, faults 6, 16, 29)."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 
@@ -65,9 +66,8 @@ def test_a_revoked_token_signs_out_every_tab(browser: Browser, site: Site) -> No
             each.wait_for_selector(f"chat-list a[data-id='{chat}']")
         opened.show(chat)
         assert site.cli("tokens", "revoke", id).code == 0
-        for each in (page, other):
-            expect(each.locator("sign-in .bad")).not_to_be_empty()
-        expect(page.locator("sign-in .bad")).to_contain_text("does not know this token")
+        for each in (page, other):  # one of them hears it first
+            expect(each.locator("sign-in .bad")).to_have_text(re.compile("does not know this token|was signed out"))
         assert page.evaluate("localStorage.getItem('treadle.token')") is None
         page.fill("sign-in input", "trd_of-somebody-else")
         page.click("sign-in button")

@@ -29,15 +29,16 @@ export function begin() {
   window.addEventListener("storage", ({ key, newValue }) => { // another window of this browser signed in or out
     if (key !== KEY || newValue === token) return;
     token = newValue;
-    window.dispatchEvent(new CustomEvent(token ? "signed-in" : "signed-out", { detail: "You signed out in another window." }));
+    window.dispatchEvent(new CustomEvent(token ? "signed-in" : "signed-out", { detail: "Another window of this browser was signed out." }));
   });
 }
 
 export const signedIn = () => Boolean(token);
 
-export function signIn(given) {
+/** Use a token from now on; other windows use it, too, once it is known to be good. */
+export function signIn(given, good = true) {
   token = given.trim();
-  localStorage.setItem(KEY, token);
+  if (good) localStorage.setItem(KEY, token);
 }
 
 /** Forget the token; `why` is told where one signs in again. */

@@ -13,9 +13,10 @@ class SignIn extends HTMLElement {
       const secret = field.value.trim();
       said.textContent = "";
       try {
-        if (secret.startsWith("trd_")) signIn(secret);
-        else signIn((await api("POST", "/api/sign-in", { code: secret.slice(0, 40) })).token);
+        const token = secret.startsWith("trd_") ? secret : (await api("POST", "/api/sign-in", { code: secret.slice(0, 40) })).token;
+        signIn(token, false);
         await api("GET", "/api/me");
+        signIn(token);
         window.dispatchEvent(new Event("signed-in"));
       } catch (error) {
         said.textContent = error.message;
