@@ -85,7 +85,11 @@ def test_commits_in_any_order_are_their_effects_in_that_order(
 
 
 def _play(case: Case, work: list[tuple[str, str, bytes | None]], turned: bool) -> None:
+    (case.project / "large").write_bytes(bytes(2_000_000))
     worlds = {name: case.worlds.open(str(case.project), "", "", "").id for name in ("one", "two")}
+    for id in worlds.values():
+        made = Path(case.worlds.folders.path(id)).rglob("*")
+        assert sum(each.lstat().st_size for each in made) < 1_000_000, "nothing is copied until it is written"
     for place, name, data in work:
         with opened(case, worlds.get(place, "")) as top:
             change(top, name, data)
