@@ -43,9 +43,9 @@ quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHO
 	@$(BIN)/python -m pytest -q -n $(JOBS) $(QUICK)
 
 soak: $(STAMP)  ## every fault at every point, which takes long
-	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 tests/faults/test_strikes.py tests/faults/test_every_point.py \
-	  tests/faults/test_recovery.py tests/faults/test_meanwhile.py tests/faults/test_traces.py tests/scenario/test_dangerous_commands.py \
-	  tests/unit/worlds/test_two_worlds.py tests/faults/test_long_chats.py tests/unit/workspace/history/test_transaction.py tests/scenario/test_fork.py
+	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 tests/faults tests/scenario/test_dangerous_commands.py \
+	  tests/scenario/test_fork.py tests/scenario/test_three_rounds.py tests/unit/models/text_calls \
+	  tests/unit/worlds/test_two_worlds.py tests/unit/workspace/history/test_transaction.py
 	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 -m hypothesis tests/unit tests/contract
 
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)
@@ -55,8 +55,6 @@ check: $(STAMP)  ## format, lint, types, imports, links
 	@$(BIN)/ruff format --quiet --check . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/mypy --no-error-summary scripts
-	@$(BIN)/mypy --no-error-summary --exclude bench/contestants bench
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/check_links.py
 

@@ -4,6 +4,7 @@ and what commands must not touch. The only place that knows both the tools and t
 import os
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -61,6 +62,8 @@ class ToolSetup:
         self.passing = data is None
         """Whether its chats end with this process, and so does what is kept for them."""
         self._data = Path(tempfile.gettempdir()) / new_id("treadle") if data is None else Path(os.path.abspath(data))
+        self._forget = weakref.finalize(self, _remove, str(self._data)) if self.passing else None
+        """Whoever does not close an agent leaves nothing behind, either."""
         self._opened = lru_cache(maxsize=256)(self._open_root)
         self._grounds: dict[str, WorldGround] = {}
         self.commands = SupervisedCommands(self._data / "commands")
@@ -126,12 +129,9 @@ class ToolSetup:
         """Let go of worlds, and remove what nobody can come back to."""
         for ground in self._grounds.values():
             ground.end() if self.passing else ground.close()
-        if self.passing:
+        if self._forget:
             await self.commands.close()
-            if self._data.exists():
-                from treadle.sandbox.supervisor.removal import remove_tree
-
-                remove_tree(str(self._data))
+            self._forget()
 
     def _choice(self, demand: Demand) -> "ChosenSandbox":
         from treadle.sandbox.choose import choose
@@ -242,6 +242,13 @@ def bind_root(options: ChatOptions, owner: str) -> str:
     if found[1] != bound if bound else owner and found[0] != root:
         raise changed(root)
     return found[1]
+
+
+def _remove(path: str) -> None:
+    if os.path.exists(path):
+        from treadle.sandbox.supervisor.removal import remove_tree
+
+        remove_tree(path)
 
 
 def _system_keys(_moment: int) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 SOAK = bool(os.environ.get("TREADLE_SOAK"))
-SEED = int(os.environ.get("TREADLE_SEED") or random.randrange(10**6))
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+"""The processes of one run choose the same: each has the list of all tests."""
+SEED = int(os.environ.get("TREADLE_SEED") or random.Random(_RUN).randrange(10**6))
 
 T = TypeVar("T")
 

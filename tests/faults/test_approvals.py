@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.chance import some
 from tests.scenario.command_line import CommandLine
 
 SCRIPT = (
@@ -31,7 +32,7 @@ def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", some(POINTS, 2, "approvals"))
 def test_killed_at_any_point_of_an_approval(cli: CommandLine, point: str) -> None:
     model = cli.script(SCRIPT)
     env = {"TREADLE_FAULTS": f"kill@{point}"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.faults.chance import some
 from tests.faults.scenarios import APPEND
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
@@ -56,7 +57,7 @@ class Shell:
         return done.returncode, [msgspec.json.decode(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", some(POINTS, 2, "command line"))
 def test_killed_it_resumes(point: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCRIPT) as fake:
         treadle = Shell(tmp_path, fake)

@@ -8,6 +8,7 @@ from email.utils import formatdate
 
 import pytest
 
+from tests.faults.chance import some
 from treadle import Agent, Chat, Envelope, tool
 from treadle.engine.silence_timeout import RETRIES
 from treadle.models.openai_chat.adapter import OpenAIChat
@@ -125,7 +126,7 @@ async def test_cut_at_every_byte_no_half_call_runs_and_no_text_comes_twice() -> 
             return Reply(text="Done.")
         return Reply(raw=BODY, cut_after=cut if asked == 1 else None)
 
-    for cut in range(0, len(BODY), 1):
+    for cut in some(range(len(BODY)), 3, "bytes"):
         async with stage(answer) as on:
             news = await on.send()
             assert on.notes == ["x"], f"cut after {cut} bytes"

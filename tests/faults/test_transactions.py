@@ -5,16 +5,20 @@ import json
 import os
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 
+from tests.faults.chance import some
 from tests.unit.workspace.trees import fast_folder
 
 NOBODY = "65534"
 
 
-@pytest.mark.parametrize("uid", ["", NOBODY])
-@pytest.mark.parametrize("case", ["commit", "meanwhile", "discard", "restore", "failing"])
+CASES = ("commit", "meanwhile", "discard", "restore", "failing")
+
+
+@pytest.mark.parametrize(("case", "uid"), some([*product(CASES, ("", NOBODY))], 2, "transactions"))
 def test_killed_at_every_point(case: str, uid: str) -> None:
     if uid and os.geteuid() != 0:
         pytest.skip("this is an ordinary user already")

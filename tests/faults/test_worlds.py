@@ -5,14 +5,17 @@ seen."""
 import json
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 
+from tests.faults.chance import some
 from tests.unit.sandbox.grounds import NOBODY, grounds, missing
 
+ACTS = ("open", "commit", "drop", "rebase")
 
-@pytest.mark.parametrize("user", [None, NOBODY])
-@pytest.mark.parametrize("act", ["open", "commit", "drop", "rebase"])
+
+@pytest.mark.parametrize(("act", "user"), some([*product(ACTS, (None, NOBODY))], 2, "killed"))
 def test_killed_at_every_point(act: str, user: int | None) -> None:
     strike(act, "kill", user=user)
 
@@ -22,8 +25,7 @@ def test_a_copy_is_killed_at_every_point(act: str) -> None:
     strike(act, "kill", "copy")
 
 
-@pytest.mark.parametrize("how", ["memory", "full", "cancel"])
-@pytest.mark.parametrize("act", ["open", "commit", "drop", "rebase"])
+@pytest.mark.parametrize(("act", "how"), some([*product(ACTS, ("memory", "full", "cancel"))], 2, "exceptions"))
 def test_an_exception_at_every_point(act: str, how: str) -> None:
     strike(act, how)
 

@@ -2,6 +2,9 @@
 
 import gc
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_type_hints
 
@@ -145,3 +148,27 @@ async def test_a_preset_by_name(stage: Stage) -> None:  # S-15
     assert (options.mode, options.max_turns, options.strict_paths) == ("confirm", 4, True)
     with pytest.raises(InvalidInput, match="there is no preset 'lax'; there is: strict"):
         agent.chat(preset="lax")  # type: ignore[arg-type]
+
+
+FORGETFUL = """
+import asyncio, sys
+from pathlib import Path
+from treadle import Agent
+from treadle.models.scripted import Call, Say, ScriptedModel
+
+async def main():
+    script = ScriptedModel([Call("write_file", path="new.txt", content="new"), Say("Done.")])
+    agent = Agent(model=script, home=sys.argv[1] + "/home")
+    await agent.chat(root=sys.argv[1], mode="auto-edit").ask("Go.")
+    assert any(Path(sys.argv[1], "tmp").iterdir())
+
+asyncio.run(main())
+"""
+
+
+def test_what_chats_in_memory_kept_goes_with_a_process_that_closed_nothing(tmp_path: Path) -> None:  # W-02
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    subprocess.run([sys.executable, "-c", FORGETFUL, tmp_path], env=environment, check=True)
+    assert (tmp_path / "new.txt").read_text() == "new"
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -6,6 +6,7 @@ import signal
 import msgspec
 import pytest
 
+from tests.faults.chance import some
 from tests.scenario.command_line import CommandLine, Ended
 from tests.scenario.providers import PROVIDERS, RETURNED
 from tests.scenario.three_rounds import DONE, PROMPT, REPLIES, Done, in_words, outcome, prepare, three_rounds
@@ -36,7 +37,7 @@ def test_the_same_task_gives_the_same_result(name: str, cli: CommandLine, wanted
     assert not [secret for secret in provider.secrets if secret.encode() in kept]  # M-13
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize("name", some([*PROVIDERS], 2, "text rung"))
 def test_the_same_task_with_the_text_rung_forced(name: str, cli: CommandLine, wanted: Done) -> None:  # M-07
     provider = PROVIDERS[name]
     with provider.make(IN_TEXT) as fake:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.golden.samples import OPTIONS
 from tests.scenario.scenes import SCENES, World, watch
+from treadle.chat.divergence import first_divergence
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState
 from treadle.engine.effects import read_ledger
@@ -36,9 +37,21 @@ def events_of(lines: list[bytes]) -> list[dict[str, Any]]:
     return [{key: value for key, value in json.loads(line).items() if key != "events"} for line in lines]
 
 
+async def replays(store: Store, chat: ChatId) -> None:
+    """A replay writes the same events, and nothing to the chat itself (D-07)."""
+    recorded = await read_chat(store, chat)
+    result = await replay(store, chat)
+    assert result.divergence is None, result.divergence.text
+    assert result.matches
+    assert first_divergence(recorded, result.events) is None
+    assert [e.epoch for e in result.events] == [e.epoch for e in recorded]
+    assert await read_chat(store, chat) == recorded
+
+
 @pytest.mark.parametrize("name", SCENES)
-async def test_a_chat_comes_back_as_it_was_and_rests(name: str, world: World) -> None:  # D-08, S-09
+async def test_a_chat_is_replayed_comes_back_as_it_was_and_rests(name: str, world: World) -> None:  # D-08, S-09
     chat = await SCENES[name](world)
+    await replays(world.store, chat)
     lines = await exported(world.store, chat)
     other = MemoryStore()
     assert await import_chat(other, lines) == chat

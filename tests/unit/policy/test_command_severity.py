@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.faults.chance import examples
-from tests.unit.policy.command_corpus import BY_EFFECT, HIDDEN, ROWS, Row
+from tests.unit.policy.command_corpus import BY_EFFECT, HIDDEN, ROWS
 from treadle.policy.command_severity import classify, parts
 
 RANK = {"none": 0, "medium": 1, "high": 2, "critical": 3}
@@ -18,11 +18,10 @@ RANK = {"none": 0, "medium": 1, "high": 2, "critical": 3}
 COMMANDS = [row.command for row in ROWS]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[f"{n}-{row.command[:30]!a}" for n, row in enumerate(ROWS)])
-def test_a_command_is_rated_by_its_words(row: Row) -> None:  # S-04, fault 27
-    finding = classify(row.command)
-    assert finding.severity == row.severity, finding.reasons
-    assert bool(finding.reasons) == (row.severity != "none")
+def test_a_command_is_rated_by_its_words() -> None:  # S-04, fault 27
+    found = [(row, classify(row.command)) for row in ROWS]
+    assert [(row, finding) for row, finding in found if finding.severity != row.severity] == []
+    assert [row for row, finding in found if bool(finding.reasons) != (row.severity != "none")] == []
 
 
 def test_every_dangerous_command_has_its_judge() -> None:  # S-04, S-05
@@ -33,9 +32,9 @@ def test_every_dangerous_command_has_its_judge() -> None:  # S-04, S-05
     assert "none" not in {classify(command).severity for command in BY_EFFECT}
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.severity == "none"], ids=lambda row: row.command[:30])
-def test_what_only_looks_needs_no_network(row: Row) -> None:  # S-04
-    assert not classify(row.command).network or row.command.startswith("kubectl")
+def test_what_only_looks_needs_no_network() -> None:  # S-04
+    looking = [row.command for row in ROWS if row.severity == "none" and not row.command.startswith("kubectl")]
+    assert [command for command in looking if classify(command).network] == []
 
 
 def test_the_reasons_for_the_severity_come_first() -> None:

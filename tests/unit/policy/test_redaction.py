@@ -112,9 +112,8 @@ def harmless() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("text", harmless(), ids=range(len(harmless())))
-def test_no_false_alarm(text: str) -> None:
-    assert PLAIN(text) == text
+def test_no_false_alarm() -> None:
+    assert [text for text in harmless() if PLAIN(text) != text] == []
 
 
 def test_our_own_source_passes() -> None:

@@ -58,10 +58,10 @@ def app_of(log: Sequence[Event], theme: str) -> TreadleApp:
     return make_app(connect, Start("/home/me/project", chat="c_1"), theme=theme)
 
 
-async def _until(pilot: Pilot[Any], fact: Callable[[], object]) -> None:
+async def _until(pilot: Pilot[Any], fact: Callable[[], object], pause: float = 0.02) -> None:
     deadline = time.monotonic() + 60
     while not fact() and time.monotonic() < deadline:
-        await pilot.pause(0.02)
+        await pilot.pause(pause)
 
 
 async def ready(pilot: Pilot[Any]) -> None:
@@ -79,6 +79,17 @@ async def ready(pilot: Pilot[Any]) -> None:
     await _until(pilot, drawn)
 
 
+async def still(pilot: Pilot[Any]) -> None:
+    """Nothing moves any more: the same picture three times."""
+    pictures: list[str] = []
+
+    def same() -> bool:
+        pictures.append(pilot.app.export_screenshot())
+        return len(pictures) > 2 and len({*pictures[-3:]}) == 1
+
+    await _until(pilot, same, 0.1)
+
+
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("view", VIEWS)
@@ -90,6 +101,6 @@ def test_view(snap_compare: Compare, view: str, size: tuple[int, int], theme: st
         await does(pilot)
         for field in pilot.app.screen.query(Input):
             field.cursor_blink = False
-        await pilot.pause(0.2)
+        await still(pilot)
 
     assert snap_compare(app_of(log(), f"textual-{theme}"), terminal_size=size, run_before=before)

