@@ -12,6 +12,7 @@ def main(folder: str) -> None:
     import start  # type: ignore[import-not-found]  # noqa: F401  # stands in for the packages above
 
     from treadle.sandbox.supervisor import child
+    from treadle.sandbox.supervisor.group import ControlGroup
 
     while True:
         try:
@@ -19,7 +20,7 @@ def main(folder: str) -> None:
         except EOFError:
             return
         os.chdir(job["folder"])
-        ends = child.start(job, 0o022)
+        ends = child.start(job, 0o022, ControlGroup())
         os.set_blocking(ends.output, True)
         with open(ends.output, "rb") as output:
             said = output.read()
