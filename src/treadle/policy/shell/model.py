@@ -30,7 +30,7 @@ class Part(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
     """The program and its arguments; what the text does not say reads `…`."""
     unknown: bool = False
-    """Something in it is not literal, or the shell evaluates one of its words again."""
+    """Something in it is not literal."""
     wrapped_by: tuple[str, ...] = ()
     """The programs that run it, outermost first: `sudo env X=1 ls` gives ("sudo", "env") for `ls`."""
     writes: tuple[str, ...] = ()
