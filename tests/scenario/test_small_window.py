@@ -24,12 +24,17 @@ LEFT_OUT = {"apply_patch", "get_diagnostics", "delegate", "update_plan", "check_
 
 
 class Listening(ScriptedModel):
-    """Remembers what it was asked first."""
+    """Remembers what it was asked first, and what was withheld each time."""
 
     asked: ModelRequest | None = None
 
+    def __init__(self, script: Sequence[Part], info: ModelInfo) -> None:
+        super().__init__(script, info=info)
+        self.withheld: list[frozenset[str]] = []
+
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         self.asked = self.asked or request
+        self.withheld.append(request.withheld)
         return super().stream(request)
 
 
@@ -81,3 +86,21 @@ async def test_a_larger_window_and_chosen_tools_lose_none(
     (root := tmp_path / "project").mkdir()
     _, offered = await said(*asked(tmp_path, window), root, tools=tools)
     assert {tool.name for tool in offered} >= (LEFT_OUT if tools is None else {"read_file", "update_plan"})
+
+
+async def test_what_would_be_called_in_vain_is_withheld(tmp_path: Path) -> None:  # L-10
+    """An edit before anything was read; and a call that was just made twice with the same result."""
+    (root := tmp_path / "project").mkdir()
+    (root / "a.txt").write_text("a\n")
+    looks = [Call("list_directory", path=".")] * 2
+    agent, model = asked(tmp_path, SMALL_WINDOW, *looks, Call("read_file", path="a.txt"), Call("read_file", path="b"))
+    async with agent:
+        async for _ in agent.chat(root=root).send("Look."):
+            pass
+    first, twice, other = frozenset({"edit_file"}), frozenset({"edit_file", "list_directory"}), frozenset[str]()
+    assert model.withheld == [first, first, twice, other, other]
+    agent, model = asked(tmp_path, SMALL_WINDOW + 1)
+    async with agent:
+        async for _ in agent.chat(root=root).send("Look."):
+            pass
+    assert model.withheld == [frozenset()]

@@ -30,22 +30,23 @@ def find(signatures: Sequence[str]) -> Repetition | None:
     """The most repeated cycle that the signatures end with, if it repeats often enough to matter."""
     best: Repetition | None = None
     for length in range(1, LONGEST_CYCLE + 1):
-        repeats = _repeats(signatures, length)
-        if repeats >= NUDGE_AT and (best is None or repeats > best.repeats):
-            best = Repetition(length, repeats)
+        count = repeats(signatures, length)
+        if count >= NUDGE_AT and (best is None or count > best.repeats):
+            best = Repetition(length, count)
     return best
 
 
-def _repeats(signatures: Sequence[str], length: int) -> int:
+def repeats(signatures: Sequence[str], length: int = 1) -> int:
+    """How often the last so many calls were made in a row."""
     block = signatures[-length:]
     if len(block) < length:
         return 0
-    repeats = 1
+    count = 1
     end = len(signatures) - length
     while end >= length and signatures[end - length : end] == block:
-        repeats += 1
+        count += 1
         end -= length
-    return repeats
+    return count
 
 
 def describe(finding: Repetition) -> str:

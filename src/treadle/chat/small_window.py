@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from treadle.chat.guard import repeats
+from treadle.chat.state import ChatState
+from treadle.chat.transcript import entries
+from treadle.protocol.content import AssistantEntry
 from treadle.protocol.tools import ToolSpec
 
 SMALL_WINDOW = 16_384
@@ -30,10 +34,13 @@ _SHORT = {
     "list_directory": _Short("List the files of a directory.", (), ("path",)),
     "find_files": _Short("Find files by a glob such as *.py or src/**/*.ts.", ("pattern",), ("path",)),
     "grep_search": _Short("Search the lines of files with a regular expression.", ("pattern",), ("path", "include")),
-    "edit_file": _Short(
-        "Replace old_str, copied exactly from a file that you have read, by new_str.", ("path", "old_str", "new_str")
+    "write_file": _Short(
+        "Create a file; or change a short one: read it first, then send all of its new lines.", ("path", "content")
     ),
-    "write_file": _Short("Create a file, or replace the whole of one that you have read.", ("path", "content")),
+    "edit_file": _Short(
+        "Change a long file: read it first, then replace old_str, copied exactly from it, by new_str.",
+        ("path", "old_str", "new_str"),
+    ),
     "run_command": _Short("Run a shell command (bash) and see its output.", ("command",), ("timeout_s", "cwd")),
     "read_output": _Short("Read more of an output that was cut.", ("handle",), ("start_line", "end_line")),
     "task_complete": _Short("Say that the whole task is done.", ("summary",)),
@@ -48,6 +55,16 @@ def in_short(specs: Sequence[ToolSpec], *, chosen: bool) -> tuple[ToolSpec, ...]
     """`chosen`: somebody named the tools that there are to be, so that none is left out. Tools that are not built in
     stay as they are."""
     return tuple(_shortened(spec) for spec in specs if chosen or spec.name not in _LEFT_OUT)
+
+
+def withheld(state: ChatState) -> frozenset[str]:
+    """What would be called in vain: an edit before anything was read, which can only be a guess, and the call that was
+    just made twice with the same result."""
+    found = set() if state.seen else {"edit_file"}
+    if state.run is not None and repeats(state.run.signatures) > 1:
+        answers = (entry for entry in reversed(entries(state)) if isinstance(entry, AssistantEntry) and entry.calls)
+        found |= {call.name for call in next(answers).calls[-1:]}
+    return frozenset(found)
 
 
 def _shortened(spec: ToolSpec) -> ToolSpec:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from treadle.chat.budget import forbidden
 from treadle.chat.decide import RunLimits
 from treadle.chat.history import tokens
-from treadle.chat.small_window import SMALL_WINDOW, in_short
+from treadle.chat.small_window import SMALL_WINDOW, in_short, withheld
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
 from treadle.engine.deps import Deps
@@ -73,6 +73,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         system=system_text(options, model.info, deps),
         entries=entries(tenure.state),
         tools=() if final else tuple(offered(options, model.info, deps)),
+        withheld=withheld(tenure.state) if _is_small(options, model.info) else frozenset(),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,

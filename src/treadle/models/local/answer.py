@@ -7,7 +7,7 @@ let through. What is left out makes the grammar looser, never wrong: arguments a
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,12 +37,13 @@ def reply_name(tools: Iterable[ToolSpec]) -> str:
     return name
 
 
-def answer_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """The schema of one answer. The name comes first: with it the model decides whether to speak or to act."""
+def answer_schema(tools: Sequence[ToolSpec], withheld: Collection[str] = ()) -> dict[str, Any]:
+    """The schema of one answer, which calls none of those `withheld`. The name comes first: with it the model decides
+    whether to speak or to act."""
     shared: dict[str, Any] = {}
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     choices = [_choice(reply_name(tools), {**text, "additionalProperties": False})]
-    for number, tool in enumerate(tools):
+    for number, tool in enumerate(tool for tool in tools if tool.name not in withheld):
         cleaner = _Cleaner(f"t{number}_")
         choices.append(_choice(tool.name, cleaner.arguments(tool.parameters)))
         shared |= cleaner.shared

@@ -48,7 +48,7 @@ class LocalModel(ModelBase):
         room = self._info.window - body["max_tokens"] - MARGIN_TOKENS
         chars = int(room * CHARS_PER_TOKEN)
         formal = prompts.is_formal(request.entries, tools)
-        schema = answer_schema(tools) if formal else None
+        schema = answer_schema(tools, request.withheld) if formal else None
         for _ in range(TRIES):
             prompt = prompts.build(request.system, request.entries, tools, chars)
             body["messages"] = prompt.messages

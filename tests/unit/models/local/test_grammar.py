@@ -71,6 +71,13 @@ def test_a_tool_called_reply_keeps_its_name() -> None:
     assert names == ["reply__", "reply", "reply_"]
 
 
+def test_a_tool_that_is_withheld_cannot_be_called() -> None:  # L-10
+    names = [
+        choice["properties"]["name"]["const"] for choice in answer_schema([READ, ToolSpec("t")], {"read"})["anyOf"]
+    ]
+    assert names == ["reply", "t"]
+
+
 def test_without_tools_there_is_only_the_reply() -> None:
     assert len(answer_schema([])["anyOf"]) == 1
 
