@@ -73,6 +73,7 @@ conformance: $(STAMP) requirements-conformance.lock requirements-weights.lock  #
 	  github-copilot-sdk==1.0.27
 	-@! command -v npm >/dev/null || npm install --silent --ignore-scripts --omit=optional \
 	  --prefix $(CACHE)/copilot-node-1.0.14 @github/copilot-sdk@1.0.14
+	-@! command -v npm >/dev/null || npm install --silent --ignore-scripts --prefix $(VENV)/node axe-core@4.14.0
 	-@$(BIN)/python -m scripts.mcp_servers
 
 LOCK := uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --python-version 3.11

@@ -49,7 +49,9 @@ class ChangedFiles extends HTMLElement {
     if (!this.found) return;
     const { files, total } = this.found;
     if (!files.length) return this.list.replaceChildren(h("p", { class: "muted" }, "No changes that could be undone."));
-    this.list.replaceChildren(...files.map((file) => this.file(file)), total > files.length
+    const readable = files.filter((file) => file.hunks.length); // what has no lines to show, say what was built, comes last
+    const shown = [...readable, ...files.filter((file) => !file.hunks.length)];
+    this.list.replaceChildren(...shown.map((file) => this.file(file)), total > files.length
         ? h("p", { class: "muted" }, `and ${total - files.length} more files`) : "");
   }
 

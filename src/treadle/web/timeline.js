@@ -85,9 +85,9 @@ class Timeline extends HTMLElement {
     for (const [kind, name] of Object.entries(KINDS)) {
       const lanes = [];
       for (const bar of bars(spans.filter((each) => each.kind === kind), x)) {
-        let lane = lanes.findIndex((end) => end <= bar.at);
+        let lane = lanes.findIndex((end) => end <= bar.at + 1); // what follows at once touches
         if (lane < 0) lane = lanes.push(0) - 1;
-        lanes[lane] = bar.at + bar.wide + 1;
+        lanes[lane] = bar.at + bar.wide;
         parts.push(this.bar(bar, bar.at, y + lane * ROW, bar.wide));
       }
       if (!lanes.length) continue;
@@ -113,7 +113,7 @@ class Timeline extends HTMLElement {
   /** Lines at round numbers. */
   ticks(width, y, whole) {
     const room = width - LEFT - 12;
-    const wanted = whole / Math.max(1, Math.floor(room / 100));
+    const wanted = whole / Math.max(1, Math.floor(room / 75));
     const step = STEPS_MS.find((each) => each >= wanted) ?? wanted;
     return Array.from({ length: Math.floor(whole / step) + 1 }, (_, at) => {
       const place = LEFT + ((step * at) / whole) * room;

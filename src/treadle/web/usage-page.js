@@ -14,7 +14,7 @@ class UsagePage extends HTMLElement {
   async connectedCallback() {
     const days = h("select", { "aria-label": "How many days", on: { change: () => this.load(Number(days.value)) } },
         [7, 30, 90, 366].map((each) => h("option", { value: each, selected: each === 30 }, `${each} days`)));
-    this.body = h("div");
+    this.body = h("div", {}, h("p", { class: "muted" }, "Reading …"));
     this.replaceChildren(h("main", { id: "main", class: "page" },
         h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "Usage"), days), this.body));
     this.load(30);
