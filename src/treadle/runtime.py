@@ -134,10 +134,7 @@ class Agent:
         secrets = Redactor(self._env) if redact is None else redact
         observer = self._observer(telemetry, kept)
         self._setup = ToolSetup(kept, self._env, self._home, secrets, shared, allowance, self._rules_of)
-        given = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
-        own = [*tools, *(self._plugins() if plugins else ())]
-        self._tools = Tools(builtins(given) if builtin else (), own, self._mcp_source)
-        watching = [hooks] if not isinstance(hooks, Sequence) else hooks
+        self._tools = self._toolset(tools, builtin=builtin, plugins=plugins)
         self.deps = Deps(
             kept,
             OneModel(model) if model is not None else models or self._registry(),
@@ -151,9 +148,7 @@ class Agent:
             silence_s=silence_s,
             answer_s=answer_s,
             renew_s=renew_s,
-            hooks=chained(
-                [*self._setup.watched(watching), *self._setup.project_hooks(self._trust, self.warnings.append)]
-            ),
+            hooks=self._hooked(hooks),
             observer=observer,
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
@@ -174,6 +169,16 @@ class Agent:
         from treadle.telemetry.watcher import observer_of
 
         return observer_of(telemetry, store, self.warnings.append)
+
+    def _toolset(self, tools: Sequence[Tool], *, builtin: bool, plugins: bool) -> Tools:
+        given = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
+        own = [*tools, *(self._plugins() if plugins else ())]
+        return Tools(builtins(given) if builtin else (), own, self._mcp_source)
+
+    def _hooked(self, hooks: Hooks | Sequence[Hooks]) -> Hooks:
+        given = [hooks] if not isinstance(hooks, Sequence) else hooks
+        of_project = self._setup.project_hooks(self._trust, self.warnings.append)
+        return chained([*self._setup.watched(given), *of_project])
 
     def _rules_of(self, root: str, options: ChatOptions) -> Sequence[Rule]:
         return rules_of(self.rules, root, options, self.deps.clock.now_ms())

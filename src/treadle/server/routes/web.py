@@ -52,7 +52,7 @@ POLICY = "; ".join(
 """Scripts and styles of this server only, none of them inline; HTML is taken only from one place of one module."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class PageFile(msgspec.Struct, frozen=True):
     body: bytes
     kind: str
     tag: str
@@ -60,7 +60,7 @@ class Part(msgspec.Struct, frozen=True):
 
 class Page(msgspec.Struct, frozen=True):
     version: str
-    parts: dict[str, Part]
+    parts: dict[str, PageFile]
 
 
 @cache
@@ -72,7 +72,7 @@ def web_page() -> Page:
     links = "\n".join(f'<link rel="modulepreload" href="/web/{name}">' for name in needed(bodies, "main.js"))
     index = bodies[INDEX].decode().replace("<!-- modules -->", links).replace('"/web/', f'"/web/{version}/')
     bodies[INDEX] = index.encode()
-    return Page(version, {name: _part(name, body) for name, body in bodies.items()})
+    return Page(version, {name: _page_file(name, body) for name, body in bodies.items()})
 
 
 def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
@@ -83,8 +83,8 @@ def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
     return list(dict.fromkeys(found[1:]))
 
 
-def _part(name: str, body: bytes) -> Part:
-    return Part(body, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+def _page_file(name: str, body: bytes) -> PageFile:
+    return PageFile(body, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
 def _sent(call: ApiRequest, name: str, version: str = "") -> Response:
