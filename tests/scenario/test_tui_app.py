@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.events import Paste
 from textual.pilot import Pilot
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList, Static
 
 from tests.scenario.http_kit import serving
 from tests.unit.tui.recorded import Recorded, long_log
@@ -22,6 +22,7 @@ from treadle.tui.embedded import Embedded
 from treadle.tui.launch import make_app
 from treadle.tui.picker import Picker
 from treadle.tui.remote import Remote
+from treadle.tui.screens import Confirm
 from treadle.types import ChatId
 
 PATIENCE_S = 60.0
@@ -107,6 +108,36 @@ async def test_the_first_run_says_what_is_missing_and_writes_nothing(
             await until(pilot, lambda: not isinstance(app.screen, Picker))
             app.leave()
     assert not (tmp_path / "config.toml").exists()
+
+
+async def test_a_model_is_chosen_told_about_and_written_down_if_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S-10
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    config = tmp_path / "config.toml"
+    async with Agent(home=tmp_path) as agent:
+
+        async def connect() -> Embedded:
+            return Embedded(agent, ChatOptions(root=str(tmp_path)), _find)
+
+        app = make_app(connect, Start(str(tmp_path)), home=tmp_path)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.chosen() is not None)
+            app.screen.query_one(Input).value = "openai:gpt-4.1-mini"
+            await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.chosen() == "openai:gpt-4.1-mini")
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, Confirm) and "are sent to" in _asked(app))
+            await pilot.press("y")
+            await until(pilot, lambda: isinstance(app.screen, Confirm) and str(config) in _asked(app))
+            assert not config.exists()
+            await pilot.press("y")
+            await until(pilot, config.exists)
+            app.leave()
+    assert config.read_text() == 'model = "openai:gpt-4.1-mini"\n'
+
+
+def _asked(app: TreadleApp) -> str:
+    return " ".join(str(each.content) for each in app.screen.query(Static))
 
 
 async def test_a_large_paste_is_a_chip_and_is_sent_whole(tmp_path: Path) -> None:

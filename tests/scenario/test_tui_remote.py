@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 
 from tests.scenario.http_kit import serving
 from tests.scenario.test_tui_app import say, shown, until
 from treadle.models.scripted import Say
 from treadle.protocol.events import UserMessage
+from treadle.server.running import address_of, bind
 from treadle.stores.sqlite import SqliteStore
 from treadle.tui.app import Start, TreadleApp
 from treadle.tui.launch import make_app
@@ -47,10 +48,38 @@ async def test_chats_are_found_by_what_was_said_in_them(tmp_path: Path) -> None:
             app.screen.query_one("#query", Input).value = "GREY heron"
             rows = app.screen.query_one("#rows", OptionList)
             await until(pilot, lambda: rows.option_count == 1 and "heron" in str(rows.get_option_at_index(0).prompt))
+            await until(pilot, lambda: "The heron is grey." in _preview(app))
+            app.screen.query_one("#query", Input).value = "nothing of it"
+            await until(pilot, lambda: rows.option_count == 1 and "of it" in str(rows.get_option_at_index(0).prompt))
+            await pilot.press("ctrl+x")
+            await until(pilot, lambda: "nothing here" in str(rows.get_option_at_index(0).prompt))
+            assert [row.id for row in await remote.chats(archived=True)] == [second.id]
+            app.screen.query_one("#query", Input).value = "heron"
+            await until(pilot, lambda: "heron" in str(rows.get_option_at_index(0).prompt))
             await pilot.press("enter")
             await until(pilot, lambda: app.link is not None and app.link.id == first.id)
             await until(pilot, lambda: "The heron is grey." in shown(app))
             app.leave()
+
+
+def _preview(app: TreadleApp) -> str:
+    shown = app.screen.query_one("#shown", Static)
+    return "\n".join(shown.render_line(y).text for y in range(shown.size.height))
+
+
+async def test_a_server_that_is_away_is_told_for_as_long_as_it_is(tmp_path: Path) -> None:
+    with bind("127.0.0.1", 0) as listening:
+        address = address_of(listening)
+    remote = Remote(address, "none", {})
+
+    async def connect() -> Remote:
+        return remote
+
+    app = make_app(connect, Start(str(tmp_path), "scripted:x", chat="c_1"))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: f"{address} cannot be reached" in str(app._written["#status"]))
+        app.leave()
+    await remote.close()
 
 
 async def test_a_picture_of_the_clipboard_goes_to_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

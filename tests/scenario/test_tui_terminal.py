@@ -149,7 +149,7 @@ def test_two_terminals_on_one_chat(terminal: Terminal, cli: CommandLine, tmp_pat
         other.start("--continue", cwd=cli.project)
         other.wait("needs your approval")
         _answer(other, "y", "All done.")
-        terminal.wait("All done.", gone="needs your approval")
+        terminal.wait("answered elsewhere", "All done.", gone="needs your approval")
     finally:
         other.close()
 
@@ -260,6 +260,17 @@ def test_undo_one_hunk(terminal: Terminal, cli: CommandLine) -> None:  # W-03
     terminal.keys("u")
     terminal.wait("undone: 1 change")
     assert (cli.project / "notes.txt").read_text() == "".join(lines).replace("line 2\n", "TWO\n")
+
+
+def test_the_demo_opens_the_app_and_offers_the_kill(terminal: Terminal, cli: CommandLine) -> None:
+    terminal.start("demo", cwd=cli.project)
+    terminal.wait("This is the demo", "scripted:demo.toml")
+    terminal.keys("C-c")
+    terminal.wait("Ctrl-C again quits")
+    terminal.keys("C-c")
+    terminal.wait("See the same run killed with kill -9")
+    terminal.type("n")
+    terminal.wait("ended with 0")
 
 
 def test_write_in_an_editor(terminal: Terminal, cli: CommandLine, tmp_path: Path) -> None:

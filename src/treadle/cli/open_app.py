@@ -52,6 +52,8 @@ def open_app(wanted: Wanted) -> int:
     if wanted.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
         from treadle.cli.plain import converse
 
+        if wanted.server:
+            raise click.UsageError("the chats of a server are not shown as plain text; use a terminal with a screen")
         return converse(root, wanted.prompt, wanted.resume, {"model": wanted.model, "mode": wanted.mode})
     return run_app(wanted, root)
 

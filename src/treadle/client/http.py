@@ -45,6 +45,8 @@ class Http:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._patience_s = patience_s
         self._session: aiohttp.ClientSession | None = None
+        self.away = False
+        """Whether the server could not be reached when it was last tried."""
 
     async def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
         return msgspec.json.decode(await self._ask("GET", path, None, {}, query or {}), type=kind)
@@ -88,6 +90,7 @@ class Http:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self.unreachable(error) from error
+        self.away = False
         if response.status >= 400:
             raise refusal(response.status, answer)
         return answer
@@ -103,6 +106,7 @@ class Http:
             response = await self._open().get(self._url + path, headers=accepted, params=query, timeout=limit)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self.unreachable(error) from error
+        self.away = False
         try:
             if response.status >= 400:
                 raise refusal(response.status, await _rest(response))
@@ -111,6 +115,7 @@ class Http:
             response.close()
 
     def unreachable(self, error: BaseException) -> ApiError:
+        self.away = True
         return ApiError(0, "unreachable", f"The server {self._url} cannot be reached: {error or type(error).__name__}.")
 
     def _open(self) -> aiohttp.ClientSession:

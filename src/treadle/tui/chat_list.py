@@ -17,6 +17,8 @@ from treadle.tui.picker import Entry, Picker
 
 PREVIEWED = 8
 """Blocks of a chat that its preview shows."""
+READ = 200
+"""Events at its end that are read for them."""
 _STATES = {
     "requires_action": ("waits for you", "bold yellow"),
     "running": ("works", "green"),
@@ -78,10 +80,10 @@ async def _chat_key(desk: Desk, key: str, row: ChatRow) -> str | None:
 async def _chat_preview(desk: Desk, row: ChatRow) -> RenderableType:
     conversation = Conversation()
     link = await desk.connection.open(row.id)
-    async for batch in link.news():
+    async for batch in link.news(max(0, row.head - READ)):
         for envelope in batch:
             conversation.apply(envelope)
-        if (conversation.seq >= 1 and not any(envelope.seq for envelope in batch)) or len(batch) < 1_000:
+        if conversation.seq >= row.head:
             break
     look = look_of(desk, 60)
     parts = [drawn(block, look) for block in conversation.blocks[-PREVIEWED:]]

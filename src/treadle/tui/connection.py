@@ -203,6 +203,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def away(self) -> bool:
+        """Whether it cannot be reached just now."""
+        ...
+
+    @property
     def initial(self) -> ChatOptions:
         """What a new chat begins with, as far as that is known here."""
         ...

@@ -44,6 +44,8 @@ class Conversation:
         """Where the present answer, its thinking and the run's plan stand; -1: nowhere yet."""
         self._at: dict[CallKey, int] = {}
         self._files: dict[str, FileChange] = {}
+        self._again: set[str] = set()
+        """Files that the run changed more than once: the log does not tell how many lines that comes to."""
         self._asked: dict[str, CallKey] = {}
         """By action: the call that a person is asked about."""
 
@@ -105,6 +107,7 @@ class Conversation:
             case e.ModelCall(purpose="summary", text=text) if text:
                 self._add(Spoken(text=text, seq=envelope.seq))
             case e.FilesChanged(files=files):
+                self._again |= {file.path for file in files if file.path in self._files}
                 self._files = merged(self._files, files)
             case e.SessionRewound(message=message):
                 self._cut(message)
@@ -118,7 +121,7 @@ class Conversation:
         if message.edits:
             self._cut(message.edits)
         if message.delivery == "idle" or not self.view.busy:
-            self._files, self._plan = {}, -1
+            self._files, self._again, self._plan = {}, set(), -1
         self._add(Said(text=message.content, source=message.source, images=len(message.images), seq=seq))
 
     def _ended(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
@@ -126,7 +129,8 @@ class Conversation:
         spent = cost(
             self.view.run_usage, self.view.turns, self.view.calls, (envelope.time_ms - self.view.began_ms) / 1000
         )
-        files = change_lines(self._files.values(), decode_path, MOST_FILES)
+        changed = (replace(file, added=0, removed=0) if at in self._again else file for at, file in self._files.items())
+        files = change_lines(changed, decode_path, MOST_FILES)
         for at, block in enumerate(self.blocks[-50:], max(0, len(self.blocks) - 50)):
             if block.live:
                 self._put(at, replace(block, live=False))

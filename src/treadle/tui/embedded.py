@@ -207,6 +207,7 @@ class Embedded:
 
     place = "this process"
     stays = False
+    away = False
 
     def __init__(self, agent: Agent, options: ChatOptions, find: Find, registry: ModelRegistry | None = None) -> None:
         self.agent = agent

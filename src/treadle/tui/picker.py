@@ -70,6 +70,7 @@ class Picker(ModalScreen[T | None]):
         self._preview = preview
         self._searches = searches
         self._entries: list[Entry[T]] = []
+        self._query = ""
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -97,19 +98,19 @@ class Picker(ModalScreen[T | None]):
     async def load(self) -> None:
         query = self.query_one("#query", Input).value if self._searches else ""
         rows = self.query_one(OptionList)
-        before = rows.highlighted
+        before = rows.highlighted if query == self._query else None
         try:
             found = list(await self._found(query))
         except TreadleError as error:
             found = [Entry(Text(inert_line(str(error)), "red"), None)]
         if not self.is_attached:  # it was left meanwhile
             return
-        self._entries = found
+        self._entries, self._query = found, query
         rows.clear_options()
         rows.add_options([Option(entry.label, disabled=entry.value is None) for entry in self._entries])
         if self._entries:
             first = next((at for at, entry in enumerate(self._entries) if entry.value is not None), 0)
-            rows.highlighted = min(before, len(self._entries) - 1) if before else first
+            rows.highlighted = first if before is None else min(before, len(self._entries) - 1)
         else:
             rows.add_option(Option(Text("nothing here", "dim"), disabled=True))
             self.query_one("#shown", Static).update("")

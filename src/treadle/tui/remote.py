@@ -154,6 +154,10 @@ class Remote:
         self._options = options
         self.initial = ChatOptions(model=options.get("model") or "", root=options.get("root") or "")
 
+    @property
+    def away(self) -> bool:
+        return self._http.away
+
     async def default_model(self) -> str:
         return self._options.get("model") or (await self._http.get("/api/models", ModelList)).default
 

@@ -47,6 +47,9 @@ class Shown:
         self._drew_s = 0.0
         self._frame = 0
         self._files_at = -1
+        self._lost = ""
+        """Why the chat cannot be followed, if so."""
+        self._troubled = ""
         self._below: Sequence[Asked] = ()
         self._below_lock = asyncio.Lock()
 
@@ -68,6 +71,7 @@ class Shown:
     def attach(self, link: ChatLink, *, new: bool = False) -> None:
         self._follow_none()
         before = self.conversation.blocks if new else []
+        self._lost = ""
         self._show(Conversation())
         for block in before:
             self.conversation.add_local(block)
@@ -95,14 +99,17 @@ class Shown:
         self.transcript.show(conversation)
 
     async def _follow(self, link: ChatLink) -> None:
-        try:
-            async for batch in link.news():
-                for envelope in batch:
-                    self.conversation.apply(envelope)
-                if self._flushing is None:
-                    self._flushing = self._app.set_timer(max(FLUSH_S, SHARE * self._drew_s), self.draw)
-        except TreadleError as error:
-            self._app.say_status(f"lost the chat: {inert_line(str(error))}", "red")
+        while True:
+            try:
+                async for batch in link.news(self.conversation.seq):
+                    self._lost = ""
+                    for envelope in batch:
+                        self.conversation.apply(envelope)
+                    if self._flushing is None:
+                        self._flushing = self._app.set_timer(max(FLUSH_S, SHARE * self._drew_s), self.draw)
+            except TreadleError as error:
+                self._lost = f"lost the chat: {inert_line(str(error))}"
+            await asyncio.sleep(LOOK_S)
 
     async def _look(self) -> None:
         """What no event tells while it happens: the last lines of background commands, the files that are left."""
@@ -197,11 +204,19 @@ class Shown:
         room = app.query_one("#footer").size.width - len(said) - 5
         return f"{said} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else said
 
+    def _trouble(self) -> str:
+        connection = self._app.connection
+        if connection is not None and connection.away:
+            return f"{inert_line(connection.place)} cannot be reached; it is tried again"
+        return self._lost
+
     def _draw_status(self) -> None:
         app, view = self._app, self.conversation.view
         if app.conduct is None:
             return
-        if (purpose := app.conduct.purpose_words()) and not view.actions:
+        if trouble := self._trouble():
+            app.say_status(trouble, "red")
+        elif (purpose := app.conduct.purpose_words()) and not view.actions:
             app.say_status(purpose, "yellow")
         elif app.conduct.cut_off:
             app.say_status("this run was cut off: Enter goes on with it, Esc ends it", "yellow")
@@ -221,6 +236,9 @@ class Shown:
 
     def _tick(self) -> None:
         self._frame += 1
+        trouble, self._troubled = self._troubled, self._trouble()
+        if trouble or self._troubled:
+            self._draw_status()
         if self.conversation.view.busy:
             self._draw_status()
             if self._frame % 4 == 0:

@@ -18,6 +18,7 @@ class Recorded:
     id = "c_1"
     place = "a test"
     stays = True
+    away = False
     initial = ChatOptions(model="m:x")
 
     def __init__(self, log: Sequence[e.Event]) -> None:

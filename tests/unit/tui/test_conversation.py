@@ -145,10 +145,12 @@ def test_events_that_were_seen_are_not_shown_twice() -> None:
 
 def test_the_end_of_a_run_says_what_it_changed_and_why_it_ended() -> None:  # W-04
     files = (e.FileChange("a.py", "modified", 3, 1), e.FileChange("b.py", "created", 2))
-    told = begun()(e.FilesChanged(files), e.SessionError("auth", "no key"), e.RunEnd("error"))
+    twice = (e.FileChange("c.py", "modified", 9, 9),)
+    log = (e.FilesChanged(files), e.FilesChanged(twice), e.FilesChanged(twice))
+    told = begun()(*log, e.SessionError("auth", "no key"), e.RunEnd("error"))
     end = told.conversation.blocks[-1]
     assert isinstance(end, Ended)
-    assert end.files == ("M a.py +3 -1", "A b.py +2")
+    assert end.files == ("M a.py +3 -1", "A b.py +2", "M c.py")
     (error,) = [block for block in told.conversation.blocks if isinstance(block, Note)]
     assert error.mark == "error"
     assert "no key" in error.text
