@@ -122,7 +122,7 @@ async def test_a_model_is_chosen_told_about_and_written_down_if_wanted(
 
         app = make_app(connect, Start(str(tmp_path)), home=tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.chosen() is not None)
+            await until(pilot, lambda: any(rows.option_count for rows in app.screen.query("#rows").results(OptionList)))
             app.screen.query_one(Input).value = "openai:gpt-4.1-mini"
             await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.chosen() == "openai:gpt-4.1-mini")
             await pilot.press("enter")

@@ -21,6 +21,7 @@ from treadle.inert import inert, inert_line
 from treadle.tui.composer import Composer
 from treadle.tui.history import History
 from treadle.tui.marks import Plain, marks_for
+from treadle.tui.palette import LIGHT
 
 if TYPE_CHECKING:
     from treadle.tui.card import Card, Choice
@@ -86,6 +87,7 @@ class TreadleApp(App[Left]):
         theme: str = "",
     ) -> None:
         super().__init__()
+        self.ansi_theme_light = LIGHT
         self.start = start
         self.marks = marks_for(getattr(sys.__stdout__, "encoding", "utf-8"))
         self.history = History(home)
@@ -138,7 +140,6 @@ class TreadleApp(App[Left]):
             self.say_status(inert_line(str(error)), "red")
             return
         self.conduct = self._conductor(self)
-        self.say_status("")
         self.showing.draw_facts()
         await self.guarded(self.conduct.begin())
 
@@ -278,8 +279,7 @@ class TreadleApp(App[Left]):
 
     def action_scroll(self, way: int) -> None:
         if self._showing is not None:
-            page = max(1, self.transcript.size.height - 2)
-            self.transcript.scroll_relative(y=way * page, animate=False)
+            self.transcript.scroll_relative(y=way * max(1, self.transcript.size.height - 2), animate=False)
 
     def action_end(self) -> None:
         if self._showing is not None:

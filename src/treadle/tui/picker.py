@@ -113,7 +113,7 @@ class Picker(ModalScreen[T | None]):
             rows.highlighted = first if before is None else min(before, len(self._entries) - 1)
         else:
             rows.add_option(Option(Text("nothing here", "dim"), disabled=True))
-            self.query_one("#shown", Static).update("")
+            self._put("")
 
     def chosen(self) -> T | None:
         at = self.query_one(OptionList).highlighted
@@ -133,8 +133,11 @@ class Picker(ModalScreen[T | None]):
             shown = await self._preview(value)
         except TreadleError as error:
             shown = Text(inert(str(error)), "dim")
-        if self.is_attached:
-            self.query_one("#shown", Static).update(shown)
+        self._put(shown)
+
+    def _put(self, shown: RenderableType) -> None:
+        for place in self.query("#shown").results(Static):  # none, if the list was left meanwhile
+            place.update(shown)
 
     def on_option_list_option_selected(self) -> None:
         self._enter()
