@@ -24,6 +24,8 @@ def f():
 
 The end.
 \"\"\"
+[[turn]]
+text = "Heard in both."
 """
 HANG = '[[turn]]\ntext = "Once upon a time there was "\nhang = true\n[[turn]]\ntext = "Again."\n'
 HOSTILE = """
@@ -87,8 +89,9 @@ def test_a_chat_is_begun_and_streams(browser: Browser, site: Site) -> None:  # U
     with window(browser, site) as opened:
         page = opened.sign_in()
         assert "token" not in page.url
+        page.fill("chat-composer textarea", "not sent yet")
         page.reload()
-        page.wait_for_selector("chat-composer textarea")
+        expect(page.locator("chat-composer textarea")).to_have_value("not sent yet")
         chat = site.create("Tell me something.", SLOW)
         expect(page.locator(f"chat-list a[data-id='{chat}']")).to_be_visible()  # told by the stream of all chats
         page.click(f"chat-list a[data-id='{chat}']")
@@ -99,6 +102,11 @@ def test_a_chat_is_begun_and_streams(browser: Browser, site: Site) -> None:  # U
         assert page.inner_text("chat-answer").count("The end.") == 1
         expect(page.locator(".thinking summary")).to_contain_text("Thought")
         expect(page.locator(".status")).to_have_text("idle")
+        done = site.cli("run", "--chat", chat, "Said in a terminal.")
+        assert (done.code, "Heard in both." in done.out) == (0, True)
+        expect(page.locator(".row-user .bubble >> nth=-1")).to_have_text("Said in a terminal.")
+        expect(page.locator("chat-answer >> nth=-1")).to_have_text("Heard in both.")
+        expect(page.locator(".row-end")).to_have_count(2)
 
 
 def test_begun_in_the_page_and_stopped(browser: Browser, site: Site) -> None:  # L-07, L-08

@@ -16,6 +16,18 @@ LATER = """() => {
   Date.now = () => now() + 20_000;
   document.dispatchEvent(new Event('visibilitychange'));
 }"""
+MANY_CALLS = """() => {
+  const view = document.querySelector('run-timeline');
+  const run = view.fold.spans.findLast((span) => span.kind === 'run');
+  for (let at = 0; at < 5_000; at++) {
+    const from = run.from + at;
+    view.fold.spans.push({ kind: 'call', label: 'x', run: run.seq, seq: run.seq, from, to: from + 1 });
+  }
+  Object.assign(run, { to: run.from + 5_000 });
+  view.drawn = '';
+  view.draw();
+  return view.querySelectorAll('g.bar').length;
+}"""
 RUNS = 2_000
 
 
@@ -113,6 +125,9 @@ def test_ten_thousand_events(browser: Browser, site: Site) -> None:  # fault 29
         expect(page.locator("chat-answer").last).to_contain_text(f"({RUNS})")
         page.evaluate("document.querySelector('chat-conversation').show(3)")
         expect(page.locator(".row >> nth=0")).to_contain_text("(1)")
+        page.click(".tabs button:has-text('Timeline')")
+        expect(page.locator("g.bar.turn")).to_have_count(1)
+        assert 50 < page.evaluate(MANY_CALLS) < 500  # what is too thin to be seen alone stands together
 
 
 def test_another_database_behind_the_same_address(browser: Browser, site: Site) -> None:  # A-07

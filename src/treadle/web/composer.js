@@ -10,7 +10,13 @@ export const MODES = {
 };
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const MOST = 8 << 20;
-const drafts = new Map();
+const LONGEST = 100_000;
+/** What was typed and not sent: it is there again when the page is, in this window. */
+const draft = (chat) => sessionStorage.getItem(`treadle.draft.${chat}`) ?? "";
+function keepDraft(chat, text) {
+  if (text && text.length < LONGEST) sessionStorage.setItem(`treadle.draft.${chat}`, text);
+  else sessionStorage.removeItem(`treadle.draft.${chat}`);
+}
 
 /** A choice of models: those that can be used, and the one that is. */
 export function modelChoice(models, chosen) {
@@ -29,8 +35,8 @@ class Composer extends HTMLElement {
   /** `extra` are the fields of a new chat; `said(content, images, delivery)` sends. */
   begin({ chat = "", said, stop, extra = [], hint = "Say what comes next" }) {
     Object.assign(this, { chat, said, hint, images: [], busy: false });
-    this.area = h("textarea", { rows: 1, "aria-label": "Message", placeholder: hint, value: drafts.get(chat) ?? "", on: {
-      input: () => { drafts.set(chat, this.area.value); this.grow(); this.suggest(); },
+    this.area = h("textarea", { rows: 1, "aria-label": "Message", placeholder: hint, value: draft(chat), on: {
+      input: () => { keepDraft(chat, this.area.value); this.grow(); this.suggest(); },
       keydown: (event) => this.key(event),
       paste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); this.attach(event.clipboardData.files); } },
     } });
@@ -63,7 +69,7 @@ class Composer extends HTMLElement {
 
   fill(text) {
     this.area.value = text;
-    drafts.set(this.chat, text);
+    keepDraft(this.chat, text);
     this.grow();
     this.area.focus();
   }
@@ -155,7 +161,7 @@ class Composer extends HTMLElement {
     const folder = path.endsWith("/");
     this.area.setRangeText(folder ? `@${path}` : `${path} `, begin, end, "end");
     this.hints.hidden = true;
-    drafts.set(this.chat, this.area.value);
+    keepDraft(this.chat, this.area.value);
     if (folder) this.suggest();
   }
 }
