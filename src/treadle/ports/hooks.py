@@ -57,7 +57,5 @@ class Chain:
         return outcome
 
 
-def chained(hooks: Hooks | Sequence[Hooks]) -> Hooks:
-    if not isinstance(hooks, Sequence):
-        return hooks
+def chained(hooks: Sequence[Hooks]) -> Hooks:
     return Chain(hooks) if hooks else NoHooks()

@@ -9,7 +9,6 @@ from treadle.protocol.content import Value
 RuleEffect = Literal["allow", "ask", "deny"]
 RuleScope = Literal["once", "chat", "project", "user"]
 """How far a rule reaches. `once`: only the call that was asked about; it is no standing rule."""
-STANDING: tuple[RuleScope, ...] = ("chat", "project", "user")
 BEYOND: tuple[RuleScope, ...] = ("project", "user")
 """Scopes of rules that are kept outside the chat's log."""
 NETWORK_TOOL = "network"

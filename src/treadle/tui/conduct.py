@@ -3,7 +3,7 @@ purpose: a message, unless something else was asked for."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput, TreadleError
@@ -22,10 +22,6 @@ from treadle.tui.first_run import first_run
 from treadle.tui.offers import Offers
 from treadle.tui.screens import Confirm
 
-if TYPE_CHECKING:
-    pass
-
-OFFERS = 8
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 
 

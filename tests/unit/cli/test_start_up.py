@@ -16,7 +16,7 @@ from treadle.cli.commands import run
 from treadle.cli.group import cli
 from treadle.cli.options import SCOPES
 from treadle.protocol.options import MODES, CompletionStyle, OnLimit, Rung
-from treadle.protocol.permissions import STANDING
+from treadle.protocol.permissions import RuleScope
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
@@ -114,7 +114,7 @@ def test_choices_are_those_of_the_protocol() -> None:
     assert get_args(OnLimit) == run.ON_LIMIT
     assert get_args(CompletionStyle) == run.COMPLETION
     assert get_args(Rung) == run.RUNGS
-    assert STANDING == SCOPES
+    assert get_args(RuleScope) == ("once", *SCOPES)
 
 
 class Seen(msgspec.Struct, frozen=True):
