@@ -6,6 +6,7 @@ that the beginning stays the same for some turns, then whatever is still too lon
 """
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, assert_never
 
@@ -20,6 +21,8 @@ STEP = 4
 """Entries are left out by so many at a time."""
 SYSTEM_SHARE = 0.5
 """The most of the room that the system text may take."""
+_HEADER = re.compile(r".* \(\d[\d,]* lines?(; [^)]*)?\)(?:, lines \d+ to \d+)?")
+_NUMBERED = re.compile(r"\d+\t")
 LEFT_OUT = "[Earlier parts of this conversation are left out.]"
 _HOW = (
     'Answer with one JSON object, {{"name": …, "arguments": {{…}}}}: either call a tool, or speak to the user with '
@@ -110,7 +113,8 @@ class _Teller:
                 words = [self._words(text)] if text else []
                 return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
             case ResultsEntry(results=results):
-                texts = [_cut(result.text, result_chars) if result_chars else result.text for result in results]
+                plain = [_unnumbered(result.text) for result in results]
+                texts = [_cut(text, result_chars) if result_chars else text for text in plain]
                 return TemplateMessage(
                     "user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
                 )
@@ -119,6 +123,16 @@ class _Teller:
 
     def _words(self, text: str) -> str:
         return _object(self._reply, {"text": text}) if self._reply else text
+
+
+def _unnumbered(text: str) -> str:
+    """What was read of a file without the numbers of its lines, and without its header if that says nothing more: a
+    small model takes them for a part of the file and writes them into it."""
+    head, _, body = text.partition("\n")
+    lines, shown = body.split("\n"), _HEADER.fullmatch(head)
+    if shown is None or not all(_NUMBERED.match(line) for line in lines):
+        return text
+    return "\n".join([*([head] if shown[1] else []), *(_NUMBERED.sub("", line, count=1) for line in lines)])
 
 
 def _call(call: ToolRequest) -> str:

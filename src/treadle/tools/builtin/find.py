@@ -44,7 +44,8 @@ def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop
     if not lines:
         where = "" if path == "." else f" in {inert(path)}"
         lines = [
-            f"No file matches {inert(pattern)}{where}. What .gitignore names is not looked at, unless given as path."
+            f"No file matches {inert(pattern)}{where}. Only names of files were looked at: to find text in files use "
+            "grep_search. Ignored files are left out, unless path is their folder."
         ]
     if found.total > len(found.paths):
         lines.append(f"[{found.total - len(found.paths):,} more files are not shown; use a narrower pattern or path]")

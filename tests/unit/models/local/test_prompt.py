@@ -124,3 +124,17 @@ def test_a_single_entry_that_is_too_long_is_cut_in_its_middle() -> None:
 
 def test_no_entries_are_no_error() -> None:
     assert build("S", [], (), ROOM).messages[0].content == "S"
+
+
+def test_files_are_shown_without_the_numbers_of_their_lines() -> None:
+    """They would be written into the file."""
+
+    def shown(result: str) -> str:
+        return build("", chat(1, result), (READ,), ROOM).messages[-1].content
+
+    assert shown("a.py (2 lines)\n1\tx = 1\n2\t") == "<tool_response>\nx = 1\n\n</tool_response>"
+    assert "\nb (9 lines; CRLF line endings), lines 3 to 4\n7\t8\n" in shown(
+        "b (9 lines; CRLF line endings), lines 3 to 4\n3\t7\t8\n4\t"
+    )
+    for other in ("1\tx", "a.py (1 line)\nx = 1", "a.py is empty (0 lines)."):
+        assert other in shown(other)
