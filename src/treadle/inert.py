@@ -36,3 +36,9 @@ def inert_line(text: str, width: int = 0) -> str:
     """Text for one line: line ends and tabs are escaped too, and what does not fit into `width` is cut."""
     line = inert(text).replace("\n", "\\n").replace("\t", "\\t")
     return f"{line[: width - 1]}…" if 0 < width < len(line) else line
+
+
+def fence(text: str) -> str:
+    """Text as a block of Markdown that it cannot close."""
+    mark = "`" * max((len(found) + 1 for found in re.findall(r"^\s*(`{3,})", text, re.MULTILINE)), default=3)
+    return f"{mark}\n{text.rstrip()}\n{mark}"

@@ -101,24 +101,19 @@ class EditorAgent:
         options = self._options(cwd, given)
         require_model(self._agent, options.model)
         session = self._open(self._agent.chat(options=options), options)
-        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")))
-        return a.NewSessionResponse(
-            session_id=session.chat.id, modes=modes(session.options), config_options=await session.choices()
-        )
+        return a.NewSessionResponse(session_id=session.chat.id, **await self._begun(session, given))
 
     @told
     async def load_session(self, cwd: str, session_id: str, **given: Any) -> a.LoadSessionResponse:
         session = await self._again(session_id, cwd, given)
         await session.tell(replayed=True)
-        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")), follows=True)
-        return a.LoadSessionResponse(modes=modes(session.options), config_options=await session.choices())
+        return a.LoadSessionResponse(**await self._begun(session, given, follows=True))
 
     @told
     async def resume_session(self, cwd: str, session_id: str, **given: Any) -> a.ResumeSessionResponse:
         session = await self._again(session_id, cwd, given)
         await session.skip()
-        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")), follows=True)
-        return a.ResumeSessionResponse(modes=modes(session.options), config_options=await session.choices())
+        return a.ResumeSessionResponse(**await self._begun(session, given, follows=True))
 
     @told
     async def fork_session(self, cwd: str, session_id: str, **given: Any) -> a.ForkSessionResponse:
@@ -127,10 +122,7 @@ class EditorAgent:
         copy = await fork(store, chat, await store.head(chat), {})
         session = await self._again(copy, cwd, given)
         await session.skip()
-        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")))
-        return a.ForkSessionResponse(
-            session_id=copy, modes=modes(session.options), config_options=await session.choices()
-        )
+        return a.ForkSessionResponse(session_id=copy, **await self._begun(session, given))
 
     @told
     async def list_sessions(
@@ -204,6 +196,11 @@ class EditorAgent:
         if given.get("additional_directories"):
             raise InvalidInput("a session works in one folder; open one for each of the others")
         return msgspec.structs.replace(self._options_of(str(self._root_of(cwd))), interactive=True)
+
+    async def _begun(self, session: Session, given: Mapping[str, Any], *, follows: bool = False) -> dict[str, Any]:
+        """Have it begin, with the servers of the editor; what can be chosen in it."""
+        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")), follows=follows)
+        return {"modes": modes(session.options), "config_options": await session.choices()}
 
     async def _again(self, session_id: str, cwd: str, given: Mapping[str, Any]) -> Session:
         """A session for a chat that exists. A person is there now, whoever was before."""

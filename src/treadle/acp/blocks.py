@@ -1,15 +1,12 @@
 """Pieces of content in the protocol's shape, made inert (S-12)."""
 
-import re
-
 from acp import schema as a
 from acp.helpers import ToolCallContentVariant as Content
 
-from treadle.inert import inert
+from treadle.inert import fence, inert
 from treadle.lines.unified import sides
 
 MOST_SHOWN = 20_000
-_FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
 
 
 def text_block(text: str) -> a.TextContentBlock:
@@ -42,11 +39,6 @@ def fenced(text: str) -> Content:
     if len(text) > MOST_SHOWN:
         text = f"[{len(text) - MOST_SHOWN:,} characters are not shown]\n{text[-MOST_SHOWN:]}"
     return said(fence(text))
-
-
-def fence(text: str) -> str:
-    mark = "`" * max((len(found) + 1 for found in _FENCE.findall(text)), default=3)
-    return f"{mark}\n{text.rstrip()}\n{mark}"
 
 
 def diff(path: str, old: bytes | None, new: bytes) -> Content:

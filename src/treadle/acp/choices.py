@@ -1,14 +1,11 @@
 """What a person can choose for a session: the mode, the model and the custom agent that it works as."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acp import schema as a
 
 from treadle.errors import ConfigError, InvalidInput
-from treadle.models.offering import all_offers, usable
-from treadle.models.registry import ModelRegistry
 from treadle.presentation.modes import MODE_WORDS
 from treadle.presentation.slash import NO_AGENT, agent_changes
 from treadle.protocol.options import MODES, ChatOptions
@@ -23,15 +20,6 @@ NO_MODEL = (
     "no model is set: name one with `treadle acp --model openai:gpt-4.1`, with TREADLE_MODEL in the environment of the "
     "editor, or as `model` in config.toml; its key belongs in the environment, too, such as OPENAI_API_KEY"
 )
-
-
-async def usable_models(agent: Agent) -> list[str]:
-    """The models that can be used with the keys at hand; no provider is asked."""
-    registry = agent.deps.models
-    if not isinstance(registry, ModelRegistry):
-        return []
-    offers = await asyncio.to_thread(all_offers, registry)
-    return [info.ref for each in offers for info in each.models if not usable(registry, each, info)]
 
 
 def require_model(agent: Agent, ref: str) -> None:
@@ -50,26 +38,24 @@ def config_options(
     options: ChatOptions, models: Sequence[str], agents: "Mapping[str, CustomAgent]"
 ) -> list[ConfigOption]:
     """The custom agents are there to be chosen only where there are any."""
-    kinds = [a.SessionConfigSelectOption(value=m, name=MODE_WORDS[m][0], description=MODE_WORDS[m][1]) for m in MODES]
-    refs = [a.SessionConfigSelectOption(value=ref, name=ref) for ref in models]
-    ways = [a.SessionConfigSelectOption(value=NO_AGENT, name="Treadle itself")] + [
-        a.SessionConfigSelectOption(value=each.name, name=each.name, description=each.description or None)
-        for each in agents.values()
-    ]
-    found: list[ConfigOption] = [
-        a.SessionConfigOptionSelect(
-            type="select", id=MODE, name="Mode", category="mode", current_value=options.mode, options=kinds
-        ),
-        a.SessionConfigOptionSelect(
-            type="select", id=MODEL, name="Model", category="model", current_value=options.model, options=refs
-        ),
+    found = [
+        _select(MODE, "Mode", options.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
+        _select(MODEL, "Model", options.model, [(ref, ref, "") for ref in models]),
     ]
     if agents:
         now = options.agent if options.agent in agents else NO_AGENT
-        found.append(
-            a.SessionConfigOptionSelect(type="select", id=AGENT, name="Works as", current_value=now, options=ways)
-        )
+        ways = [(each.name, each.name, each.description) for each in agents.values()]
+        found.append(_select(AGENT, "Works as", now, [(NO_AGENT, "Treadle itself", ""), *ways]))
     return found
+
+
+def _select(id: str, name: str, now: str, choices: Sequence[tuple[str, str, str]]) -> ConfigOption:
+    """Each choice with its name and what is said about it."""
+    listed = [a.SessionConfigSelectOption(value=v, name=n, description=about or None) for v, n, about in choices]
+    kind: Any = id if id in (MODE, MODEL) else None
+    return a.SessionConfigOptionSelect(
+        type="select", id=id, name=name, category=kind, current_value=now, options=listed
+    )
 
 
 def change_of(

@@ -14,17 +14,19 @@ from acp.helpers import ContentBlock
 
 from treadle.acp.asking import Asking, Dismissed
 from treadle.acp.blocks import chunk, remark
-from treadle.acp.choices import ConfigOption, config_options, usable_models
+from treadle.acp.choices import ConfigOption, config_options
 from treadle.acp.failures import failed_run
 from treadle.acp.projection import Projection, Update
-from treadle.acp.prompt import Typed, read_prompt
+from treadle.acp.prompt import read_prompt
 from treadle.errors import Refused
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert
+from treadle.models.offering import usable_refs
 from treadle.presentation.slash import available, find_slash, spoken
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
+from treadle.protocol.content import Image
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
 
@@ -73,7 +75,7 @@ class Session:
     # -- what the editor is told at the beginning ---------------------------------------------------------------------
 
     async def choices(self) -> list[ConfigOption]:
-        self._models = self._models or await usable_models(self._agent)
+        self._models = self._models or await asyncio.to_thread(usable_refs, self._agent.deps.models)
         models = list(dict.fromkeys([self.options.model, *self._models]))
         return config_options(self.options, models, await self.agents())
 
@@ -104,7 +106,7 @@ class Session:
 
     async def prompt(self, blocks: Sequence[ContentBlock], traceparent: str = "") -> a.PromptResponse:
         """Answered when the run is over, or when the chat waits for words."""
-        typed = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
+        typed, attached, images = await read_prompt(blocks, self.options.root, self._agent.deps.store.put_blob)
         turn = Turn()
         self._turns.append(turn)
         try:
@@ -112,25 +114,24 @@ class Session:
                 await self.leave()
                 if turn.cancelled:
                     return a.PromptResponse(stop_reason="cancelled")
-                if (found := find_slash(typed.text)) is not None:
+                if (found := find_slash(typed)) is not None:
                     slash, words = found
                     return await self._answer(await slash.run(self._agent, self.chat, words))
-                ended = await self._follow(await self._said(typed, traceparent), turn)
+                ended = await self._follow(await self._said(typed, attached, images, traceparent), turn)
                 await self._tell_commands()
                 return self._response(ended, turn)
         finally:
             self._turns.remove(turn)
 
-    async def _said(self, typed: Typed, traceparent: str) -> Following:
+    async def _said(self, typed: str, attached: Sequence[str], images: Sequence[Image], traceparent: str) -> Following:
         """The message to the chat; the answer, if the chat waits for one in words."""
-        if self._seq:
-            for action in await self.chat.actions():
-                if action.kind == "user_input":
-                    return self.chat.answer(action, _whole(typed.text, typed))
-        said, images = await spoken(self._agent, self.options, typed.text)
-        text = _whole(said, typed)
+        asked = [each for each in await self.chat.actions() if each.kind == "user_input"] if self._seq else []
+        said, more = await spoken(self._agent, self.options, typed) if not asked else (typed, ())
+        text = "\n\n".join([said, *attached]).strip()
+        if asked:
+            return self.chat.answer(asked[0], text)
         self._projection.said.append(text)
-        return self.chat.send(text, images=[*typed.images, *images], traceparent=traceparent)
+        return self.chat.send(text, images=[*images, *more], traceparent=traceparent)
 
     async def _answer(self, text: str) -> a.PromptResponse:
         """What came of a slash command: what the log says about it, and `text`."""
@@ -258,10 +259,6 @@ class Session:
             task.cancel()
             with suppress(asyncio.CancelledError, ConnectionError, acp.RequestError):
                 await task
-
-
-def _whole(text: str, typed: Typed) -> str:
-    return "\n\n".join([text, *typed.attached]).strip()
 
 
 async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from treadle.inert import fence
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
+from treadle.pictures import MOST_BYTES
 from treadle.ports.store import Store
 from treadle.protocol.content import Image
-
-MAX_PICTURE = 20 * 1024 * 1024
 
 
 async def read_attachments(attachments: Sequence[Any], root: str, store: Store) -> tuple[str, list[Image]]:
@@ -46,8 +46,8 @@ def _picture(item: Mapping[str, Any], root: str) -> tuple[str, bytes] | None:
         return None
     if not media.startswith("image/"):
         return None
-    if len(data) > MAX_PICTURE:
-        raise RpcError(INVALID_PARAMS, f"A picture has {len(data)} bytes; at most {MAX_PICTURE} are taken.")
+    if len(data) > MOST_BYTES:
+        raise RpcError(INVALID_PARAMS, f"A picture has {len(data)} bytes; at most {MOST_BYTES} are taken.")
     return media, data
 
 
@@ -59,9 +59,9 @@ def _line(item: Mapping[str, Any], root: str) -> str:
             inside = Path(path).is_relative_to(root) if Path(path).is_absolute() else False
             return f"- {kind} {Path(path).relative_to(root) if inside else path}"
         case "selection":
-            return f"- selection of {name}:\n```\n{item.get('text', '')}\n```"
+            return f"- selection of {name}:\n{fence(str(item.get('text', '')))}"
         case "blob":
             data = base64.b64decode(str(item.get("data", "")))
-            return f"- {name}:\n```\n{data.decode(errors='replace')}\n```"
+            return f"- {name}:\n{fence(data.decode(errors='replace'))}"
         case _:
             return f"- {item.get('type')} {name} {item.get('url') or ''}".rstrip()

@@ -8,10 +8,10 @@ import mcp_types as types
 import msgspec
 
 from treadle.inert import inert_line
+from treadle.pictures import KINDS
 
 MAX_PICTURES = 8
 MAX_PICTURE_BYTES = 4 << 20
-_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def _picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
     except (binascii.Error, ValueError):
         return "[bytes that cannot be read]"
     what = f"{inert_line(kind, 80) or 'bytes'}, {len(found):,} bytes"
-    if kind not in _PICTURES or len(found) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
+    if kind not in KINDS or len(found) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
         return f"[{what}; it cannot be shown]"
     pictures.append((kind, found))
     return f"[picture {len(pictures)}: {what}; shown below]"

@@ -1,21 +1,12 @@
 """What is known of a server's tools, in our own words: so that it can be kept in Treadle's home, and a chat need not
 wait for a server to start before its model is asked. No SDK."""
 
-import hashlib
-import re
 from typing import Any, Literal
 
 import msgspec
 
-from treadle.inert import printable
-from treadle.protocol.tools import ANY_OBJECT, ToolSpec
-
-FILE_NAME = "mcp-tools.json"
 Sampling = Literal["refuse", "ask", "allow"]
 """What becomes of a server's wish to ask the chat's model."""
-_MAX_NAME = 64
-_MAX_DESCRIPTION = 2_000
-_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,44 +35,3 @@ class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: bool = False
     commands: tuple[ListedPrompt, ...] = ()
     """Its prompts."""
-
-
-class ListingsFile(msgspec.Struct, frozen=True):
-    """By the mark of a declaration: what its server offered when it last ran."""
-
-    servers: dict[str, Listing] = {}
-
-
-KEPT = 64
-
-
-def remember(book: ListingsFile, mark: str, listing: Listing) -> ListingsFile:
-    others = [(each, known) for each, known in book.servers.items() if each != mark]
-    return ListingsFile(dict([*others[-(KEPT - 1) :], (mark, listing)]))
-
-
-def tool_name(server: str, tool: str) -> str:
-    """`server__tool`, as every provider takes it. What had to be changed about it stays distinct."""
-    name = f"{server}__{tool}"
-    plain = _NO_NAME.sub("_", name)
-    if plain == name and len(name) <= _MAX_NAME:
-        return name
-    return f"{plain[: _MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-
-
-def spec_of(server: str, tool: ListedTool, timeout_s: float, *, accept_hints: bool) -> ToolSpec:
-    """The tool as the model and the rules see it. Its hints count only where the user accepts them."""
-    schema = tool.schema if isinstance(tool.schema.get("properties", {}), dict) else {}
-    properties = schema.get("properties", {})
-    return ToolSpec(
-        tool_name(server, tool.name),
-        printable(tool.description)[:_MAX_DESCRIPTION],
-        dict(ANY_OBJECT) | schema,
-        read_only=accept_hints and tool.read_only,
-        idempotent=accept_hints and tool.idempotent,
-        timeout_s=timeout_s,
-        summary_argument=next(
-            (key for key in ("path", "command", "query", "url", *properties) if key in properties), ""
-        ),
-        server=server,
-    )

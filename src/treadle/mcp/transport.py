@@ -2,11 +2,8 @@
 HTTP. What a program writes to its standard error is kept for whoever asks why it failed."""
 
 import asyncio
-import os
-import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import anyio
 import httpx2
@@ -16,14 +13,12 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from treadle.errors import ConfigError
-from treadle.subprocesses import kill_group
+from treadle.seeing_out import see_out, whatever_happens
 
 LONGEST_LINE = 16 << 20
 """One message of a program. Whoever writes more is no server, and is ended."""
 _ERRORS_KEPT = 4_000
 _SILENCE_S = 600.0
-_LEAVE_S = 0.7
-"""How long a program has to leave after its input has ended, and after it was asked to."""
 
 
 class Errors:
@@ -96,7 +91,7 @@ async def program(
         outgoing.close()
         to_session.close()
         from_session.close()
-        await _whatever_happens(_end(process, tasks))
+        await whatever_happens(_end(process, tasks))
 
 
 async def _line(stdout: asyncio.StreamReader, errors: Errors) -> bytes:
@@ -107,47 +102,11 @@ async def _line(stdout: asyncio.StreamReader, errors: Errors) -> bytes:
         return b""
 
 
-async def _whatever_happens(work: Coroutine[Any, Any, None]) -> None:
-    """See it through, however often the task is cancelled meanwhile; that it was is not forgotten."""
-    task, cancelled = asyncio.create_task(work), False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
-
-
 async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Task[None]"]) -> None:
-    """As the protocol wants it: its input ends, then it is asked to leave, then it is made to."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    if process.stdin is not None:
-        process.stdin.close()
-    for sign in (signal.SIGTERM, None):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_S):
-                await _left(process)
-                break
-        if sign is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, sign)
-    kill_group(process.pid)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LEAVE_S):
-            await _left(process)
-    transport = getattr(process, "_transport", None)  # what a survivor holds open is not waited for
-    if transport is not None:
-        with suppress(PermissionError):
-            transport.close()
-
-
-async def _left(process: asyncio.subprocess.Process) -> None:
-    """Not `wait`, which may also wait for pipes that something else holds."""
-    while process.returncode is None:  # noqa: ASYNC110 - nothing tells of it
-        await asyncio.sleep(0.01)
+    await see_out(process)
 
 
 @asynccontextmanager

@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ToolError
-from treadle.mcp.listing import Listing, spec_of
+from treadle.mcp.listing import Listing
 from treadle.mcp.tool import Keeping, ServerTool
+from treadle.mcp_hub.known import spec_of
 from treadle.mcp_hub.search import CALL, FIND, CallTool, FindTools, too_many
 from treadle.mcp_hub.settings import Declared
 from treadle.ports.toolset import Tool
@@ -175,7 +176,7 @@ class Hub:
     async def connected(self, name: str, root: str, own: str = "", world: str = "") -> "tuple[ServerConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
         place = Place(root, own, world)
-        link = await self._link(name, place)
+        link = await self.link(name, *place)
         connection = await asyncio.shield(self._start(link, place))
         if self._calls is None:
             from treadle.mcp.calls import Calls
@@ -183,11 +184,8 @@ class Hub:
             self._calls = Calls()
         return connection, self._calls
 
-    async def link(self, name: str, root: str = "") -> Link:
-        return await self._link(name, Place(root))
-
-    async def _link(self, name: str, place: Place) -> Link:
-        project = await self._project(place)
+    async def link(self, name: str, root: str = "", own: str = "", world: str = "") -> Link:
+        project = await self._project(Place(root, own, world))
         if name not in project.links:
             raise ToolError(f"There is no MCP server {name!r} for this project any more.")
         return project.links[name]

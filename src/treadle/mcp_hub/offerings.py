@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -128,9 +129,7 @@ class Offerings:
             for link in await self._reached(place, server):
                 if link.known is not None and link.known.resources:
                     name = link.declared.name
-                    found += [
-                        msgspec.structs.replace(each, server=name) for each in await self._use(name, place, _resources)
-                    ]
+                    found += await self._use(name, place, partial(_resources, name))
         return found
 
     async def resource(self, mention: str, root: str = "", own: str = "", world: str = "") -> "Seen":
@@ -206,20 +205,20 @@ def _prompts(link: Link) -> list[Prompt]:
     return [Prompt(link.declared.name, each.name, each.description, each.arguments, each.required) for each in known]
 
 
-async def _resources(client: "Client") -> list[Resource]:
+async def _resources(server: str, client: "Client") -> list[Resource]:
     found: list[Resource] = []
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await client.list_resources(cursor=cursor)
         found += [
-            Resource("", str(each.uri), each.name, each.description or "", each.mime_type or "")
+            Resource(server, str(each.uri), each.name, each.description or "", each.mime_type or "")
             for each in page.resources
         ]
         if not (cursor := page.next_cursor):
             break
     templates = await client.list_resource_templates()
     found += [
-        Resource("", each.uri_template, each.name, each.description or "", each.mime_type or "", template=True)
+        Resource(server, each.uri_template, each.name, each.description or "", each.mime_type or "", template=True)
         for each in templates.resource_templates
     ]
     return found

@@ -15,10 +15,11 @@ import msgspec
 
 from treadle.errors import ConfigError, InvalidInput, SandboxError
 from treadle.file_system import is_below
-from treadle.mcp.listing import FILE_NAME as LISTINGS_NAME
-from treadle.mcp.listing import Listing, ListingsFile, remember
+from treadle.mcp.listing import Listing
 from treadle.mcp.tool import Keeping
 from treadle.mcp_hub.hub import Hub, Place
+from treadle.mcp_hub.known import FILE_NAME as LISTINGS_NAME
+from treadle.mcp_hub.known import ListingsFile, remember
 from treadle.mcp_hub.offerings import Offerings
 from treadle.mcp_hub.settings import (
     FILE_NAME,
@@ -40,8 +41,8 @@ from treadle.tools.builtin.environment import command_environment
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
+    from treadle.browser_return import Browser
     from treadle.mcp.connection import ServerConnection
-    from treadle.mcp.oauth import Browser
     from treadle.mcp.transport import Errors
 
 TOKENS_NAME = "mcp-tokens.json"
@@ -186,8 +187,9 @@ class McpServers(Offerings):
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
         """Sign in to a server in a browser; `show` is given the address. Whether the server asked for it at all."""
+        from treadle.browser_return import Browser
         from treadle.mcp.connection import ServerConnection
-        from treadle.mcp.oauth import LOGIN_S, Browser
+        from treadle.mcp.oauth import LOGIN_S
 
         declared = (await self.hub.link(name, root)).declared
         if not declared.server.url:

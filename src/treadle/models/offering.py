@@ -10,7 +10,7 @@ import msgspec
 from treadle.errors import ConfigError
 from treadle.models.local import weights as local
 from treadle.models.registry import ModelRegistry
-from treadle.ports.model import ModelInfo
+from treadle.ports.model import ModelInfo, Models
 
 NAMELESS = ("command", "recorded", "scripted")
 """Their models are files and programs."""
@@ -75,6 +75,13 @@ def _why_not(registry: ModelRegistry, ref: str) -> str:
 def usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
     """Why this one model cannot be used. Models on this machine are there one by one."""
     return offer.why or (_why_not(registry, info.ref) if offer.provider == local.PROVIDER else "")
+
+
+def usable_refs(models: Models) -> list[str]:
+    """The models that can be used with the keys at hand; no provider is asked."""
+    if not isinstance(models, ModelRegistry):
+        return []
+    return [info.ref for each in all_offers(models) for info in each.models if not usable(models, each, info)]
 
 
 def model_state(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> State:

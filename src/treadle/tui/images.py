@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from treadle.errors import InvalidInput
+from treadle.pictures import KINDS
 
-KINDS = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PNG = b"\x89PNG\r\n\x1a\n"
 PATIENCE_S = 10.0
 

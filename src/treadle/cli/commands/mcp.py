@@ -159,7 +159,7 @@ def _shown(value: Any) -> str:
 
 
 def _tell_tools(terminal: Terminal, link: "Link") -> None:
-    from treadle.mcp.listing import tool_name
+    from treadle.mcp_hub.known import tool_name
 
     for tool in link.known.tools if link.known is not None else ():
         hints = [hint for hint, said in (("only reads", tool.read_only), ("destructive", tool.destructive)) if said]

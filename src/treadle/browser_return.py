@@ -1,0 +1,44 @@
+"""Sends a person to a page in their browser, and waits on a port of this machine for it to come back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import parse_qs, urlsplit
+
+_PAGE = b"<!doctype html><meta charset=utf-8><title>Treadle</title><p>Signed in. You can close this page."
+_MOST = 16_384
+
+
+class Browser:
+    """`show` is given the address that the person is to open."""
+
+    def __init__(self, show: Callable[[str], Awaitable[None]]) -> None:
+        self.back = ""
+        """The address to come back to."""
+        self.show = show
+        self._came: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.back = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def wait(self, patience_s: float) -> Mapping[str, str]:
+        """What it brought: the parameters of its address."""
+        async with asyncio.timeout(patience_s):
+            return await self._came
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = (await reader.read(_MOST)).split(b"\r\n", 1)[0].decode(errors="replace")
+        target = urlsplit(line.split(" ")[1] if line.count(" ") >= 2 else "")
+        given = {name: values[0] for name, values in parse_qs(target.query).items()}
+        came = target.path == "/callback" and bool(given)
+        writer.write(b"HTTP/1.1 " + (b"200 OK" if came else b"404 Not Found") + b"\r\ncontent-type: text/html\r\n")
+        writer.write(b"connection: close\r\n\r\n" + (_PAGE if came else b""))
+        await writer.drain()
+        writer.close()
+        if came and not self._came.done():
+            self._came.set_result(given)
