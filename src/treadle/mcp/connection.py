@@ -16,6 +16,7 @@ from mcp.client.session import ClientRequestContext, IncomingMessage
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 
 from treadle._version import __version__
@@ -248,15 +249,19 @@ class ServerConnection:
             cursor = page.next_cursor
             if not cursor or len(found) >= _MOST_TOOLS:
                 break
-        prompts = await _prompts(client) if has.prompts is not None else []
         who = client.server_info
         listing = Listing(
             tuple(_listed(tool) for tool in found[:_MOST_TOOLS]),
             f"{who.name} {who.version}" if who is not None else "",
             client.instructions or "",
             has.resources is not None,
-            tuple(prompts),
+            self.listing.commands if self.listing is not None else (),
         )
+        self._know(listing)  # tools first: a call may look for a new one at once
+        if has.prompts is not None:
+            self._know(replace(listing, commands=tuple(await _prompts(client))))
+
+    def _know(self, listing: Listing) -> None:
         if listing != self.listing:
             self.listing = listing
             self._listed(listing)

@@ -12,7 +12,8 @@ from tests.scenario.kit import Recording, of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from treadle.chat.history import tokens
 from treadle.errors import ConfigError, InvalidInput
-from treadle.mcp.listing import ListedTool, Listing, ListingsFile
+from treadle.mcp.listing import ListedTool, Listing
+from treadle.mcp_hub.known import ListingsFile
 from treadle.mcp_hub.settings import Declared, server_of
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.policy.trust import Trust
