@@ -43,7 +43,11 @@ text = '''
 <script>window.hacked = 1</script>
 ```
 '''
-call = [{ name = "write_file", args = { path = "<img src=x onerror=hacked=1>.md", content = "<script>x</script>\\n" } }]
+think = "I \u202e think"
+call = [
+  { name = "write_file", args = { path = "<img src=x onerror=hacked=1>.md", content = "<script>x</script>\\n" } },
+  { name = "grep_search", args = { pattern = "a\u202eb\u200bc" } },
+]
 [[turn]]
 text = "Done."
 """
@@ -132,13 +136,17 @@ def test_begun_in_the_page_and_stopped(browser: Browser, site: Site) -> None:  #
 def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S-12
     with window(browser, site) as opened:
         page = opened.show(
-            site.create("<script>window.hacked = 1</script> **x**", HOSTILE, title="<img src=x onerror=hacked=1>")
+            site.create("<script>window.hacked = 1</script> **x**", HOSTILE, title="<img src=x onerror=hacked=1>\u202e")
         )
         expect(page.locator(".row-end")).to_be_visible()
         page.click(".tabs button:has-text('Files')")
         expect(page.locator(".changed code >> nth=0")).to_have_text("<img src=x onerror=hacked=1>.md")
         page.click(".tabs button:has-text('Log')")
         page.click(".events summary >> nth=2")
+        page.click(".thinking summary")
+        said = page.evaluate("document.title + document.body.textContent")
+        assert not set(said) & {"\u202e", "\u200b"}  # nothing reorders or hides what is read
+        assert all(text in said for text in ("hacked=1>\\u202e", "I \\u202e think", "a\\u202eb\\u200bc"))
         assert page.evaluate("window.hacked") is None
         assert page.locator("chat-page img, chat-page iframe, chat-page script").count() == 0
         links = page.eval_on_selector_all("chat-page a[href]", "all => all.map(a => a.getAttribute('href'))")

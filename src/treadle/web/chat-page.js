@@ -7,7 +7,7 @@ import { planned, tellConflicts } from "./changed-files.js";
 import { ChatFold } from "./chat-fold.js";
 import { changeOptions } from "./chat-options.js";
 import { STATUSES } from "./chat-list.js";
-import { announce, ask, button, h, iconButton, money, number, toast, tried } from "./dom.js";
+import { announce, ask, button, h, iconButton, inert, money, number, toast, tried } from "./dom.js";
 import { api, chatPath } from "./session.js";
 import { Stream } from "./stream.js";
 
@@ -126,8 +126,8 @@ class ChatPage extends HTMLElement {
 
   update() {
     const { fold, state } = this;
-    const title = fold.title || this.app.list?.chats.get(this.chat)?.title
-        || fold.rows.find((row) => row.kind === "user")?.text.split("\n")[0].slice(0, 80) || "Untitled";
+    const title = inert(fold.title || this.app.list?.chats.get(this.chat)?.title
+        || fold.rows.find((row) => row.kind === "user")?.text.split("\n")[0].slice(0, 80) || "Untitled");
     this.titleText.textContent = title;
     document.title = `${state === "requires_action" ? "● " : ""}${title} – Treadle`;
     this.status.className = `status ${state}`;
@@ -167,7 +167,7 @@ class ChatPage extends HTMLElement {
   tick() {
     const { fold } = this;
     this.working.hidden = this.state !== "running" && this.state !== "pending";
-    if (!this.working.hidden) this.working.textContent = `${this.state === "pending" ? "waiting for a worker" : fold.phase || "working"} · ${Math.round((Date.now() - fold.run.at) / 1000)} s`;
+    if (!this.working.hidden) this.working.textContent = `${this.state === "pending" ? "waiting for a worker" : inert(fold.phase) || "working"} · ${Math.round((Date.now() - fold.run.at) / 1000)} s`;
   }
 
   showPlan() {

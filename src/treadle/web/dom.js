@@ -1,4 +1,17 @@
-// Making elements, and words for numbers. Text goes in as text; HTML has its own module, `rendered`.
+// Making elements, and words for numbers. Text goes in as text, and inert; HTML has its own module, `rendered`.
+
+const LIVELY = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu;
+
+/** Text in which nothing hides or reorders what is read: such characters are shown as escapes (S-12). */
+export function inert(text) {
+  return text.replace(/\r\n/g, "\n").replace(LIVELY, (found) => {
+    const code = found.codePointAt(0);
+    const [mark, digits] = code < 256 ? ["x", 2] : code < 65_536 ? ["u", 4] : ["U", 8];
+    return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
+  });
+}
+
+const shown = (child) => typeof child === "string" ? inert(child) : child;
 
 /** An element: `class`, attributes, `on` for listeners; children are elements, texts, or nothing. */
 export function h(tag, props = {}, ...children) {
@@ -8,9 +21,9 @@ export function h(tag, props = {}, ...children) {
     if (name === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
     else if (name === "value") made.value = value;
     else if (name === "data") Object.assign(made.dataset, value);
-    else made.setAttribute(name, value === true ? "" : String(value));
+    else made.setAttribute(name, value === true ? "" : inert(String(value)));
   }
-  made.append(...children.flat().filter((each) => each !== null && each !== undefined && each !== false));
+  made.append(...children.flat().filter((each) => each !== null && each !== undefined && each !== false).map(shown));
   return made;
 }
 
@@ -20,9 +33,9 @@ export function svg(tag, props = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(props)) {
     if (name === "on") for (const [event, act] of Object.entries(value)) made.addEventListener(event, act);
-    else made.setAttribute(name, String(value));
+    else made.setAttribute(name, inert(String(value)));
   }
-  made.append(...children.flat().filter(Boolean));
+  made.append(...children.flat().filter(Boolean).map(shown));
   return made;
 }
 
@@ -58,16 +71,16 @@ export function button(text, act, extra = {}) {
 /** A question in front of everything else: resolves with what the form says, or null when it is closed. */
 export function ask(title, fields, actions) {
   return new Promise((resolve) => {
-    const done = (value) => { shown.close(); shown.remove(); resolve(value); };
+    const done = (value) => { made.close(); made.remove(); resolve(value); };
     const buttons = actions.map(([text, value, kind]) => button(text, () => done(typeof value === "function" ? value() : value),
         { class: kind ?? "" }));
-    const shown = h("dialog", { "aria-label": title, on: { cancel: () => done(null) } },
+    const made = h("dialog", { "aria-label": title, on: { cancel: () => done(null) } },
       h("form", { method: "dialog", on: { submit: (event) => { event.preventDefault(); buttons[0].click(); } } },
         h("header", {}, h("h2", {}, title), iconButton("close", "Close", () => done(null))), ...fields,
         h("footer", {}, ...buttons)));
-    document.body.append(shown);
-    shown.showModal();
-    (shown.querySelector("[autofocus], input, textarea, select") ?? buttons[0])?.focus();
+    document.body.append(made);
+    made.showModal();
+    (made.querySelector("[autofocus], input, textarea, select") ?? buttons[0])?.focus();
   });
 }
 

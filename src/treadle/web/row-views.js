@@ -1,7 +1,7 @@
 // How the rows of a conversation look. Each view takes a row and brings an element up to date with it; what was opened
 // stays open.
 
-import { button, duration, h, iconButton, money, number } from "./dom.js";
+import { button, duration, h, iconButton, inert, money, number } from "./dom.js";
 import { ENDS, familyTable, stat } from "./family.js";
 import { completeUpTo, show } from "./rendered.js";
 
@@ -46,8 +46,8 @@ class Answer extends HTMLElement {
       this.tail.textContent = "";
     }
     const rest = row.text.slice(this.done);
-    if (rest.startsWith(this.shown ?? "") && this.tail.firstChild) this.tail.firstChild.appendData(rest.slice((this.shown ?? "").length));
-    else this.tail.textContent = rest;
+    if (rest.startsWith(this.shown ?? "") && this.tail.firstChild) this.tail.firstChild.appendData(inert(rest.slice((this.shown ?? "").length)));
+    else this.tail.textContent = inert(rest);
     this.shown = rest;
   }
 
@@ -59,7 +59,7 @@ class Answer extends HTMLElement {
       this.thinking.append(fold(row, "openThinking", (this.heading = h("span")), () => this.thought, "thinking"));
     }
     this.heading.textContent = title;
-    this.thought.textContent = row.thinking;
+    this.thought.textContent = inert(row.thinking);
   }
 
   finish(row) {
