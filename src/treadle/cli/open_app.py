@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 GARBAGE = (3_000, 3, 500)
-"""Garbage is looked for among few objects at once, which takes a millisecond or two, and very seldom among all: a key
-must not wait for it."""
+"""Garbage is looked for among few objects at once, which takes a millisecond or two, and among all when nobody types:
+a key must not wait for it."""
 
 
 class Wanted(NamedTuple):

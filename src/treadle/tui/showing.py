@@ -1,6 +1,7 @@
 """The chat that the app follows, and what is drawn of it when. Loaded behind the first frame."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Sequence
 
@@ -30,6 +31,8 @@ SHARE = 3.0
 TICK_S = 0.25
 LOOK_S = 2.0
 BELOW_S = 1.0
+TIDY_S = 20.0
+QUIET_S = 1.0
 HINT = "Enter queues, Ctrl-S steers, Esc stops"
 WELCOME = "Say what is to be done · / commands · @ files · ! shell · F1 help"
 
@@ -65,6 +68,7 @@ class Shown:
         app.set_interval(TICK_S, self._tick)
         app.set_interval(LOOK_S, self._look)
         app.set_interval(BELOW_S, self._look_if_below)
+        app.set_interval(TIDY_S, self._tidy)
 
     # -- the chat -----------------------------------------------------------------------------------------------------
 
@@ -203,6 +207,12 @@ class Shown:
         said = " · ".join(part for part in parts if part)
         room = app.query_one("#footer").size.width - len(said) - 5
         return f"{said} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else said
+
+    def _tidy(self) -> None:
+        """Look for garbage among all there is (what was loaded is put aside) while nobody types: it takes longer than a
+        key should wait."""
+        if gc.get_freeze_count() and time.monotonic() - self._app.last_key > QUIET_S:
+            gc.collect()
 
     def _trouble(self) -> str:
         connection = self._app.connection
