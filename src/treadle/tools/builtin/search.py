@@ -4,7 +4,9 @@ they become text for the model, without control characters and with long lines c
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
+from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
 from treadle.protocol.tools import ToolSpec
@@ -79,7 +81,10 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
     if not found.files:
         where = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
-        return Outcome("\n".join([f"No matches for {inert(query.pattern)}{where}{only}.", *late]), summary=summary)
+        hint = _meant_folder(workspace, query.pattern)
+        return Outcome(
+            "\n".join([f"No matches for {inert(query.pattern)}{where}{only}.{hint}", *late]), summary=summary
+        )
     match output:
         case "content":
             shown, parts = _contents(found.files)
@@ -91,6 +96,15 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
             parts = [inert(each.path) for each in found.files]
             more = _more_files(found)
     return Outcome("\n".join([summary, *parts, *more, *late]), summary=summary)
+
+
+def _meant_folder(workspace: Workspace, pattern: str) -> str:
+    """Small models write the folder before the text, as in a path."""
+    folder, _, rest = pattern.rpartition("/")
+    with suppress(ToolError):
+        if folder and rest and (found := workspace.stat(folder)) is not None and found.kind == "directory":
+            return f" {inert(folder)} is a folder: give it as path, and only {inert(rest)} as pattern."
+    return ""
 
 
 def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:

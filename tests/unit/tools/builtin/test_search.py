@@ -36,6 +36,9 @@ async def test_lines_with_their_numbers_by_file(grep, call, project: Path) -> No
     outcome = await grep.run(call(pattern="none", path="src", include="*.py"))
     assert outcome.text == "No matches for none in src in files that match *.py."
     assert outcome.success
+    misread = (await grep.run(call(pattern="src/foo"))).text
+    assert misread == "No matches for src/foo. src is a folder: give it as path, and only foo as pattern."
+    assert (await grep.run(call(pattern="/x/../foo"))).text == "No matches for /x/../foo."
 
 
 async def test_context(grep, call, project: Path) -> None:
