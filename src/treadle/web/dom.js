@@ -133,5 +133,5 @@ export function ago(iso) {
 /** A long name, with its middle left out. */
 export const shortened = (name, most) => name.length <= most ? name : `${name.slice(0, most / 4)}…${name.slice(-most * 3 / 4 + 1)}`;
 /** The name of a model; of one that is a file, only the file's. */
-export const shortModel = (name) => shortened(name.replace(/:.*\/(?=[^/]+\.\w+$)/, ":"), 34);
+export const shortModel = (name, most = 34) => shortened(name.replace(/:.*\/(?=[^/]+\.\w+$)/, ":"), most);
 export const baseName = (path) => path.split("/").filter(Boolean).pop() ?? path;

@@ -31,7 +31,7 @@ export function familyTable(rows, here = "") {
       h("th", { scope: "row" }, row.depth ? `${"\u2003".repeat(row.depth - 1)}└ ` : "",
           row.chat === here || row.status === "not begun" ? title : h("a", { href: `#/chat/${row.chat}` }, title),
           mark ? h("span", { class: `badge ${mark}` }, mark) : null,
-          h("span", { class: "muted model", title: row.model }, shortModel(row.model ?? ""))),
+          h("span", { class: "muted model", title: row.model }, shortModel(row.model ?? "", 20))),
       h("td", {}, h("span", { class: `dot ${row.waits?.length ? "requires_action" : row.reason ? "idle" : row.status ?? ""}` }), standing(row)),
       raced ? h("td", { class: row.passed ? "" : "muted" }, row.passed ? "passed" : "not passed") : null,
       changed ? h("td", {}, stat(row) ?? "–") : null, h("td", {}, row.turns ?? ""),
