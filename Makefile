@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
+SPREAD := -n $(JOBS) --dist worksteal
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # Hundreds of tests start Python anew: each would compile everything again.
@@ -33,20 +34,20 @@ run-web: $(STAMP)  ## the web app on a small project; without a key the model is
 	@$(BIN)/treadle web --demo
 
 test: check  ## check, then all tests
-	@$(BIN)/python -m pytest -q -n $(JOBS)
+	@$(BIN)/python -m pytest -q $(SPREAD)
 
 QUICK ?= tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
   tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
   tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
   tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
 quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHON=… VENV=…) or another user
-	@$(BIN)/python -m pytest -q -n $(JOBS) $(QUICK)
+	@$(BIN)/python -m pytest -q $(SPREAD) $(QUICK)
 
 soak: $(STAMP)  ## every fault at every point, which takes long
-	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 tests/faults tests/scenario/test_dangerous_commands.py \
+	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/scenario/test_dangerous_commands.py \
 	  tests/scenario/test_fork.py tests/scenario/test_three_rounds.py tests/unit/models/text_calls \
 	  tests/unit/worlds/test_two_worlds.py tests/unit/workspace/history/test_transaction.py
-	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q -n $(JOBS) --timeout 3600 -m hypothesis tests/unit tests/contract
+	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 -m hypothesis tests/unit tests/contract
 
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)
 	@$(BIN)/python -m scripts.mutants $(ARGS)

@@ -41,13 +41,19 @@ class CancelScope:
         assert task is not None
         self._task = task
         self._before = task.cancelling()
+        self._open = True
         self.cancelled = False
         return self
 
     def cancel(self) -> None:
-        if not self.cancelled:
+        if self._open:
+            self._open = False
             self.cancelled = True
             self._task.cancel()
+
+    def close(self) -> None:
+        """What is left of the block comes to its end, whoever cancels it."""
+        self._open = False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -139,6 +145,7 @@ class Tenure:
                 if not scope.cancelled:
                     raise
             finally:
+                scope.close()
                 timer.cancel()
                 for task in watching:
                     task.cancel()

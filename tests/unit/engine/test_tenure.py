@@ -83,3 +83,18 @@ async def test_another_error_comes_through() -> None:
     with pytest.raises(ValueError, match="while it ended"):
         await task
     assert task.cancelling() == 0
+
+
+async def test_a_block_that_is_closed_comes_to_its_end() -> None:
+    scope = CancelScope()
+
+    async def work() -> str:
+        with scope:
+            scope.close()
+            await asyncio.sleep(0)
+            return "done"
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    scope.cancel()
+    assert (await task, scope.cancelled, task.cancelling()) == ("done", False, 0)
