@@ -20,7 +20,7 @@ def test_it_has_the_names_and_arguments_of_the_library() -> None:
     hidden = {"carry_out", "follow", "driven_here"}
     assert names(Chat) == names(handle.Chat) - hidden
     # Those of front ends, which are async.
-    of_front_ends = {"prepare", "tool_warnings", "begin", "documents", "mcp", "subagents", "workspace_of"}
+    of_front_ends = {"prepare", "tool_warnings", "begin", "documents", "mcp", "servers_of", "subagents", "workspace_of"}
     assert names(Agent) == names(runtime.Agent) - of_front_ends
     assert names(ChatFiles) == names(files.ChatFiles) - {"look", "undoing", "redoing", "keeping"}
     for ours, theirs in ((Agent, runtime.Agent), (Chat, handle.Chat), (ChatFiles, files.ChatFiles)):
