@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from tests.unit.tui.recorded import Recorded, asking_log, ended_log, question_log
+from tests.unit.tui.recorded import Recorded, Worked, asking_log, ended_log, question_log
 from treadle.protocol.events import Event
 from treadle.tui.app import Start, TreadleApp
 from treadle.tui.launch import make_app
@@ -31,12 +31,16 @@ async def completed(pilot: Pilot[Any]) -> None:
     await _until(pilot, lambda: pilot.app.query_one("#offers", OptionList).display)
 
 
-async def listed(pilot: Pilot[Any]) -> None:
-    """Typed: models, which no clock is part of."""
-    for key in "/model":
-        await pilot.press("/" if key == "/" else key)
-    await pilot.press("escape", "enter")
-    await _until(pilot, lambda: any(rows.option_count for rows in pilot.app.screen.query("#rows").results(OptionList)))
+def listed(command: str) -> Does:
+    """Typed: a list, of which no clock is part."""
+
+    async def does(pilot: Pilot[Any]) -> None:
+        await pilot.press("/", *command, "escape", "enter")
+        await _until(
+            pilot, lambda: any(rows.option_count for rows in pilot.app.screen.query("#rows").results(OptionList))
+        )
+
+    return does
 
 
 VIEWS: dict[str, tuple[Callable[[], Sequence[Event]], Does]] = {
@@ -44,13 +48,20 @@ VIEWS: dict[str, tuple[Callable[[], Sequence[Event]], Does]] = {
     "approval": (asking_log, nothing),
     "question": (question_log, nothing),
     "completion": (ended_log, completed),
-    "list": (ended_log, listed),
+    "list": (ended_log, listed("model")),
+    "chats": (ended_log, listed("chats")),
+    "review": (ended_log, listed("review")),
+    "rewind": (ended_log, listed("rewind")),
+    "jobs": (ended_log, listed("jobs")),
     "help": (ended_log, helped),
 }
 
 
-def app_of(log: Sequence[Event], theme: str) -> TreadleApp:
-    recorded: Any = Recorded(log)
+BUSY = ("chats", "review", "rewind", "jobs")
+
+
+def app_of(view: str, theme: str) -> TreadleApp:
+    recorded: Any = (Worked if view in BUSY else Recorded)(VIEWS[view][0]())
 
     async def connect() -> Any:
         return recorded
@@ -74,7 +85,8 @@ async def ready(pilot: Pilot[Any]) -> None:
         if app.conduct is None:
             return False
         asks = bool(app.conversation.view.actions)
-        return bool(app.conversation.seq and app.transcript._lines and (not asks or app.card.armed))
+        looked = bool(app.showing.side.files) or not isinstance(app.connection, Worked)
+        return bool(app.conversation.seq and app.transcript._lines and looked and (not asks or app.card.armed))
 
     await _until(pilot, drawn)
 
@@ -94,7 +106,7 @@ async def still(pilot: Pilot[Any]) -> None:
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("view", VIEWS)
 def test_view(snap_compare: Compare, view: str, size: tuple[int, int], theme: str) -> None:
-    log, does = VIEWS[view]
+    does = VIEWS[view][1]
 
     async def before(pilot: Pilot[Any]) -> None:
         await ready(pilot)
@@ -103,4 +115,4 @@ def test_view(snap_compare: Compare, view: str, size: tuple[int, int], theme: st
             field.cursor_blink = False
         await still(pilot)
 
-    assert snap_compare(app_of(log(), f"textual-{theme}"), terminal_size=size, run_before=before)
+    assert snap_compare(app_of(view, f"textual-{theme}"), terminal_size=size, run_before=before)
