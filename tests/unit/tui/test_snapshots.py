@@ -92,14 +92,14 @@ async def ready(pilot: Pilot[Any]) -> None:
 
 
 async def still(pilot: Pilot[Any]) -> None:
-    """Nothing moves any more: the same picture three times."""
+    """Nothing moves any more: the same picture twice."""
     pictures: list[str] = []
 
     def same() -> bool:
         pictures.append(pilot.app.export_screenshot())
-        return len(pictures) > 2 and len({*pictures[-3:]}) == 1
+        return pictures[-2:-1] == pictures[-1:]
 
-    await _until(pilot, same, 0.1)
+    await _until(pilot, same, 0.15)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
