@@ -1,6 +1,8 @@
 """The demo keeps its promise, and leaves nothing behind."""
 
+import os
 import re
+import tempfile
 from pathlib import Path
 
 from tests.scenario.command_line import CommandLine
@@ -9,17 +11,15 @@ TRANSCRIPT = Path(__file__).parents[2] / "docs" / "images" / "demo.txt"
 
 
 def test_the_demo_is_killed_resumed_and_checked(cli: CommandLine) -> None:
-    temporary = cli.folder / "tmp"
-    temporary.mkdir()
-    env = {"TMPDIR": str(temporary), "TREADLE_MODEL": "openai:none"}
-    ended = cli("demo", env=env)
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # a short one: lines with its path are cut
+        ended = cli("demo", env={"TMPDIR": name, "TREADLE_MODEL": "openai:none"})
+        assert os.listdir(name) == []
     assert ended.code == 0, ended.err
     assert "The model is a script" in ended.out
     assert re.search(r"kill -9 \d+", ended.out)
     assert "(Found done after a restart.)" in ended.out
     assert ended.out.count("  ✓ ") == 4
     assert "--model openai:" in ended.out
-    assert list(temporary.iterdir()) == []
     assert not (cli.home / "treadle.db").exists()
     assert [without_chance(line) for line in ended.out.splitlines()] == [
         without_chance(line) for line in TRANSCRIPT.read_text(encoding="utf-8").splitlines()

@@ -75,10 +75,10 @@ def test_leaving_the_iteration_stops_nothing() -> None:  # law 11
         assert chat.state().last_end == "done"
 
 
-def test_approvals_questions_and_results() -> None:
+def test_approvals_questions_and_results(tmp_path: Path) -> None:
     steps = [Call("ask_user", question="Which?"), Call("weather", city="Ulm"), Call("write_file", path="x", content="")]
     with Agent(model=ScriptedModel([*steps, Say("Done.")])) as agent:
-        chat = agent.chat(root="/", mode="confirm", interactive=True, dynamic_tools=(DynamicTool("weather"),))
+        chat = agent.chat(root=str(tmp_path), mode="confirm", interactive=True, dynamic_tools=(DynamicTool("weather"),))
         assert [event.type for event in chat.send("Go.")][-1] == "session.action_required"
         (question,) = chat.actions()
         list(chat.answer(question, "This."))

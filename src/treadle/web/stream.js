@@ -46,6 +46,7 @@ export class Stream {
 
   listen(socket) {
     this.socket = socket;
+    this.heard(); // one that never opens is silent, too
     socket.onopen = () => { this.tries = 0; this.told("live"); this.heard(); };
     socket.onmessage = (message) => {
       this.heard();

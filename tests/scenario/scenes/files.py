@@ -71,7 +71,8 @@ async def a_command_in_the_background(world: World) -> ChatId:
 
 @scene
 async def an_earlier_message_is_edited_with_the_files(world: World) -> ChatId:
-    model = ScriptedModel([Call("write_file", path="made", content="x"), Say("Made."), Say("As you like.")])
+    script = [Call("write_file", path="made", content="x"), Say("Made."), Say("As you like.")]
+    model = ScriptedModel(script, follow="calls")
     agent = world.agent(model)
     chat = agent.chat(options=world.options())
     await watch(chat.send("Make it."))

@@ -21,6 +21,7 @@ from treadle.sandbox.choose import find_bubblewrap
 from treadle.sandbox.landlock import Landlock
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.none import NoSandbox
+from treadle.sandbox.supervisor.removal import remove_tree
 
 NOBODY = 65534
 _DIRECT = Direct()
@@ -117,9 +118,8 @@ def grounds(user: int | None = None) -> Iterator[Grounds]:
 
 
 def _remove(folder: Path) -> None:
-    for path in folder.rglob("work"):
-        path.chmod(0o700)
-    shutil.rmtree(folder)
+    remove_tree(str(folder))  # whatever was closed in it
+    assert not folder.exists()
 
 
 def _for_everyone(folder: Path) -> tuple[Launcher, str]:
