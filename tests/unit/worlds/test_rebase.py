@@ -81,6 +81,7 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
             write(history.root, name, None if lines is None else text(lines), into=history)
         else:
             _write(case.project / name, lines)
+    case.end()  # mounted anew: what a mount once did not find it may not find later
     before, project = case.inside(), tree(case.project)
     try:
         case.worlds.rebase(case.world)
