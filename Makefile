@@ -44,10 +44,10 @@ quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHO
 	@$(BIN)/python -m pytest -q $(SPREAD) $(QUICK)
 
 soak: $(STAMP)  ## every fault at every point, which takes long
-	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/scenario/test_dangerous_commands.py \
+	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/scenario/test_dangerous_commands.py \
 	  tests/scenario/test_fork.py tests/scenario/test_three_rounds.py tests/unit/models/text_calls \
 	  tests/unit/worlds/test_two_worlds.py tests/unit/workspace/history/test_transaction.py
-	@TREADLE_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 -m hypothesis tests/unit tests/contract
+	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 -m hypothesis tests/unit tests/contract
 
 mutants: $(STAMP)  ## put small faults into the core: a test must notice each (ARGS=WORD for some of them)
 	@$(BIN)/python -m scripts.mutants $(ARGS)

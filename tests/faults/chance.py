@@ -1,15 +1,15 @@
-"""How much is struck. `make test` strikes some of the points, others each time; `make soak` (TREADLE_SOAK=1) strikes
-all of them. A failure prints TREADLE_SEED, which repeats the choice."""
+"""How much is struck. `make test` strikes some of the points, others each time; `make soak` (TEST_SOAK=1) strikes
+all of them. A failure prints TEST_SEED, which repeats the choice."""
 
 import os
 import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-SOAK = bool(os.environ.get("TREADLE_SOAK"))
+SOAK = bool(os.environ.get("TEST_SOAK"))
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
 """The processes of one run choose the same: each has the list of all tests."""
-SEED = int(os.environ.get("TREADLE_SEED") or random.Random(_RUN).randrange(10**6))
+SEED = int(os.environ.get("TEST_SEED") or random.Random(_RUN).randrange(10**6))
 
 T = TypeVar("T")
 
@@ -23,6 +23,6 @@ def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
     """One of so many by chance, in their order; all of them for a soak."""
     if SOAK or one_of == 1:
         return list(items)
-    print(f"TREADLE_SEED={SEED}")
+    print(f"TEST_SEED={SEED}")
     chosen = set(random.Random(f"{SEED} {salt}").sample(range(len(items)), -(-len(items) // one_of)))
     return [item for index, item in enumerate(items) if index in chosen]

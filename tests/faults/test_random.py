@@ -1,10 +1,9 @@
 """A seeded random run: many chats in one SQLite file, two worker processes at a time, killed at random points, and
 people who stop, steer and queue in between, until all chats are idle; then the checker over each of them.
-TREADLE_SEED repeats a run, as far as the machine's own timing lets it."""
+TEST_SEED repeats a run, as far as the machine's own timing lets it."""
 
 import asyncio
 import contextlib
-import os
 import random
 import re
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.chance import SEED
 from tests.faults.driver import IDLE, MARK
 from tests.faults.harness import Case, Nursery, eventually
 from treadle import Agent, ChatOptions, DynamicTool, ScriptedModel
@@ -26,9 +26,7 @@ from treadle.testing.fake_openai import FakeOpenAI, Reply
 from treadle.testing.histories import check_messages
 from treadle.types import ChatId, JsonObject
 
-SEEDS = (
-    [int(os.environ["TREADLE_SEED"])] if "TREADLE_SEED" in os.environ else [random.randrange(10**6) for _ in range(2)]
-)
+SEEDS = [SEED, SEED + 1]
 CHATS = 8
 TIME_S = 8.0
 LEASE = {"lease_s": 0.4, "renew_s": 0.1}
@@ -85,7 +83,7 @@ async def meddle(case: Case, dice: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed{SEEDS.index(seed)}")
 def test_random_kills_over_many_chats(seed: int, tmp_path: Path, nursery: Nursery) -> None:
-    print(f"TREADLE_SEED={seed}")
+    print(f"TEST_SEED={seed}")
     dice = random.Random(seed)
     with FakeOpenAI(script) as fake:
         case = Case(tmp_path, nursery, fake, crowd=True, **LEASE)
@@ -104,7 +102,7 @@ def test_random_kills_over_many_chats(seed: int, tmp_path: Path, nursery: Nurser
         case.finish()
         print(f"{kills} kills in {rounds} rounds")
         problems = asyncio.run(look(case))
-        assert not problems, "\n".join([f"TREADLE_SEED={seed}", *problems, case.errors()])
+        assert not problems, "\n".join([f"TEST_SEED={seed}", *problems, case.errors()])
 
 
 async def look(case: Case) -> list[str]:

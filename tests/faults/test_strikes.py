@@ -3,7 +3,7 @@ W-08, W-10, D-02), by a command on a view, a command that writes through, the fi
 project agree, an undo brings back exactly what was, no effect happens twice, and the checker is silent.
 
 `make test` strikes out of memory at the points where an effect is decided, made and told, and with the rest by chance;
-with TREADLE_SOAK=1 everything is struck with everything. TREADLE_SEED repeats a choice."""
+with TEST_SOAK=1 everything is struck with everything. TEST_SEED repeats a choice."""
 
 import random
 import shutil
@@ -106,7 +106,7 @@ def test_struck_at_every_point(scene: str, shard: int, tmp_path: Path, nursery: 
         except AssertionError as error:
             wrong.append(f"== {fault}: {error}\n{case.story()}\n{case.errors()[-3000:]}")
         shutil.rmtree(case.folder, ignore_errors=True)
-    print(f"{scene}: {count} cases, TREADLE_SEED={SEED}")
+    print(f"{scene}: {count} cases, TEST_SEED={SEED}")
     assert not wrong, "\n\n".join(wrong)
 
 
