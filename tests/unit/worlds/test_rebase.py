@@ -54,6 +54,8 @@ def _line(each: tuple[int, int, int]) -> int:
 )
 @given(work=WORK)
 @example(work=[(True, "a", (1, 0)), (False, "a", (0, 2)), (False, "d/e/y", None), (True, "d/new", (1, 1))])
+@example(work=[(True, "a", None), (True, "a", (0, 0)), (False, "a", None)])
+@example(work=[(False, name, None) for name in BASE])
 @example(work=[(True, "d/x", None), (True, "d/e/y", None), (False, "d/new", (1, 1)), (False, "b", (2, 2))])
 def test_a_rebase_is_the_merge_of_both_or_changes_nothing(how: str, work: list[tuple[bool, str, Text | None]]) -> None:
     if how == "overlay" and (why := missing("view")):
@@ -74,13 +76,14 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
         (case.project / name).write_bytes(text(lines))
     case.world = case.worlds.open(str(case.project), "", "", "").id
     ours, theirs = dict[str, Text | None](BASE), dict[str, Text | None](BASE)
+    made = {name for inside, name, _ in work if inside}
     history = case.history(str(case.project), "", case.world)
     for inside, name, lines in sorted(work, key=lambda step: not step[0]):  # through layers one sees what came first
         (ours if inside else theirs)[name] = lines
         if inside:
             write(history.root, name, None if lines is None else text(lines), into=history)
         else:
-            _write(case.project / name, lines)
+            _write(case.project, name, lines)
     case.end()  # mounted anew: what a mount once did not find it may not find later
     before, project = case.inside(), tree(case.project)
     try:
@@ -97,6 +100,8 @@ def _play(case: Case, work: list[tuple[bool, str, Text | None]]) -> None:
         left = found.get(name)
         if None in (mine, yours) and mine != yours and was not in (mine, yours):
             assert left == text(mine or yours or (0, 0)), "what was changed is not lost because another removed it"
+        elif was is not None and mine == was and yours is None and name in made:
+            assert left in (None, text(was)), "made anew as it was, and removed elsewhere: nothing is lost"
         else:
             wanted = joined(was, mine, yours)
             assert left == (None if wanted is None else text(wanted)), name
@@ -113,13 +118,14 @@ def _clash(*states: Text | None) -> bool:
     return True
 
 
-def _write(path: Path, lines: Text | None) -> None:
+def _write(project: Path, name: str, lines: Text | None) -> None:
     """As a person does it: an empty folder goes with its last file."""
+    path = project / name
     if lines is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text(lines))
         return
     path.unlink(missing_ok=True)
-    with suppress(OSError):
-        path.parent.rmdir()
-        path.parent.parent.rmdir()
+    for folder in path.relative_to(project).parents[:-1]:
+        with suppress(OSError):
+            (project / folder).rmdir()
