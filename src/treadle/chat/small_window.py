@@ -62,8 +62,10 @@ def withheld(state: ChatState) -> frozenset[str]:
     just made twice with the same result."""
     found = set() if state.seen else {"edit_file"}
     if state.run is not None and repeats(state.run.signatures) > 1:
-        answers = (entry for entry in reversed(entries(state)) if isinstance(entry, AssistantEntry) and entry.calls)
-        found |= {call.name for call in next(answers).calls[-1:]}
+        for entry in reversed(entries(state)):  # none of them may be left, after a compaction
+            if isinstance(entry, AssistantEntry) and entry.calls:
+                found.add(entry.calls[-1].name)
+                break
     return frozenset(found)
 
 

@@ -1,0 +1,10 @@
+"""What a small model is not offered (L-10)."""
+
+from treadle.chat.small_window import withheld
+from treadle.chat.state import ChatState, Run, Sight
+from treadle.types import ChatId
+
+
+def test_repeats_whose_calls_were_compacted_away_withhold_nothing() -> None:
+    state = ChatState(ChatId("c"), run=Run(0, 10, signatures=("same", "same")), seen={"a": (Sight("h"),)})
+    assert withheld(state) == frozenset()
