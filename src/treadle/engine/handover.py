@@ -21,6 +21,7 @@ async def withdraw(tenure: Tenure, deps: Deps) -> None:
     """The lease is lost (fault 4). A command of this worker belongs to whoever took the chat over, who may collect it
     if it runs on this machine. As soon as the log has its result it has no purpose any more, and is ended; nothing is
     written."""
+    tenure.state = tenure.under_way or tenure.state
     mine = set(open_keys(tenure.state))
     while mine:
         state = await deps.log.load(tenure.state.chat)

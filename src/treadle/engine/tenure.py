@@ -73,6 +73,9 @@ class Tenure:
         """What rides along with every append: one commit a step."""
         self.leaving = False
         """Whether the worker is about to go: what is under way is recorded, and nothing more is begun."""
+        self.under_way: ChatState | None = None
+        """The state in which an effect began that has not come to its end here. `state` may know of its end already:
+        whoever took the chat over has recorded one."""
         self._log = log
         self._writing = asyncio.Lock()
 
@@ -127,8 +130,11 @@ class Tenure:
     async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
         """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Without a
         run there is nothing to interrupt."""
+        self.under_way = self.state
         if self.state.run is None:
-            return await effect
+            done = await effect
+            self.under_way = None
+            return done
         watching: list[asyncio.Task[None]] = []
         with CancelScope() as scope:
 
@@ -140,6 +146,7 @@ class Tenure:
             try:
                 done = await effect
                 if not scope.cancelled:
+                    self.under_way = None
                     return done
             except Exception:
                 if not scope.cancelled:
