@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run run-web test quick soak mutants check bench docs conformance lock clean
+.PHONY: help venv run run-web test quick again soak mutants check bench docs conformance lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
@@ -42,6 +42,11 @@ QUICK ?= tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py
   tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
 quick: $(STAMP)  ## a few minutes' worth of all tests, for another Python (PYTHON=… VENV=…) or another user
 	@$(BIN)/python -m pytest -q $(SPREAD) $(QUICK)
+
+LASTFAILED := .pytest_cache/v/cache/lastfailed
+again: $(STAMP)  ## what failed, one after the other, unless it is much
+	@$(BIN)/python -c 'import json; n = len(json.load(open("$(LASTFAILED)"))); print(n, "failed"); exit(not 0 < n <= 12)'
+	@$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 soak: $(STAMP)  ## every fault at every point, which takes long
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/scenario/test_dangerous_commands.py \

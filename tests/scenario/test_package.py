@@ -13,4 +13,4 @@ def test_the_package_works_in_a_clean_environment(capfd: pytest.CaptureFixture[s
     code = main([])
     told = capfd.readouterr()
     assert (code, told.err) == (0, "")
-    assert "work in a clean environment" in told.out
+    assert "offline: works in a clean environment" in told.out

@@ -59,12 +59,12 @@ def _entries(
     ready = [Entry(f"  {inert_line(row.model, 80)}", row.model) for row in usable if wanted in row.model.casefold()]
     add("ready: a key was found, or it runs on this machine", ready)
     add("servers on this machine", [Entry(Text(f"  {name} answers", "green"), None) for name in servers])
-    add("without any key, in a shell", [Entry(Text(words, "dim"), None, 2) for words in KEYLESS])
+    add("without any key, in a shell", [Entry(Text(words), None, 2) for words in KEYLESS])
     missing: dict[str, list[str]] = {}
     for provider, why in {row.model.partition(":")[0]: row.why for row in known if row.why}.items():
         if provider != "local":  # it needs no key, and was offered above
             missing.setdefault(inert_line(why.partition(", or ")[0], 150), []).append(inert_line(provider))
-    add("not ready", [Entry(Text(f"{', '.join(names)}: {why}", "dim"), None, 2) for why, names in missing.items()])
+    add("not ready", [Entry(Text(f"{', '.join(names)}: {why}"), None, 2) for why, names in missing.items()])
     return entries
 
 

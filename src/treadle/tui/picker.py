@@ -6,6 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from rich.console import RenderableType
 from rich.padding import Padding
+from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -27,6 +28,10 @@ class Entry(Generic[T]):
 
     def __init__(self, label: str | Text, value: T | None, indent: int = 0) -> None:
         text = label if isinstance(label, Text) else Text(label, no_wrap=True, overflow="ellipsis")
+        if isinstance(
+            text.style, str
+        ):  # as a string it would be read as CSS, whose cyan is another than the terminal's
+            text.style = Style.parse(text.style)
         self.label = Padding(text, (0, 0, 0, indent)) if indent else text
         self.value = value
 
@@ -42,6 +47,7 @@ class Picker(ModalScreen[T | None]):
     Picker > Vertical { width: 95%; max-width: 160; height: 90%; border: round $accent;
         padding: 0 1; background: $surface; }
     Picker #rows { height: 1fr; border: none; background: $surface; scrollbar-size-vertical: 1; }
+    Picker #rows > .option-list--option-disabled { color: $text-muted; }
     Picker #preview { display: none; height: 1fr; width: 1fr; padding: 0 1; border-left: solid $panel; }
     Picker.wide #preview { display: block; }
     Picker #query { border: none; height: 1; padding: 0; background: $surface; }

@@ -57,6 +57,15 @@ class Recorded:
         return "m:x"
 
 
+class Unused(Recorded):
+    """Where nobody has chosen a model yet."""
+
+    initial = ChatOptions()
+
+    async def default_model(self) -> str:
+        return ""
+
+
 class Worked(Recorded):
     """One beside others, which has left something. What is in the future happens now, on any clock."""
 

@@ -9,10 +9,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from tests.unit.tui.recorded import Recorded, Worked, asking_log, ended_log, question_log
+from tests.unit.tui.recorded import Recorded, Unused, Worked, asking_log, ended_log, question_log
 from treadle.protocol.events import Event
+from treadle.tui import first_run
 from treadle.tui.app import Start, TreadleApp
 from treadle.tui.launch import make_app
+from treadle.tui.picker import Picker
 
 SIZES = [(40, 12), (80, 24), (120, 40)]
 Compare = Callable[..., bool]
@@ -54,19 +56,24 @@ VIEWS: dict[str, tuple[Callable[[], Sequence[Event]], Does]] = {
     "rewind": (ended_log, listed("rewind")),
     "jobs": (ended_log, listed("jobs")),
     "help": (ended_log, helped),
+    "first run": (list, nothing),
 }
 
 
-BUSY = ("chats", "review", "rewind", "jobs")
+SCENES: dict[str, type[Recorded]] = {
+    **dict.fromkeys(("chats", "review", "rewind", "jobs"), Worked),
+    "first run": Unused,
+}
 
 
 def app_of(view: str, theme: str) -> TreadleApp:
-    recorded: Any = (Worked if view in BUSY else Recorded)(VIEWS[view][0]())
+    recorded: Any = SCENES.get(view, Recorded)(VIEWS[view][0]())
 
     async def connect() -> Any:
         return recorded
 
-    return make_app(connect, Start("/home/me/project", chat="c_1"), theme=theme)
+    chat = "" if view == "first run" else "c_1"
+    return make_app(connect, Start("/home/me/project", chat=chat), theme=theme)
 
 
 async def _until(pilot: Pilot[Any], fact: Callable[[], object], pause: float = 0.02) -> None:
@@ -84,6 +91,8 @@ async def ready(pilot: Pilot[Any]) -> None:
     def drawn() -> bool:
         if app.conduct is None:
             return False
+        if isinstance(app.connection, Unused):
+            return isinstance(app.screen, Picker)
         asks = bool(app.conversation.view.actions)
         looked = bool(app.showing.side.files) or not isinstance(app.connection, Worked)
         return bool(app.conversation.seq and app.transcript._lines and looked and (not asks or app.card.armed))
@@ -105,8 +114,11 @@ async def still(pilot: Pilot[Any]) -> None:
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("view", VIEWS)
-def test_view(snap_compare: Compare, view: str, size: tuple[int, int], theme: str) -> None:
+def test_view(
+    snap_compare: Compare, view: str, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     does = VIEWS[view][1]
+    monkeypatch.setattr(first_run, "LOCAL_SERVERS", {})
 
     async def before(pilot: Pilot[Any]) -> None:
         await ready(pilot)
