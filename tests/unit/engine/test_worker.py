@@ -202,31 +202,6 @@ async def test_a_worker_that_must_leave_a_shared_store_ends_its_commands_and_say
         assert await chat.status() == "pending"
 
 
-async def test_a_command_ends_though_its_worker_read_of_the_end_before_it_knew_that_the_lease_was_lost(
-    tmp_path: Path,
-) -> None:
-    """Fault 4: the loser watches the log for an interrupt, and so knows the other's result before it asks for its
-    lease again."""
-    clock, seconds, gate = ManualClock(), unlike_any_other(), Gate()
-    store = MemoryStore(clock)
-    steps = [[Call("run_command", command=f"sleep {seconds}")], [Call("wait")], Say("Done.")]
-    settings = {"auto_approve_commands": True, "verify": False, "root": str(tmp_path), "command_view": False}
-    async with (
-        Agent(store, model=ScriptedModel(steps), tools=[gate.tool()], renew_s=2) as zombie,  # type: ignore[list-item]
-        Agent(store, model=ScriptedModel(steps), tools=[gate.tool()]) as other,  # type: ignore[list-item]
-    ):
-        chat = zombie.chat(**settings)
-        await chat.send("go")
-        await until(lambda: running_with(seconds))
-        clock.advance(31)
-        driving = other.worker.start(ChatId(chat.id))
-        await until(lambda: gate.inside)  # the run goes on elsewhere
-        await until(lambda: not running_with(seconds))
-        gate.open.set()
-        await driving
-        assert await check(store, chat.id) == []
-
-
 async def test_a_worker_that_must_leave_a_shared_store_ends_what_it_only_tries(tmp_path: Path) -> None:
     """Fault 17 on a view: nothing has happened yet, so nothing is recorded, and the next worker begins anew."""
     seconds = unlike_any_other()
