@@ -61,6 +61,19 @@ def test_in_other_shells_it_can_be_read(cli: CommandLine, shell: str) -> None:
     assert (read.returncode, read.stderr) == (0, "")
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_in_fish(cli: CommandLine, program: str) -> None:
+    def offers(line: str) -> list[str]:
+        words = ["fish", "--no-config", "-c", "treadle completion fish | source; complete -C $argv", line]
+        done = subprocess.run(words, cwd=cli.project, env=cli.environment, capture_output=True, text=True)
+        assert done.stderr == ""
+        return [row.partition("\t")[0] for row in done.stdout.splitlines()]
+
+    assert set(offers("treadle wor")) == {"worker", "world"}
+    assert set(offers("treadle run --mode auto")) == {"auto-edit", "autopilot"}
+    assert "last" in offers("treadle show ")
+
+
 def test_without_a_database_nothing_is_offered(cli: CommandLine) -> None:
     assert cli("completion", "--ids", env={"TREADLE_HOME": "/nonexistent"}).out == "\n"
     assert cli("completion", "--ids", env={"TREADLE_STORE": "postgresql://nobody@nowhere/x"}).out == "\n"
