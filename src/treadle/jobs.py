@@ -15,7 +15,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.outcome import workspace_events
 from treadle.errors import JobElsewhere, NotFound
 from treadle.ports.commands import Command, Ended, Known
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Outcome
 from treadle.protocol import commands as c
 from treadle.protocol.events import FilesChanged
 from treadle.protocol.views import JobOutput, JobView
@@ -151,13 +151,12 @@ class JobRegistry:
 
     async def _changed(self, state: ChatState, job: OpenJob) -> tuple[FilesChanged | None, tuple[str, ...]]:
         """What changed while it ran, and what of that would have been asked for."""
-        from treadle.tools.builtin.command.background import observed  # most chats have no jobs
+        from treadle.tools.builtin.command.project import CommandProject  # most chats have no jobs
 
-        call = CallKey(job.job)
-        root, options = state.options.root, state.options
-        invocation = Invocation(state.chat, call, "run_command", {}, root, options=options, seen=known_files(state))
-        change = await observed(self._context, invocation, job.job)
-        events = await workspace_events(call, change.added_to(Outcome("")), self._deps)
+        name, options = f"{state.chat}/{job.job}", state.options
+        project = CommandProject(self._context, name, options.project, options)
+        change = await project.compare("observed", known_files(state))
+        events = await workspace_events(CallKey(job.job), change.added_to(Outcome("")), self._deps)
         changed = next((event for event in events if isinstance(event, FilesChanged)), None)
         return changed, tuple(map(self.redact, change.concerns))
 

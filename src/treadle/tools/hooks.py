@@ -139,7 +139,8 @@ class WatchedHooks:
         return await self._hooks.before(spec, invocation)
 
     async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
-        project = CommandProject(self._context, invocation, f"{invocation.call}.hooks")
+        name = f"{invocation.chat}/{invocation.call}.hooks"
+        project = CommandProject(self._context, name, invocation.project, invocation.options)
         if spec.read_only or not project.kept or not self._hooks.concerned("after", spec):
             return await self._hooks.after(spec, invocation, outcome)
         try:

@@ -76,7 +76,13 @@ class CommitWorld(WithContext, PlainTool):
         return self._context.worlds()
 
     def _project(self, invocation: Invocation) -> CommandProject:
-        return _Committed(self._context, invocation, invocation.call)
+        return _Committed(
+            self._context,
+            f"{invocation.chat}/{invocation.call}",
+            invocation.project,
+            invocation.options,
+            invocation.changed,
+        )
 
     def _outcome(self, world: str, change: ProjectChange) -> Outcome:
         said = f"Committed the world {world}." if change.files else f"The world {world} changes nothing."

@@ -3,17 +3,17 @@ are supervised commands like others; what is special is only that nobody waits f
 once."""
 
 import asyncio
-import os
 
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, Ended, Known
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.ports.workspace import inert
-from treadle.protocol.events import JobEnded, JobStarted
+from treadle.protocol.events import JobEnded
 from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.command.output import exit_words, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
+from treadle.tools.builtin.command.request import CommandRequest
 from treadle.tools.builtin.context import ToolContext, WithContext
 from treadle.types import CallKey, SystemClock
 
@@ -28,13 +28,13 @@ _POLL_S = 0.03
 HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
 
 
-async def make_room(context: ToolContext, invocation: Invocation) -> None:
+async def make_room(context: ToolContext, request: CommandRequest) -> None:
     """Let go of what is no longer needed before a new command starts, and refuse one background process too many. The
     results of earlier commands are recorded by now: calls that execute run one after the other."""
     assert context.commands is not None
-    known = await context.commands.known(invocation.chat)
+    known = await context.commands.known(request.chat)
     running = [one for one in known if one.background and one.running]
-    if invocation.arguments.get("background") and len(running) >= MAX_RUNNING:
+    if request.background and len(running) >= MAX_RUNNING:
         raise ToolError(
             f"{MAX_RUNNING} background commands run already, and no more may: stop one with stop_command first.\n"
             + "\n".join(_line(one) for one in running)
@@ -44,10 +44,11 @@ async def make_room(context: ToolContext, invocation: Invocation) -> None:
     old = [one for number, one in enumerate(ended) if number >= KEPT or now - one.ended_ms > KEPT_MS]
     for one in [*old, *(one for one in known if not one.background and not one.running)]:
         call = one.call.partition("~")[0]
-        if call.partition("-")[0] == invocation.call:  # an attempt of this very call
+        if call.partition("-")[0] == request.call:  # an attempt of this very call
             continue
-        await context.commands.forget(invocation.chat, one.call)
-        await CommandProject(context, invocation, call).release()  # last: who comes late finds no view to commit
+        await context.commands.forget(request.chat, one.call)
+        project = CommandProject(context, f"{request.chat}/{call}", request.project, request.options)
+        await project.release()  # last: who comes late finds no view to commit
 
 
 async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
@@ -59,10 +60,6 @@ async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
     state = _state(ended)
     how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
     return f"{text}\n{how}" if text else how, f"in the background as {handle}, {state}", not _failed(ended)
-
-
-def job_started(handle: str, title: str, place: str) -> JobStarted:
-    return JobStarted(handle, title, place, os.uname().nodename)
 
 
 class _Handled(WithContext, PlainTool):
@@ -97,7 +94,9 @@ class _Handled(WithContext, PlainTool):
         seen = ProjectChange(source="observed")
         facts: tuple[JobEnded, ...] = ()
         if ended is not None and await in_thread(command.first, invocation.call):
-            seen = await observed(self._context, invocation, handle)
+            name = f"{invocation.chat}/{handle}"
+            project = CommandProject(self._context, name, invocation.project, invocation.options)
+            seen = await project.compare("observed", invocation.seen)
             who = by if ended.ending == "stopped" else ""
             facts = (JobEnded(handle, ended.ending, ended.code, who, seen.concerns),)
         body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
@@ -199,15 +198,6 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
             break
         size = grown
     return ended
-
-
-async def observed(context: ToolContext, invocation: Invocation, handle: str) -> ProjectChange:
-    """What changed in the project while a background command ran (W-10). What the model knows to be so it has written
-    or read meanwhile."""
-    project = CommandProject(context, invocation, handle)
-    if not project.kept:
-        return ProjectChange(source="observed")
-    return await project.compare("observed", invocation.seen)
 
 
 def _news(command: Command, token: str) -> tuple[str, int]:

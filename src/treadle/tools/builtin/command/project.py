@@ -12,9 +12,10 @@ import msgspec
 from treadle.errors import StoreError, ToolError
 from treadle.lines.changes import change_lines, sort_out, total
 from treadle.ports.snapshots import Effect
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Outcome
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured, decode_path
+from treadle.protocol.options import ChatOptions, Project
 from treadle.tools.builtin.base import carried_out, in_thread
 from treadle.tools.builtin.context import ToolContext
 
@@ -60,17 +61,26 @@ def change_of(effect: Effect, source: Source) -> ProjectChange:
 
 
 class CommandProject:
-    """`call` names the effect. Without snapshots nothing is known of what commands change: all answers are empty."""
+    """`name` is that of the effect: the chat and the call. `changed` is what the run has changed itself. Without
+    snapshots nothing is known of what commands change: all answers are empty."""
 
     not_made = "the command ran, but nothing of what it changed was committed"
     mend = "look at them, and run it again if it is still wanted"
 
-    def __init__(self, context: ToolContext, invocation: Invocation, call: str) -> None:
+    def __init__(
+        self,
+        context: ToolContext,
+        name: str,
+        project: Project,
+        options: ChatOptions,
+        changed: frozenset[str] = frozenset(),
+    ) -> None:
         self._context = context
-        self._invocation = invocation
-        self._name = f"{invocation.chat}/{call}"
-        known = context.snapshots_of is not None and invocation.root
-        self._snapshots = context.snapshots_of(*invocation.project) if context.snapshots_of and known else None
+        self._name = name
+        self._project = project
+        self._options = options
+        self._changed = changed
+        self._snapshots = context.snapshots_of(*project) if context.snapshots_of is not None and project.root else None
 
     @property
     def kept(self) -> bool:
@@ -81,7 +91,7 @@ class CommandProject:
         """Take out of projects what the sandbox had put there for commands that were killed together with whoever would
         have removed it (W-10)."""
         if self._context.sandbox_of is not None:
-            sandbox_of, demand = self._context.sandbox_of, self._invocation.options.sandbox
+            sandbox_of, demand = self._context.sandbox_of, self._options.sandbox
             await in_thread(lambda: sandbox_of(demand).tidy())
 
     async def decided(self) -> bool:
@@ -118,8 +128,8 @@ class CommandProject:
         return await in_thread(self._lost, effect)
 
     def _lost(self, effect: Effect) -> tuple[str, ...]:
-        lost = self._context.unrecoverable(self._invocation.project, effect.files)
-        return tuple(path for path in lost if path not in self._invocation.changed)
+        lost = self._context.unrecoverable(self._project, effect.files)
+        return tuple(path for path in lost if path not in self._changed)
 
     async def compare(
         self, source: Source = "direct", seen: Mapping[str, str] | None = None, *, gated: bool = False
@@ -127,7 +137,7 @@ class CommandProject:
         """What changed since before the command began, without what the model has `seen` to be so by now. `gated`: what
         is never made is undone at once."""
         if self._snapshots is None:
-            return ProjectChange()
+            return ProjectChange(source=source)
         await self.tidy()
         try:
             try:
@@ -142,8 +152,7 @@ class CommandProject:
         files = tuple(file for file in effect.files if not (seen and _is_seen(file, seen)))
         effect = msgspec.structs.replace(effect, files=files)
         change = change_of(effect, source)
-        root, options = self._invocation.root, self._invocation.options
-        raised = tuple(await in_thread(self._context.after_the_fact, root, effect.files, options))
+        raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect.files, self._options))
         said = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
         undone = [each for each in effect.uncaptured if each not in lacking]
         said += [f"[undone: {_inert_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]

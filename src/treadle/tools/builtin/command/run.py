@@ -4,8 +4,8 @@ runs twice (D-02). What ran on a view and was never committed has not happened, 
 
 import asyncio
 import itertools
+import os
 
-import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ToolError, TrialLost
@@ -13,21 +13,20 @@ from treadle.faultpoint import faultpoint
 from treadle.host_patterns import in_words
 from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
-from treadle.ports.toolset import Fact, Invocation, Outcome, Rehearsal, Settlement
-from treadle.protocol.events import ModelNotice, SandboxNotice
-from treadle.protocol.tools import digest
+from treadle.ports.toolset import Fact, Outcome, Rehearsal, Settlement
+from treadle.protocol.events import JobStarted, ModelNotice, SandboxNotice
 from treadle.tools.builtin.base import in_thread, settled
 from treadle.tools.builtin.command import output
-from treadle.tools.builtin.command.background import begun, job_started, make_room
-from treadle.tools.builtin.command.call import CommandCall, CommandPlan
+from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt, newest_attempt
+from treadle.tools.builtin.command.background import begun, make_room
 from treadle.tools.builtin.command.network import in_one_line, wanted_hosts
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
+from treadle.tools.builtin.command.request import CommandPlan, CommandRequest
+from treadle.tools.builtin.command.setup import CommandSetup
 from treadle.tools.builtin.command.shell import ShellEnd
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey
 
-ATTEMPTS = 3
-"""How often a command may be begun whose supervisor is lost: it may be the command itself that brings it down."""
 RECORDED_BEFORE = (
     "This command was carried out, and its result was recorded in a log that was lost: the database was put back to an "
     "earlier state. Its output is gone, and it was not run again. Look at the files before you go on."
@@ -47,12 +46,6 @@ _LIVE_EVERY_S = 0.05
 _LIVE_SELDOM_S = 0.25
 
 
-class CommandAttempt(msgspec.Struct, frozen=True):
-    key: CallKey
-    command: Command | None
-    number: int = 1
-
-
 class CommandRun:
     """`plan` is what the intent recorded. Cancelling stops the watching, not the command."""
 
@@ -62,18 +55,20 @@ class CommandRun:
     ended: Ended
     change: ProjectChange
 
-    def __init__(self, context: ToolContext, invocation: Invocation) -> None:
+    def __init__(self, context: ToolContext, request: CommandRequest) -> None:
         if context.commands is None:
             raise ToolError("This Treadle runs no commands.")
         self._context = context
         self._commands = context.commands
-        self._invocation = invocation
-        self._call = CommandCall(context, invocation)
-        self._adopt(self._call.plan)
+        self._request = request
+        self._setup = CommandSetup(context, request)
+        self._adopt(request.plan)
 
     def _adopt(self, plan: CommandPlan) -> None:
         self.plan = plan
-        self._project = CommandProject(self._context, self._invocation, plan.own)
+        request = self._request
+        name = f"{request.chat}/{plan.own}"
+        self._project = CommandProject(self._context, name, request.project, request.options, request.changed)
 
     # -- before the intent ----------------------------------------------------------------------------------------
 
@@ -81,33 +76,33 @@ class CommandRun:
         await self._examine()
         await self._claim_name()
         await self._choose_plan()
-        if self._invocation.discard and not self.plan.view:
+        if self._request.discard and not self.plan.view:
             raise ToolError("Not run: no copy-on-write view can be had for it any more. Try again.")
-        return replace(await self._placed(self.plan), discard=self._invocation.discard)
+        return replace(await self._placed(self.plan), discard=self._request.discard)
 
     async def _placed(self, plan: CommandPlan) -> CommandPlan:
-        level, sandbox = "none", await self._call.sandbox()
+        level, sandbox = "none", await self._setup.sandbox()
         if sandbox is not None and sandbox.level != "none":
             level = f"{sandbox.level}, {in_words(plan.network)}"
         return replace(plan, place=self._place, sandbox=level)
 
     async def _examine(self) -> None:
         """Find out where it runs; ToolError for what is not run at all."""
-        if "\0" in str(self._invocation.arguments["command"]):
+        if "\0" in self._request.line:
             raise ToolError("The command contains a NUL character, which no shell takes.")
         self._place = await in_thread(self._look_around)
-        await self._call.refuse_outside()
+        await self._setup.refuse_outside()
 
     def _look_around(self) -> str:
-        self._call.look_around()
+        self._setup.locate()
         return self._commands.place
 
     async def _claim_name(self) -> None:
         """Take a name of its own: whatever this home knows under the call's key was begun before, in a log that was
         lost. It stays where it is. What was tried has its name already."""
-        if self._call.trial is not None:
+        if self._request.trial is not None:
             return
-        call = self._invocation.call
+        call = self._request.call
         for number in itertools.count():
             own = CallKey(f"{call}-{number}" if number else call)
             self._adopt(CommandPlan(key=own, own=own))
@@ -115,52 +110,65 @@ class CommandRun:
                 return
 
     def _is_free(self, own: CallKey) -> bool:
-        return not self._commands.taken(self._invocation.chat, own) and not self._project.is_decided()
+        return not self._commands.taken(self._request.chat, own) and not self._project.is_decided()
 
     async def _choose_plan(self) -> None:
         own = self.plan.own
-        plan = CommandPlan(network=await self._call.network(), key=own, own=own)
-        if not await self._call.can_view():
+        plan = CommandPlan(network=await self._setup.network(), key=own, own=own)
+        if not await self._setup.can_view():
             self.plan = replace(plan, captured=self._project.kept)
             return
         self.plan = replace(plan, view=True)
         tried = self._fitting_trial or replace(
-            self.plan, key=self._dry_key, network=await self._call.network(rehearsal=True)
+            self.plan, key=self._request.dry_key(self.plan.own), network=await self._setup.network(rehearsal=True)
         )
         found = await self._newest(tried.key)
         if self._fitting_trial is not None:
             await self._refuse_repetition(tried, found)
-        if found.command is not None and not await _is_lost(found.command):
+        if found.command is not None and not await found.is_lost():
             self.plan = replace(self.plan, network=tried.network, key=tried.key)
 
     @property
     def _fitting_trial(self) -> CommandPlan | None:
         """The recorded trial, if it is this command that was tried."""
-        trial, told = self._call.trial, self._invocation.trial
-        if trial is None or told is None:
+        trial = self._request.trial
+        if trial is None:
             return None
-        return trial if told.open or trial.key == self._dry_key else None
+        return trial if self._request.trial_open or trial.key == self._request.dry_key(self.plan.own) else None
 
     async def _refuse_repetition(self, tried: CommandPlan, attempt: CommandAttempt) -> None:
         """What could use the network and was begun is taken up, or nobody knows what it did (D-02)."""
         if not tried.network:
             return
         if attempt.command is None:
-            if tried.place != await in_thread(lambda: self._commands.place):
+            if tried.place != await self._here():
                 raise TrialLost(TRIAL_LOST)
             return  # recorded here, and never begun
         ended = await attempt.command.wait(0)
-        if await _is_lost(attempt.command) or (ended is not None and ended.ending == "stopped"):
+        if await attempt.is_lost() or (ended is not None and ended.ending == "stopped"):
             raise TrialLost(TRIAL_LOST)
 
     # -- from its start to its outcome ----------------------------------------------------------------------------
 
-    async def start(self) -> bool:
+    async def outcome(self) -> Outcome:
+        """Start it or take it up, see it to its end, and tell what became of it."""
+        if not await self._start():
+            return await self._completed()
+        faultpoint("tool.command_started")
+        if self._request.background:
+            return await self._begun()
+        await self._follow()
+        faultpoint("tool.command_ended")
+        await self._reach()
+        faultpoint("tool.command_reached")
+        return await self._collect()
+
+    async def _start(self) -> bool:
         """Start the command, or take up the one that this call has. False if it is decided what becomes of the project
         and all else that was known of the command is gone: then it is not run again."""
-        if self._invocation.plan is None:
+        if not self._request.planned:
             await self._choose_plan()
-        await self._call.locate()
+        await in_thread(self._setup.locate)
         attempt = await (self._newest(self.plan.key) if await self._decided() else self._current())
         if attempt.command is None and await self._decided():
             return False
@@ -168,32 +176,33 @@ class CommandRun:
         return True
 
     async def _begin(self, key: CallKey) -> Command:
-        await make_room(self._context, self._invocation)
+        await make_room(self._context, self._request)
         await self._project.tidy()
         if self.plan.captured and self._project.kept:
             await self._project.capture()
             faultpoint("tool.command_captured")
-        view = self._commands.view(self._invocation.chat, key) if self.plan.view else ""
-        log = self._commands.network_log(self._invocation.chat, key)
-        return await self._commands.start(self._invocation.chat, key, await self._call.spec(self.plan, view, log))
+        view = self._commands.view(self._request.chat, key) if self.plan.view else ""
+        log = self._commands.network_log(self._request.chat, key)
+        return await self._commands.start(self._request.chat, key, await self._setup.spec(self.plan, view, log))
 
-    async def begun(self) -> Outcome:
+    async def _begun(self) -> Outcome:
         """The outcome of a command in the background."""
         text, summary, success = await begun(self.command, self.plan.own)
-        text = "\n".join((*self._call.notes, *self._log_notes, text))
-        place = self.plan.place or await in_thread(lambda: self._commands.place)
-        facts: tuple[Fact, ...] = (job_started(self.plan.own, self._call.title, place), *self._log_notices)
+        text = "\n".join((*self._setup.notes, *self._log_notes, text))
+        place = self.plan.place or await self._here()
+        job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
+        facts: tuple[Fact, ...] = (job, *self._log_notices)
         return Outcome(text, summary, success, sandbox=self.plan.sandbox, effect="direct", facts=facts)
 
-    async def completed(self) -> Outcome:
+    async def _completed(self) -> Outcome:
         """The outcome of a command of which only the decision about the project is left."""
         change = await self._project.discard()
         text = "\n".join(("(its output is gone)", *change.lines))
         return change.added_to(Outcome(text, success=False, effect="view"))
 
-    async def follow(self) -> None:
+    async def _follow(self) -> None:
         """Show what the command writes until it ends."""
-        live = output.LiveOutput(self.command, self._invocation.emit)
+        live = output.LiveOutput(self.command, self._request.emit)
         waiting = asyncio.ensure_future(self.command.wait())
         pause = _LIVE_EVERY_S
         try:
@@ -207,7 +216,7 @@ class CommandRun:
             waiting.cancel()
             await settled(waiting)
 
-    async def reach(self) -> None:
+    async def _reach(self) -> None:
         """Decide what becomes of the project. A command that failed or took too long has done what it has done; one
         that somebody stopped, or whose end nobody knows, has done nothing."""
         plan, ending = self.plan, self.ended.ending
@@ -230,13 +239,13 @@ class CommandRun:
 
     async def _objection(self, view: str) -> str:
         """Why this effect is not committed, if somebody judges it only now. What is decided stays so."""
-        judge = self._invocation.judge
+        judge = self._request.judge
         if judge is None or await self._decided():
             return ""
         effect = await self._project.effect(view)
         return "" if not effect.files else await judge(Rehearsal("", effect.files, effect.uncaptured))
 
-    async def collect(self) -> Outcome:
+    async def _collect(self) -> Outcome:
         """The outcome: what it wrote, how it ended, what became of the project and of the shell."""
         ended, change = self.ended, self.change
         if ended.ending == "failed":
@@ -246,17 +255,17 @@ class CommandRun:
         kept = output.kept(self.command, self._context.redact)
         blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
         faultpoint("command.collected")
-        summary, last = self._call.ending(ended, self.plan)
+        summary, last = self._request.ending(ended, self.plan)
         changes = len(sort_out(change.files).told)
         lines = (
-            *self._call.notes,
-            *self._call.network_notes(self.plan),
+            *self._setup.notes,
+            *self._request.network_notes(self.plan),
             *self._log_notes,
             seen.text if ended.size else "(no output)",
             *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
             *([f"[some output could not be kept: {ended.error}]"] if ended.error and not ended.exceeded else []),
             *left.notes,
-            *([output.handle_line(ended, self._invocation.call)] if seen.cut else []),
+            *([output.handle_line(ended, self._request.call)] if seen.cut else []),
             *change.lines,
             *([f"[{needs}]"] if needs else []),
             last,
@@ -275,8 +284,8 @@ class CommandRun:
         return change.added_to(outcome)
 
     def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
-        notice = self._context.notice(self._invocation.root, self._invocation.options)
-        return output.view(self.command, self.ended), self._call.shell_end(self.command.shell(), self.plan), notice
+        notice = self._context.notice(self._request.project.root, self._request.options)
+        return output.view(self.command, self.ended), self._setup.shell_end(self.command.shell(), self.plan), notice
 
     async def _wants(self, text: str) -> tuple[str, ...]:
         """What the command that has ended failed to reach."""
@@ -294,7 +303,7 @@ class CommandRun:
         if self.plan.view:
             change = await self._project.discard()
         else:
-            background = self._call.background
+            background = self._request.background
             change = await self._project.compare("observed" if background else "direct", gated=not background)
         if not change.files and not change.uncaptured:
             return None
@@ -302,12 +311,12 @@ class CommandRun:
 
     async def _prevent(self) -> None:
         """No command of this call runs, and none will."""
-        tried = (self._call.trial.key,) if self._call.trial is not None else ()
-        for key in dict.fromkeys((self.plan.key, self.plan.own, self._dry_key, *tried)):
+        tried = (self._request.trial.key,) if self._request.trial is not None else ()
+        for key in dict.fromkeys((self.plan.key, self.plan.own, self._request.dry_key(self.plan.own), *tried)):
             found = await self._newest(key)
             for number in range(1, min(found.number + (found.command is not None), ATTEMPTS) + 1):
                 if key == self.plan.key or found.command is not None:
-                    await self._commands.prevent(self._invocation.chat, nth(key, number))
+                    await self._commands.prevent(self._request.chat, CommandAttempt(key, number).key)
 
     async def settle(self) -> Settlement:
         """What was started here and is not lost is taken up; what was not started here may be started. What was
@@ -315,10 +324,10 @@ class CommandRun:
         a view without network has done nothing before it is decided that it is committed, so it may run again."""
         if await self._forgotten():
             return Outcome(RECORDED_BEFORE, "carried out before; its result is lost", success=False, effect="direct")
-        here = await in_thread(lambda: self._commands.place)
+        here = await self._here()
         if self.plan.view:
             return await self._settle_view(here)
-        command = await self._commands.find(self._invocation.chat, CallKey(self.plan.own))
+        command = await self._commands.find(self._request.chat, CallKey(self.plan.own))
         if self.plan.place != here:
             return "run_again" if command is not None and command.durable else "unknown"
         ended = await command.wait(0) if command is not None else None
@@ -333,7 +342,7 @@ class CommandRun:
         found = await self._newest(self.plan.key)
         if found.command is None:  # after a power cut, that it was started may have been forgotten
             return "run_again" if then == here or not self.plan.network else "unknown"
-        if not await _is_lost(found.command):
+        if not await found.is_lost():
             return "run_again"
         return "unknown" if self.plan.network or found.number == ATTEMPTS else "run_again"
 
@@ -344,57 +353,33 @@ class CommandRun:
         ended = await found.command.wait(0) if found.command is not None else None
         if ended is None or ended.ending not in DONE:
             return False
-        return all(known.call != found.key for known in await self._commands.known(self._invocation.chat))
+        return all(known.call != found.key for known in await self._commands.known(self._request.chat))
 
     # -- attempts: a lost command may be begun anew ---------------------------------------------------------------
 
     async def _newest(self, key: str) -> CommandAttempt:
-        """The command that counts: the last that was begun. `command` is None if none was."""
-        found = CommandAttempt(nth(key, 1), None)
-        for number in range(1, ATTEMPTS + 1):
-            command = await self._commands.find(self._invocation.chat, nth(key, number))
-            if command is None:
-                break
-            found = CommandAttempt(nth(key, number), command, number)
-        return found
+        return await newest_attempt(self._commands, self._request.chat, key)
 
     async def _current(self) -> CommandAttempt:
         """The command to follow, or the key under which to start one: after one that was lost, if it can have done
         nothing but to its view."""
         found = await self._newest(self.plan.key)
-        if not self.plan.view or self.plan.network or found.command is None or found.number == ATTEMPTS:
+        if not self.plan.view or self.plan.network or found.number == ATTEMPTS or not await found.is_lost():
             return found
-        if not await _is_lost(found.command):
-            return found
-        return CommandAttempt(nth(self.plan.key, found.number + 1), None, found.number + 1)
+        return found.next
+
+    async def _here(self) -> str:
+        return await in_thread(lambda: self._commands.place)
 
     async def _decided(self) -> bool:
         return self.plan.view and await self._project.decided()
 
     @property
-    def _dry_key(self) -> str:
-        """Of the command that is tried before it is allowed. Whoever allows it may edit it, or let it
-        reach more: then it is another one."""
-        network = self._call.wanted(rehearsal=True)
-        told = [self._invocation.arguments, network] if network else self._invocation.arguments
-        return f"{self.plan.own}~{digest(told)[:12]}"
-
-    @property
     def _log_notices(self) -> tuple[ModelNotice, ...]:
         """What must be known of a call that had another one before it."""
-        call = self._invocation.call
+        call = self._request.call
         return () if self.plan.own == call else (ModelNotice("log_put_back", MADE_BEFORE.format(call=call)),)
 
     @property
     def _log_notes(self) -> list[str]:
         return [f"[{notice.text}]" for notice in self._log_notices]
-
-
-async def _is_lost(command: Command) -> bool:
-    """Whether nobody will ever know how it ended, or what it wrote may be there only in part."""
-    ended = await command.wait(0)
-    return not command.present or (ended is not None and ended.ending == "lost")
-
-
-def nth(key: str, number: int) -> CallKey:
-    return CallKey(key if number == 1 else f"{key}~{number}")

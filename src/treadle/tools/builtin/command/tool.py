@@ -4,12 +4,11 @@ from typing import Any
 
 import msgspec
 
-from treadle.faultpoint import faultpoint
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
 from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import parameters
-from treadle.tools.builtin.command.call import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S
 from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
+from treadle.tools.builtin.command.request import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, request_of
 from treadle.tools.builtin.command.run import CommandRun
 from treadle.tools.builtin.command.trial import CommandTrial, DryRun
 from treadle.tools.builtin.context import WithContext
@@ -51,23 +50,13 @@ class RunCommand(WithContext, PlainTool):
     )
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        return msgspec.structs.asdict(await CommandRun(self._context, invocation).prepare())
+        return msgspec.structs.asdict(await CommandRun(self._context, request_of(invocation)).prepare())
 
     async def run(self, invocation: Invocation) -> Outcome:
-        run = CommandRun(self._context, invocation)
-        if not await run.start():
-            return await run.completed()
-        faultpoint("tool.command_started")
-        if invocation.arguments.get("background"):
-            return await run.begun()
-        await run.follow()
-        faultpoint("tool.command_ended")
-        await run.reach()
-        faultpoint("tool.command_reached")
-        return await run.collect()
+        return await CommandRun(self._context, request_of(invocation)).outcome()
 
     async def trial(self, invocation: Invocation) -> Trial | None:
-        return await CommandTrial(self._context, invocation).trial()
+        return await CommandTrial(self._context, request_of(invocation)).trial()
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         tried = await self.dry_run(invocation)
@@ -82,10 +71,12 @@ class RunCommand(WithContext, PlainTool):
 
     async def dry_run(self, invocation: Invocation) -> DryRun | None:
         """The command carried out on a view; None where no view works."""
-        return await CommandTrial(self._context, invocation).dry_run()
+        return await CommandTrial(self._context, request_of(invocation)).dry_run()
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        return None if self._context.commands is None else await CommandRun(self._context, invocation).stop()
+        return (
+            None if self._context.commands is None else await CommandRun(self._context, request_of(invocation)).stop()
+        )
 
     async def settle(self, invocation: Invocation) -> Settlement:
-        return await CommandRun(self._context, invocation).settle()
+        return await CommandRun(self._context, request_of(invocation)).settle()

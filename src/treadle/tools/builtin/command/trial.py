@@ -11,8 +11,9 @@ from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Trial
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output
-from treadle.tools.builtin.command.call import CommandPlan
-from treadle.tools.builtin.command.run import ATTEMPTS, DONE, CommandAttempt, CommandRun, nth
+from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt
+from treadle.tools.builtin.command.request import CommandPlan
+from treadle.tools.builtin.command.run import DONE, CommandRun
 
 
 class DryRun(msgspec.Struct, frozen=True):
@@ -36,18 +37,20 @@ class CommandTrial(CommandRun):
     async def trial(self) -> Trial | None:
         """How it will be tried on a view; None where no view works. Its key depends on its words: if whoever allows it
         changes them, it is another command."""
-        if not self._project.kept or not await self._call.can_view():
+        if not self._project.kept or not await self._setup.can_view():
             return None
         await self._examine()
         await self._claim_name()
         own, recorded = self.plan.own, self._fitting_trial
-        fresh = CommandPlan(view=True, network=await self._call.network(rehearsal=True), key=self._dry_key, own=own)
+        fresh = CommandPlan(
+            view=True, network=await self._setup.network(rehearsal=True), key=self._request.dry_key(own), own=own
+        )
         self.plan = await self._placed(recorded or fresh)
         attempt = await self._current()
         if recorded is not None:
             await self._refuse_repetition(recorded, attempt)
         if attempt.command is not None and await self._outdated(attempt):
-            attempt = CommandAttempt(nth(self.plan.key, attempt.number + 1), None, attempt.number + 1)
+            attempt = attempt.next
         self.plan = replace(self.plan, attempt=attempt.number)
         return Trial(msgspec.structs.asdict(self.plan), attempt.command is None, bool(self.plan.network))
 
@@ -57,26 +60,26 @@ class CommandTrial(CommandRun):
         ended = await attempt.command.wait(0)
         if self.plan.network or attempt.number == ATTEMPTS or ended is None or ended.ending not in DONE:
             return False
-        return bool((await self._project.effect(self._commands.view(self._invocation.chat, attempt.key))).conflicts)
+        return bool((await self._project.effect(self._commands.view(self._request.chat, attempt.key))).conflicts)
 
     async def dry_run(self) -> DryRun | None:
         """Carry out the command on a view, as it will be committed if it is allowed; None where no view works."""
-        if self._invocation.trial is None or self._call.trial is None:
+        if self._request.trial is None:
             if await self.trial() is None:
                 return None
         else:
-            self.plan = self._call.trial
-            await self._call.locate()
+            self.plan = self._request.trial
+            await in_thread(self._setup.locate)
         attempt = await self._current()
         if attempt.number < self.plan.attempt:
-            attempt = CommandAttempt(nth(self.plan.key, self.plan.attempt), None, self.plan.attempt)
+            attempt = CommandAttempt(self.plan.key, self.plan.attempt)
         return await self._try_out(attempt)
 
     async def _try_out(self, attempt: CommandAttempt) -> DryRun:
         self.command = attempt.command or await self._begin(attempt.key)
-        await self.follow()
+        await self._follow()
         faultpoint("tool.command_rehearsed")
-        summary, last = self._call.ending(self.ended, self.plan)
+        summary, last = self._request.ending(self.ended, self.plan)
         if self.ended.ending == "failed":
             raise ToolError(f"The command could not be started: {self.ended.error}.")
         if self.ended.exceeded:
@@ -84,6 +87,6 @@ class CommandTrial(CommandRun):
         if self.ended.ending not in DONE:
             raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
         seen = await in_thread(output.view, self.command, self.ended)
-        effect, diff, lost = await self._project.preview(self._commands.view(self._invocation.chat, attempt.key))
+        effect, diff, lost = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
         wants = await self._wants(seen.text)
-        return DryRun(self.ended, seen.text, effect, diff, lost, self._call.notes, last, wants)
+        return DryRun(self.ended, seen.text, effect, diff, lost, self._setup.notes, last, wants)

@@ -1,0 +1,185 @@
+"""What a call of run_command asks for and how it was planned, read once from its invocation: everybody behind the tool
+works with this. Looks at nothing but the call."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from treadle.host_patterns import joined, without
+from treadle.ports.commands import Ended
+from treadle.ports.toolset import Invocation, Rehearsal
+from treadle.protocol.content import Shell
+from treadle.protocol.options import ChatOptions, NetworkChoice, Project
+from treadle.protocol.tools import digest
+from treadle.tools.builtin.command.output import exit_words
+from treadle.types import CallKey, ChatId
+
+DEFAULT_TIMEOUT_S = 120
+MAX_TIMEOUT_S = 600
+
+_LOST = "[the command's supervisor was killed; what the command did before and after that is not known]"
+_LOST_VIEW = "[the command's supervisor was killed; nothing of what the command changed in the project was committed"
+_LOST_NETWORK = "; what it did over the network is not known"
+_ONLY_BUBBLEWRAP = (
+    "[named hosts can be reached only in the sandbox bubblewrap, so this command had no network; a person can "
+    "allow all hosts]"
+)
+_BARRED = (
+    "[a rule denies some hosts, and of all hosts none can be left out, so this command had no network; a person can "
+    "allow hosts by name]"
+)
+
+
+class CommandPlan(msgspec.Struct, frozen=True):
+    """How the command of a call runs: decided before the intent is recorded, and recorded with it."""
+
+    place: str = ""
+    """The machine and the home where it was planned; see `Commands.place`."""
+    sandbox: str = ""
+    """The confinement in words (S-03)."""
+    view: bool = False
+    network: NetworkChoice = False
+    key: str = ""
+    """Of its first attempt."""
+    captured: bool = False
+    """Whether the tree is compared before and after."""
+    discard: str = ""
+    """Why nothing of what it changes is committed; empty: it is."""
+    attempt: int = 1
+    """Which attempt a trial begins."""
+    own: str = ""
+    """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
+    before, in a log that was lost (a database that was put back)."""
+
+
+class CommandRequest(msgspec.Struct, frozen=True):
+    """Fields without a word here are those of `Invocation`."""
+
+    chat: ChatId
+    call: CallKey
+    arguments: dict[str, Any]
+    project: Project
+    options: ChatOptions
+    last_shell: Shell
+    """As the last command left it."""
+    plan: CommandPlan
+    """As the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
+    planned: bool
+    """Whether there is an intent."""
+    trial: CommandPlan | None
+    """How it was last tried, as far as that is recorded."""
+    trial_open: bool
+    """Whether nobody has decided about that yet."""
+    network: NetworkChoice
+    barred: tuple[str, ...]
+    changed: frozenset[str]
+    discard: str
+    judge: Callable[[Rehearsal], Awaitable[str]] | None
+    emit: Callable[[str], None]
+
+    @property
+    def line(self) -> str:
+        return str(self.arguments["command"])
+
+    @property
+    def title(self) -> str:
+        """The command in one line, for lists."""
+        return self.line.strip().partition("\n")[0][:200]
+
+    @property
+    def cwd(self) -> str:
+        return str(self.arguments.get("cwd") or "")
+
+    @property
+    def timeout_s(self) -> float:
+        return min(float(self.arguments.get("timeout_s") or DEFAULT_TIMEOUT_S), MAX_TIMEOUT_S)
+
+    @property
+    def background(self) -> bool:
+        return bool(self.arguments.get("background"))
+
+    @property
+    def pty(self) -> bool:
+        return bool(self.arguments.get("pty"))
+
+    @property
+    def fresh(self) -> bool:
+        return bool(self.arguments.get("fresh"))
+
+    @property
+    def shell(self) -> Shell:
+        """The shell that it goes on with."""
+        return Shell() if self.fresh else self.last_shell
+
+    def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
+        """In mode review a rehearsal reaches only what a person granted to this very call: what is to be reviewed has
+        done nothing yet, anywhere (W-09)."""
+        granted = without(self.network, self.barred)
+        if rehearsal and self.options.mode == "review":
+            return granted
+        return joined(without(self.options.network, self.barred), granted)
+
+    def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
+        """What is to be said about hosts that were allowed and yet could not be reached."""
+        if plan.network:
+            return ()
+        if self.barred and self.options.network is True:
+            return (_BARRED,)
+        unable = plan.sandbox.startswith(("landlock", "sandbox-exec"))
+        return (_ONLY_BUBBLEWRAP,) if unable and self.wanted_network() else ()
+
+    def dry_key(self, own: str) -> str:
+        """Of the command that is tried before it is allowed. Whoever allows it may edit it, or let it
+        reach more: then it is another one."""
+        network = self.wanted_network(rehearsal=True)
+        return f"{own}~{digest([self.arguments, network] if network else self.arguments)[:12]}"
+
+    def ending(self, ended: Ended, plan: CommandPlan) -> tuple[str, str]:
+        """In a few words for people, and as the last line for the model."""
+        match ended.ending:
+            case "timed_out":
+                how = f"timed out after {self.timeout_s:g} s"
+                return how, f"[{how}; the command and everything it started were stopped]"
+            case "exceeded":
+                how = exit_words(ended)
+                kept = "; nothing of what it changed was committed" if plan.view else ""
+                return how, f"[{how}; everything it had started was ended{kept}]"
+            case "stopped":
+                return "stopped", "[the command was stopped, with everything it had started]"
+            case "lost" if plan.view:
+                return "lost", f"{_LOST_VIEW}{_LOST_NETWORK if plan.network else ''}]"
+            case "lost":
+                return "lost", _LOST
+            case _:
+                how = exit_words(ended)
+                return how, f"[{how}]"
+
+
+def request_of(invocation: Invocation) -> CommandRequest:
+    told = invocation.trial
+    trial = None if told is None else _as_recorded(told.plan, invocation.call)
+    return CommandRequest(
+        invocation.chat,
+        invocation.call,
+        invocation.arguments,
+        invocation.project,
+        invocation.options,
+        invocation.shell,
+        plan=_as_recorded(invocation.plan or {}, invocation.call if trial is None else trial.own),
+        planned=invocation.plan is not None,
+        trial=trial,
+        trial_open=told is not None and told.open,
+        network=invocation.network,
+        barred=invocation.barred,
+        changed=invocation.changed,
+        discard=invocation.discard,
+        judge=invocation.judge,
+        emit=invocation.emit,
+    )
+
+
+def _as_recorded(plan: dict[str, Any], call: str) -> CommandPlan:
+    own = str(plan.get("own") or call)
+    known = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
+    return msgspec.convert({"key": own, **known, "own": own}, CommandPlan)

@@ -1,0 +1,144 @@
+"""How the command of a request is set up, as its supervisor needs it: where it runs, in which environment, confined how
+and for how long."""
+
+import os
+
+from treadle.errors import SandboxError, ToolError
+from treadle.file_system import is_below
+from treadle.ports.commands import CommandSpec
+from treadle.ports.sandbox import LAID, Confinement, Direct, Sandbox, View
+from treadle.ports.workspace import inert
+from treadle.protocol.options import NetworkChoice
+from treadle.tools.builtin.base import in_thread
+from treadle.tools.builtin.command import output, shell
+from treadle.tools.builtin.command.network import network_of, through_proxy
+from treadle.tools.builtin.command.request import CommandPlan, CommandRequest
+from treadle.tools.builtin.command.shell import ShellEnd
+from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.environment import command_environment
+
+BACKGROUND_S = 24 * 3600.0
+"""A background process that everybody forgot ends after a day."""
+
+
+class CommandSetup:
+    """Where it runs is known after `locate`."""
+
+    cwd: str
+    environment: dict[str, str]
+    """Of a fresh command."""
+    notes: tuple[str, ...]
+    """What is to be said about where it runs."""
+
+    def __init__(self, context: ToolContext, request: CommandRequest) -> None:
+        self._context = context
+        self._request = request
+        self._sandbox: Sandbox | SandboxError | None = None
+
+    async def sandbox(self) -> Sandbox | None:
+        """The one that the chat demands, looked for once; None where there is none to be had and none is demanded."""
+        if self._sandbox is None and self._context.sandbox_of is not None:
+            await in_thread(self._find_sandbox)
+        if isinstance(self._sandbox, SandboxError):
+            raise self._sandbox
+        return self._sandbox
+
+    def _find_sandbox(self) -> None:
+        if self._sandbox is None and self._context.sandbox_of is not None:
+            try:
+                self._sandbox = self._context.sandbox_of(self._request.options.sandbox)
+            except SandboxError as error:  # for whoever needs it: what runs already does not
+                self._sandbox = error
+
+    def locate(self) -> None:
+        """Find out where it runs. Blocks for a moment."""
+        workspace = self._context.workspace_of(*self._request.project)
+        self.cwd, note = shell.start_directory(workspace, self._request.cwd, self._request.shell.cwd)
+        self._world = workspace.world
+        self.notes = (note,) if note else ()
+        self._root = os.path.realpath(self._request.project.root)
+        self._guarded = self._context.guarded(self._root)
+        self.environment = command_environment(self._context.env, self._context.allowance.env)
+        if self._guarded.home is not None:
+            self.environment = {**self._guarded.home.variables, **self.environment}
+        if self._request.pty:
+            self.environment["TERM"] = "xterm"
+        self._find_sandbox()
+
+    async def refuse_outside(self) -> None:
+        """The strict profile: by setting, and always where no sandbox works (S-15)."""
+        sandbox = await self.sandbox()
+        confined = sandbox is not None and sandbox.level != "none"
+        if confined and not self._request.options.strict_paths:
+            return
+        words = self._context.outside(self._request.line, self._request.project.root, self.cwd)
+        if words:
+            why = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
+            named = ", ".join(inert(word) for word in words[:5])
+            raise ToolError(
+                f"Not run: {named} leads out of the project root, and {why}. Use paths inside the project, relative "
+                "and without '..'."
+            )
+
+    async def spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
+        """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself. `log` is where
+        the proxy writes what the command reaches."""
+        sandbox, root, request = await self.sandbox(), self._root, self._request
+        argv, state_fd = shell.shell_argv(request.line)
+        lays = bool(view) and sandbox is not None and sandbox.lays
+        lays = lays and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
+        if sandbox is not None:
+            guarded = self._guarded
+            mount = View(f"{view}/upper", f"{view}/work", lays) if view else Direct()
+            confinement = Confinement(
+                root,
+                mount,
+                network_of(plan.network, log),
+                guarded.protected,
+                guarded.hidden,
+                guarded.home,
+                world=self._world,
+                terminal=request.pty,
+            )
+            argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
+        return CommandSpec(
+            argv,
+            self.cwd if self._world is None else root,  # where it is only in the world there is nothing to start it in
+            shell.environment(self._environment(plan), request.shell),
+            BACKGROUND_S if request.background else request.timeout_s,
+            idle_s=self._context.allowance.job_idle_s if request.background else 0.0,
+            pty=request.pty,
+            background=request.background,
+            input=request.background or request.pty,
+            output_cap=output.CAP,
+            state_fd=0 if request.background or request.fresh else state_fd,
+            title=request.title,
+            view=root if view else "",
+            lays=LAID if lays else "",
+            limits=self._context.allowance.limits,
+        )
+
+    async def network(self, *, rehearsal: bool = False) -> NetworkChoice:
+        """What the command may reach. Named hosts need a network of its own, which only bubblewrap makes: elsewhere
+        there are none."""
+        wanted = self._request.wanted_network(rehearsal=rehearsal)
+        sandbox = await self.sandbox()
+        return wanted if isinstance(wanted, bool) or (sandbox is not None and sandbox.level == "bubblewrap") else False
+
+    def _environment(self, plan: CommandPlan) -> dict[str, str]:
+        """Of a fresh command with this plan."""
+        return self.environment | (through_proxy() if isinstance(plan.network, tuple) else {})
+
+    async def can_view(self) -> bool:
+        """Whether the command can run on a copy-on-write view of the project."""
+        request = self._request
+        if request.background or request.pty or not request.options.command_view or self._context.snapshots_of is None:
+            return False
+        sandbox = await self.sandbox()
+        if sandbox is None or not sandbox.views:
+            return False
+        return await in_thread(self._context.views, sandbox, request.project.root)
+
+    def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
+        workspace = self._context.workspace_of(*self._request.project)
+        return shell.read_end(told, self._request.last_shell, self._environment(plan), workspace, self._context.env)
