@@ -10,6 +10,7 @@ tells that the program has ended, which is never when something that it left beh
 import asyncio
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,6 +23,7 @@ from typing import Literal
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.file_system import is_below
 
 OUTPUT_CAP = 2_000_000
 _ERRORS_CAP = 8_192
@@ -264,6 +266,15 @@ def _started(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
         finally:
             if process.returncode is None:  # not waited for, so its number is still its own, and its group's
                 kill_group(process.pid)
+
+
+def program_outside(name: str, project: str) -> str | None:
+    """A program of the machine; never one that the project brings along (S-09)."""
+    project = os.path.realpath(project)
+    path = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]
+    outside = [each for each in path if not is_below(os.path.realpath(each), project)]
+    found = shutil.which(name, path=os.pathsep.join(outside)) if outside else None
+    return found if found and not is_below(os.path.realpath(found), project) else None
 
 
 def held_folder(descriptor: int, path: str) -> str:

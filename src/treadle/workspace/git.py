@@ -13,7 +13,6 @@ and only in a repository whose work tree the root itself is.
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
@@ -26,7 +25,7 @@ from treadle.file_system import is_below
 from treadle.ports.sandbox import IN_A_REPOSITORY, Confinement, Direct, Sandbox, Unwritable
 from treadle.ports.workspace import inert
 from treadle.protocol.events import GitBranchCreated
-from treadle.subprocesses import Completed, Launch, run_blocking
+from treadle.subprocesses import Completed, Launch, program_outside, run_blocking
 from treadle.workspace.paths.entries import READ
 
 _TIMEOUT_S = 30.0
@@ -221,10 +220,7 @@ def blob_ids(size: int, chunks: Iterable[bytes]) -> frozenset[str]:
 
 def git_program(folder: str) -> str | None:
     """git of the machine; never one that lies beside the repository, in the project (S-09)."""
-    project = os.path.dirname(folder)
-    path = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]
-    found = shutil.which("git", path=os.pathsep.join(each for each in path if not _lies_in(each, project)))
-    return found if found and not _lies_in(found, project) else None
+    return program_outside("git", os.path.dirname(folder))
 
 
 def _lies_in(path: str, folder: str) -> bool:

@@ -115,6 +115,12 @@ def path_in(folder: str, name: str) -> str:
     return encode_path(decode_path(folder) + decode_path(name))
 
 
+def folder_above(folder: str) -> str:
+    """The key of the folder above one that is not the root."""
+    above, slash, _ = decode_path(folder)[:-1].rpartition("/")
+    return encode_path(above + slash)
+
+
 def read_tree(file: Path, unless: int = 0) -> tuple[Tree, int] | None:
     """The tree in a file, and the file's inode; None if there is none, or none that can be trusted, or if the file is
     the one with the inode `unless`."""

@@ -3,7 +3,7 @@ does not know them. Goes from descriptor to descriptor and never through a link 
 regular files. What becomes of the bytes is up to the caller.
 
 The look at every file is most of what a snapshot costs as long as little changes, so the loop over them does nothing
-but compare numbers.
+but compare numbers; and of a large tree only those folders are entered that `glance` does not know to be as they were.
 """
 
 import os
@@ -15,8 +15,9 @@ from treadle.errors import ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import encode_path
 from treadle.workspace.history import left_out
+from treadle.workspace.history.glance import odd_folders
 from treadle.workspace.history.states import reading
-from treadle.workspace.history.trees import Folder, Node, Tree
+from treadle.workspace.history.trees import Folder, Node, Tree, folder_above
 from treadle.workspace.paths.levels import GIT, GONE, Level, Listing, NotEntered, entered, listing_of
 from treadle.workspace.root import Root
 
@@ -43,6 +44,8 @@ class Walk:
         self._keep = keep
         self._own = own
         self._folders: dict[str, Folder] = {}
+        self._clean: dict[str, list[str]] = {}
+        """Folders that are as they were, with all that lies below: by path, those in them."""
         self._large = self._ignored = 0
         self.changed = False
         """Whether what was found differs from what was known."""
@@ -54,11 +57,28 @@ class Walk:
         except OSError as error:
             raise ToolError(f"The project root {inert(root.path)} cannot be read: {error.strerror}.") from error
         try:
+            if self._glance(root, top):
+                return Tree(root.path, self._known)
             self._visit(Level(top, listing_of(top)))
         finally:
             os.close(top)
         self.changed = self.changed or len(self._folders) != len(self._known)
         return Tree(root.path, self._folders)
+
+    def _glance(self, root: Root, top: int) -> bool:
+        """Whether everything is as it was."""
+        odd = odd_folders(top, Tree(root.path, self._known), keep=self._keep)
+        if not odd:
+            return odd is not None
+        dirty = set(odd)
+        for folder in odd:
+            while folder and (folder := folder_above(folder)) not in dirty:
+                dirty.add(folder)
+        self._clean = {path: [] for path in self._known if path not in dirty}
+        for path in self._clean:
+            if path and (above := folder_above(path)) in self._clean:
+                self._clean[above].append(path)
+        return False
 
     # -- one folder -----------------------------------------------------------------------------------------------
 
@@ -121,6 +141,10 @@ class Walk:
         return Folder(nodes, level.key, self._large - large, self._ignored - ignored, lacks)
 
     def _descend(self, level: Level, name: str, above: str) -> None:
+        path = _key(f"{level.path}{name}/")
+        if path in self._clean and level.key == self._known[above].rules:
+            self._take_over(path)
+            return
         try:
             with entered(level.fd, name) as (fd, listing):
                 below = Level(fd, listing, f"{level.path}{name}/", level)
@@ -128,6 +152,13 @@ class Walk:
                 self._visit(below)
         except NotEntered as error:
             self._not_entered(above, _key(name), closed=error.closed)
+
+    def _take_over(self, path: str) -> None:
+        folder = self._folders[path] = self._known[path]
+        self._large += folder.large
+        self._ignored += folder.ignored
+        for below in self._clean[path]:
+            self._take_over(below)
 
     def _not_entered(self, above: str, key: str, *, closed: bool) -> None:
         """A folder that is gone by now, or closed to us."""

@@ -11,11 +11,10 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from shutil import which
 
 import msgspec
 
-from treadle.file_system import is_below
+from treadle.subprocesses import program_outside
 from treadle.workspace.paths.glob import expand
 from treadle.workspace.paths.ignore import FOLDERS
 from treadle.workspace.search.scan import MAX_FILE, SearchJob
@@ -61,9 +60,7 @@ def ripgrep(root: str) -> str | None:
     beside = os.path.join(os.path.dirname(sys.executable), "rg") if sys.executable else ""
     if beside and os.access(beside, os.X_OK):
         return beside
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-    outside = [folder for folder in folders if not is_below(os.path.realpath(folder), root)]
-    return which("rg", path=os.pathsep.join(outside)) if outside else None
+    return program_outside("rg", root)
 
 
 def command(program: str | None, job: SearchJob) -> list[str]:

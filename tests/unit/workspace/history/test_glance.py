@@ -1,0 +1,199 @@
+"""What `find` says of a large tree spares entering its folders, and makes no difference otherwise (W-05, W-10)."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from treadle.workspace.history import glance, left_out, walk
+from treadle.workspace.history.trees import Tree
+from treadle.workspace.history.walk import Walk
+from treadle.workspace.paths import levels
+from treadle.workspace.paths.durable import digest_of
+from treadle.workspace.root import Root
+
+COMMANDS = (
+    "rm -rf a",
+    "mv a b",
+    "mkdir -p b/c/d e",
+    "echo more >> x.txt",
+    "echo new > a/x.txt",
+    "echo 2 > a/deep/y.txt",
+    "chmod 700 a",
+    "chmod 755 a",
+    "chmod 000 a/deep",
+    "rm -rf b; cp -r a b",
+    "ln -sfn .. l",
+    "rm -rf b; ln -s a b",
+    "mkfifo a/p",
+    "touch a/x.txt",
+    "mv a/x.txt a/deep",
+    "mv a/deep a/other; mkdir a/deep",
+    "rm -rf x.txt; mkdir x.txt",
+    "echo x.txt > .gitignore",
+    "echo build > a/.gitignore",
+    "rm -f .gitignore a/.gitignore",
+    "mkdir -p a/build/x a/__pycache__; echo > a/build/x/1; echo > a/__pycache__/1",
+    "printf 'a\\0b' > 'a/odd\nname'; mkdir 'a/-print ./x'; echo > 'a/-print ./x/( ./y'",
+    "mkdir \"$(printf 'caf\\351')\"; echo > \"$(printf 'caf\\351/\\377')\"",
+    "echo 1 > a/.treadle-1.tmp",
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_trees_are_glanced_at() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(glance, "FEWEST", 0)
+        patch.setattr(walk, "RACY_NS", 0)
+        yield
+
+
+def walked(top: Path, known: Tree | None, *, glanced: bool = True, keep: bool = False) -> tuple[Tree, bool]:
+    with pytest.MonkeyPatch.context() as patch:
+        if not glanced:
+            patch.setattr(walk, "odd_folders", lambda *_, **__: None)
+        one = Walk(known, digest_of, keep=keep)
+        return one.over(Root(str(top))), one.changed
+
+
+@settings(max_examples=30)
+@given(some.lists(some.lists(some.sampled_from(COMMANDS), min_size=0, max_size=4), min_size=1, max_size=4))
+def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
+    with TemporaryDirectory() as folder:
+        top = Path(folder)
+        setup = "mkdir -p a/deep/empty; echo one > x.txt; echo two > a/x.txt; echo 1 > a/deep/y.txt; ln -s x.txt link"
+        known: Tree | None = None
+        for commands in ([setup], *rounds):
+            subprocess.run(["sh", "-c", "; ".join(commands) or ":"], cwd=top, check=False, capture_output=True)
+            for keep in (False, True):
+                glance._unusable.clear()  # a tree as small as this may have nothing left of what it was
+                plain, plainly = walked(top, known, glanced=False, keep=keep)
+                found, changed = walked(top, known, keep=keep)
+                assert (found, changed) == (plain, plainly)
+                assert list(found.folders) == list(plain.folders) or changed
+            known = found
+        subprocess.run(["chmod", "-R", "u+rwx", "."], cwd=top, check=False, capture_output=True)
+
+
+@pytest.fixture
+def entered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders that were listed."""
+    found: list[str] = []
+    listed = levels.listing_of
+
+    def listing(fd: int) -> levels.Listing:
+        found.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        return listed(fd)
+
+    monkeypatch.setattr(walk, "listing_of", listing)
+    monkeypatch.setattr(levels, "listing_of", listing)
+    return found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    top = tmp_path / "top"
+    for name in ("a/b/c", "a/d", "e/f", "e/g/empty"):
+        (top / name).mkdir(parents=True)
+        (top / name / "x.txt").write_text(name)
+    return top
+
+
+def test_only_folders_that_changed_are_entered(project: Path, entered: list[str]) -> None:  # W-05
+    known, _ = walked(project, None)
+    entered.clear()
+    same, changed = walked(project, known)
+    assert (same, changed, entered) == (known, False, [])
+    (project / "a/d/x.txt").write_text("other")
+    after, changed = walked(project, known)
+    assert changed
+    assert sorted(entered) == ["a", "d", "top"]
+    assert after.folders["a/d/"].nodes["x.txt"].size == 5
+    assert after.folders["e/g/"] is known.folders["e/g/"]
+    entered.clear()
+    assert walked(project, after) == (after, False)
+    assert entered == []
+
+
+def test_what_is_not_kept_is_read_again_by_who_keeps(project: Path, entered: list[str]) -> None:  # W-01
+    known, _ = walked(project, None)
+    kept, changed = walked(project, known, keep=True)
+    assert changed
+    assert all(node.kept for folder in kept.folders.values() for node in folder.nodes.values())
+
+
+def test_a_folder_that_is_gone_costs_only_the_look_at_those_above(project: Path, entered: list[str]) -> None:
+    known, _ = walked(project, None)
+    (project / "a/b/c/x.txt").unlink()
+    (project / "a/b/c").rmdir()
+    entered.clear()
+    after, _ = walked(project, known)
+    assert known.folders.keys() - after.folders.keys() == {"a/b/c/"}
+    assert sorted(entered) == ["a", "b", "top"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into everything")
+def test_an_empty_folder_that_was_closed_is_told(project: Path) -> None:
+    (project / "e/g/empty/x.txt").unlink()
+    known, _ = walked(project, None)
+    (project / "e/g/empty").chmod(0)
+    assert walked(project, known) == walked(project, known, glanced=False)
+
+
+def test_rules_that_changed_are_heard_below(project: Path) -> None:
+    known, _ = walked(project, None)
+    (project / ".gitignore").write_text("b/\n")
+    after, _ = walked(project, known)
+    assert after.folders["a/"].nodes["b"].ignored
+    assert after.folders["a/b/c/"].nodes["x.txt"].ignored
+
+
+@pytest.mark.parametrize("words", ["exit 1", "echo another language", "kill $$"])
+def test_a_find_of_another_kind_is_asked_once(
+    project: Path, tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "find"
+    program.parent.mkdir()
+    asked = tmp_path / "asked"
+    program.write_text(f"#!/bin/sh\necho >> {asked}\n{words}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    glance._program.cache_clear()
+    try:
+        known, _ = walked(project, None)
+        (project / "a/d/new").mkdir()
+        for _ in range(3):
+            assert walked(project, known) == walked(project, known, glanced=False)
+        assert "a/d/new/" in walked(project, known)[0].folders
+        assert 1 <= len(asked.read_text().splitlines()) <= len(os.sched_getaffinity(0))
+    finally:
+        glance._program.cache_clear()
+
+
+def test_a_find_that_the_project_brings_along_is_not_run(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S-09
+    (project / "find").write_text("#!/bin/sh\ntouch run\n")
+    (project / "find").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{project}:{os.environ['PATH']}")
+    glance._program.cache_clear()
+    try:
+        known, _ = walked(project, None)
+        assert walked(project, known) == (known, False)
+        assert not (project / "run").exists()
+    finally:
+        glance._program.cache_clear()
+
+
+def test_left_out_folders_are_not_looked_into(project: Path) -> None:
+    (project / "a/node_modules/x").mkdir(parents=True)
+    known, _ = walked(project, None)
+    assert known.folders["a/"].nodes["node_modules"].left == left_out.GENERATED_FOLDER
+    (project / "a/node_modules/x/new").write_text("")
+    assert walked(project, known) == (known, False)
