@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import treadle
+from tests import forked
+from tests.forked import SOURCES, Forked
 from tests.homes import seed
 
-SOURCES = str(Path(treadle.__file__).parents[1])
 TIMEOUT_S = 180
 
 
@@ -59,28 +59,24 @@ class CommandLine:
         path.write_text(text, encoding="utf-8")
         return f"scripted:{path}"
 
-    def __call__(self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "") -> Ended:
-        """Run a command to its end, in the project."""
-        done = subprocess.run(
-            [sys.executable, "-m", "treadle", *arguments],
-            cwd=self.project,
-            env=self.environment | dict(env or {}),
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
+    def __call__(
+        self, *arguments: str, env: Mapping[str, str] | None = None, input: str = "", fresh: bool = False
+    ) -> Ended:
+        """Run a command to its end, in the project; `fresh`: in an interpreter of its own."""
+        environment = self.environment | dict(env or {})
+        done = forked.run(
+            self.words(*arguments), cwd=self.project, env=environment, input=input, timeout=TIMEOUT_S, fresh=fresh
         )
         return Ended(done.returncode, done.stdout, done.stderr)
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "treadle", *arguments],
-            cwd=self.project,
-            env=self.environment | dict(env or {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> "subprocess.Popen[str]":
+        """Start a command, in the project. `more`: as for `Forked`."""
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
+        return Forked(self.words(*arguments), cwd=self.project, env=self.environment | dict(env or {}), **pipes)
+
+    @staticmethod
+    def words(*arguments: str) -> list[str]:
+        return [sys.executable, "-m", "treadle", *arguments]
 
     def files(self) -> Iterator[Path]:
         """Everything below Treadle's home."""

@@ -1,0 +1,131 @@
+"""Starting `python -m MODULE`, above all the command line, at the price of a fork. `Forked` is `subprocess.Popen`: what
+is asked for comes from the zygote of this process of the test run; where it is about the start of an interpreter
+itself, or cannot be had so, an interpreter is started."""
+
+import atexit
+import inspect
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import treadle
+from tests import zygote
+
+SOURCES = str(Path(treadle.__file__).parents[1])
+ROOT = str(Path(__file__).parents[1])
+ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": SOURCES}
+AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TEXTUAL", "SSL", "OPENSSL")
+"""How variables begin that are looked at when a process starts, or when something is imported."""
+
+
+class Forked(subprocess.Popen[Any]):
+    """As if started. `fresh` insists on an interpreter of its own; `terminal` makes the standard input its controlling
+    terminal."""
+
+    def __init__(self, args: Sequence[str], *, fresh: bool = False, terminal: bool = False, **more: Any) -> None:
+        self._fresh = fresh
+        if terminal:
+            more |= {"start_new_session": True, "preexec_fn": zygote.take_terminal}
+        super().__init__(args, **more)
+
+    def _execute_child(self, *given: Any) -> None:
+        """What `Popen` does when all pipes are made."""
+        wanted = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
+        pid = 0 if self._fresh or not forkable(wanted) else ask(wanted)
+        if not pid:
+            super()._execute_child(*given)  # type: ignore[misc]
+            return
+        self.pid = pid
+        self._child_created = True
+        self._close_pipe_fds(*(wanted[name] for name in PIPES))  # type: ignore[attr-defined]
+
+
+PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+
+
+def forkable(wanted: Mapping[str, Any]) -> bool:
+    """Whether a fork is as good as a start."""
+    args, environment = wanted["args"], wanted["env"] or os.environ
+    others = {name for name in environment if name.startswith(AT_START)} - {"PYTHONPATH"}
+    odd = wanted["pass_fds"] or wanted["shell"] or wanted["executable"] or not wanted["close_fds"]
+    another = any(wanted[name] is not None for name in ("uid", "gid", "gids")) or wanted["umask"] >= 0
+    return (
+        isinstance(args, list | tuple)
+        and list(args[:2]) == [sys.executable, "-m"]
+        and wanted["preexec_fn"] in (None, zygote.take_terminal)
+        and not (odd or another)
+        and {name: environment[name] for name in others} == {"LANG": ENVIRONMENT["LANG"]}
+        and environment.get("PYTHONPATH", "").split(os.pathsep)[0] == SOURCES
+        and os.path.isdir(wanted["cwd"] or ".")
+    )
+
+
+def ask(wanted: Mapping[str, Any]) -> int:
+    """The process that became of it; 0 if it cannot be had."""
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (wanted["env"] or os.environ).items()}
+    module, *arguments = map(os.fsdecode, wanted["args"][2:])
+    request = {
+        "module": module,
+        "arguments": arguments,
+        "environment": environment,
+        "folder": os.path.abspath(os.fsdecode(wanted["cwd"] or ".")),
+        "paths": environment["PYTHONPATH"].split(os.pathsep),
+        "session": wanted["start_new_session"],
+        "group": wanted["process_group"],
+        "terminal": wanted["preexec_fn"] is not None,
+    }
+    files = (wanted["p2cread"], wanted["c2pwrite"], wanted["errwrite"])
+    line = the_zygote()
+    return line.fork(request, [own if file < 0 else file for own, file in enumerate(files)]) if line else 0
+
+
+class Zygote:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line, theirs = socket.socketpair()
+        with theirs:
+            number = theirs.fileno()
+            command = [sys.executable, zygote.__file__, str(number)]
+            self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, pass_fds=[number])
+
+    def fork(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
+        with os.fdopen(os.memfd_create("request"), "w+b") as paper:
+            paper.write(json.dumps(request).encode())
+            paper.seek(0)
+            with self._lock:
+                socket.send_fds(self._line, [b"."], [paper.fileno(), *files])
+                pid = int.from_bytes(self._line.recv(8), "big", signed=True)
+        return max(0, pid)
+
+    def close(self) -> None:
+        self._line.close()
+        self._process.wait()
+
+
+@cache
+def the_zygote() -> Zygote | None:
+    """The one of this process; None where there cannot be one."""
+    if zygote.CLONE < 0 or not sys.platform.startswith("linux"):
+        return None
+    made = Zygote()
+    atexit.register(made.close)
+    return made
+
+
+def run(args: Sequence[str], *, input: str = "", timeout: float, **more: Any) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` with all that is said, as text."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with Forked(args, **pipes, text=True, **more) as process:
+        try:
+            out, err = process.communicate(input, timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(args, process.returncode, out, err)

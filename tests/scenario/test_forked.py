@@ -1,0 +1,133 @@
+"""What the zygote of the tests makes is as what an interpreter makes that is started: only sooner."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forked import SOURCES, Forked, run
+from tests.scenario.command_line import CommandLine
+
+COMMANDS = (
+    ("--version",),
+    ("--help",),
+    ("config", "--json"),
+    ("models", "list", "--json"),
+    ("fsck",),
+    ("show", "none"),
+    ("no", "such", "command"),
+    ("run",),
+)
+ENDS = {"code": 300 & 255, "words": 1, "nothing": 0, "error": 1, "signal": -signal.SIGTERM, "interrupt": -signal.SIGINT}
+PROBE = """
+    import atexit, gc, json, os, resource, signal, sys, tempfile, threading, time
+
+    def stream(each):
+        raw = each.buffer.raw
+        kept = (each.name, each.mode, each.encoding, each.errors, each.line_buffering, each.write_through)
+        return [*kept, each.isatty(), each.buffer.mode, raw.name, raw.closefd, type(each.buffer).__name__]
+
+    KEPT = ("SigBlk", "SigIgn", "SigCgt")
+
+    def signals():
+        status = dict(line.split(":") for line in open("/proc/self/status") if line[:6] in KEPT)
+        handlers = [str(signal.getsignal(each)).split(" at ")[0] for each in sorted(signal.valid_signals())]
+        return [{name: value.strip() for name, value in status.items()}, handlers]
+
+    facts = {
+        "arguments": sys.argv,
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),
+        "paths": sys.path,
+        "files": sorted(os.listdir("/proc/self/fd")),
+        "streams": [stream(each) for each in (sys.stdin, sys.stdout, sys.stderr)],
+        "same": [sys.stdin is sys.__stdin__, sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__],
+        "signals": signals(),
+        "parent": os.getppid(),
+        "group": os.getpgid(0) == os.getpid() or os.getpgid(0),
+        "session": os.getsid(0) == os.getpid() or os.getsid(0),
+        "mask": os.umask(0),
+        "limits": [resource.getrlimit(each) for each in range(10)],
+        "nice": os.nice(0),
+        "threads": [each.name for each in threading.enumerate()],
+        "identity": threading.get_native_id() == threading.main_thread().native_id == os.getpid(),
+        "temporary": tempfile.gettempdir(),
+        "zone": time.tzname,
+        "flags": list(sys.flags),
+        "collector": [gc.isenabled(), gc.get_threshold()],
+        "main": [__name__, sys.modules["__main__"].__dict__ is globals(), __spec__.name],
+        "said": sys.stdin.read() if not sys.stdin.isatty() else "",
+    }
+    print(json.dumps(facts))
+    atexit.register(print, "left")
+    how = sys.argv[1]
+    if how == "signal":
+        sys.stdout.flush()
+        os.kill(os.getpid(), signal.SIGTERM)
+    if how == "interrupt":
+        signal.raise_signal(signal.SIGINT)
+    if how == "error":
+        raise RuntimeError("odd")
+    threading.Timer(0.01, print, ["a thread's last word"]).start()
+    sys.exit({"code": 300, "words": "over", "nothing": None}[how])
+"""
+
+
+@pytest.fixture
+def probe(cli: CommandLine) -> CommandLine:
+    """A program that tells all it can about its process."""
+    (cli.folder / "programs").mkdir()
+    (cli.folder / "programs" / "probe.py").write_text(textwrap.dedent(PROBE))
+    cli.environment |= {"PYTHONPATH": f"{SOURCES}{os.pathsep}{cli.folder / 'programs'}", "TZ": "Asia/Tokyo"}
+    return cli
+
+
+def test_commands_say_the_same(cli: CommandLine) -> None:
+    for words in COMMANDS:
+        assert cli(*words, input="odd") == cli(*words, input="odd", fresh=True), words
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_process_is_as_one_that_was_started(probe: CommandLine, how: str) -> None:
+    def look(fresh: bool) -> tuple[int, str, list[str]]:
+        words = [sys.executable, "-m", "probe", how, "ü\udcff"]
+        done = run(words, cwd=probe.project, env=probe.environment, input="hello\r\n", timeout=60, fresh=fresh)
+        frames = [line for line in done.stderr.splitlines() if "zygote.py" not in line and "_as_main" not in line]
+        return done.returncode, done.stdout, frames[-1:] if how in ("error", "interrupt") else frames
+
+    forked, fresh = look(False), look(True)
+    assert forked == fresh
+    assert forked[0] == ENDS[how]
+    assert json.loads(forked[1].splitlines()[0])["parent"] == os.getpid()
+
+
+def test_on_a_terminal_and_in_a_group_of_its_own(probe: CommandLine) -> None:
+    def look(**more: Any) -> dict[str, Any]:
+        leader, follower = pty.openpty()
+        words = [sys.executable, "-m", "probe", "nothing"]
+        ends = dict.fromkeys(("stdin", "stdout", "stderr"), follower)
+        process = Forked(words, cwd=probe.project, env=probe.environment, **ends, **more)
+        os.close(follower)
+        with os.fdopen(leader, "rb") as shown:
+            told = shown.readline()
+            assert process.wait(60) == 0
+        return dict(json.loads(told))
+
+    for more in ({"terminal": True}, {"process_group": 0}, {"start_new_session": True}):
+        assert look(**more) == look(**more, fresh=True)
+
+
+def test_what_is_about_the_start_is_started(cli: CommandLine, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "treadle", "--version"]
+    started = Forked(words, cwd=tmp_path, env=cli.environment | {"PYTHONUTF8": "0"}, stdout=subprocess.DEVNULL)
+    assert b"treadle" in Path(f"/proc/{started.pid}/cmdline").read_bytes()
+    assert started.wait(60) == 0
+    with pytest.raises(FileNotFoundError):
+        Forked(words, cwd=tmp_path / "nowhere")

@@ -1,0 +1,154 @@
+"""A program that has imported what the command line imports, and forks: its children become `python -m MODULE` with the
+arguments, the environment, the folder and the files of a request, without the third of a second of processor time that
+an interpreter and its imports take. They are children of whoever started this program, as any process is that one
+starts, and end as any other does. `forked` asks for them; this file knows nothing of tests.
+
+    python zygote.py SOCKET
+"""
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import platform
+import runpy
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, cast
+
+CLONE_PARENT = 0x8000
+CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
+"""The number of the system call; the one of `fork` cannot be told whose child it makes."""
+
+ROOMS = (
+    "cli", "copilot_sdk", "engine", "evaluation", "housekeeping", "mcp_hub", "models", "policy", "replay", "server",
+    "stores.postgres", "stores.sqlite", "subagents", "tools", "workspace", "worlds",
+)  # fmt: skip
+"""What is imported as a whole: the parts of Treadle that commands use. Not what few use and takes long."""
+MORE = (
+    "aiohttp", "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.jsonrpc.serving",
+    "treadle.sandbox.homes", "treadle.sandbox.probe", "treadle.sandbox.view_trial", "treadle.skills.documents",
+    "treadle.testing.faults", "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
+    "uvicorn.protocols.websockets.websockets_sansio_impl",
+)  # fmt: skip
+
+
+def preload() -> None:
+    for room in ROOMS:
+        package = importlib.import_module(f"treadle.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"treadle.{room}."):
+            importlib.import_module(module.name)
+    for name in MORE:
+        importlib.import_module(name)
+    assert tempfile.tempdir is None, "a folder for temporary files was looked for before its time"
+
+
+def fork_for_parent() -> int:
+    """`os.fork`, but the child is a child of our parent."""
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = int(ctypes.PyDLL(None).syscall(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return pid
+
+
+def serve(line: socket.socket) -> list[int]:
+    """Fork for every request, and return in the children: what they were given, the request itself first."""
+    while True:
+        try:
+            message, given, _, _ = socket.recv_fds(line, 1, 4)
+        except KeyboardInterrupt:
+            os._exit(130)
+        if not message:
+            os._exit(0)
+        if (pid := fork_for_parent()) == 0:
+            line.close()
+            return given
+        for each in given:
+            os.close(each)
+        line.sendall(pid.to_bytes(8, "big", signed=True))
+
+
+def become(request: dict[str, Any], files: list[int]) -> None:
+    """Be as a process that was just started like this."""
+    if request["session"]:
+        os.setsid()
+    if request["group"] >= 0:
+        os.setpgid(0, request["group"])
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    if request["terminal"]:
+        take_terminal()
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    time.tzset()
+    if (thread := threading.main_thread()).native_id != os.getpid():  # up to Python 3.11
+        thread._set_native_id()  # type: ignore[attr-defined]
+    sys.path[:2] = [request["folder"], *request["paths"]]  # in place of ours: this folder, and the sources
+    sys.argv = ["-m", *request["arguments"]]
+    for number, old in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        name = old.name.strip("<>")
+        stream = standard_stream(number, old)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def standard_stream(number: int, like: Any) -> io.TextIOWrapper:
+    binary = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115 - for as long as the process
+    cast(Any, binary).raw.name = like.name
+    lines = number == 2 or os.isatty(number)
+    made = io.TextIOWrapper(binary, like.encoding, like.errors, newline="\n", line_buffering=lines)
+    cast(Any, made).mode = "w" if number else "r"
+    return made
+
+
+def take_terminal() -> None:
+    """The terminal that is the standard input becomes the controlling one of this session."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def leave(code: int) -> None:
+    """What an interpreter does at its end that others notice; to clear away what was imported takes ten times as long
+    as the fork."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError):  # then it is for the interpreter to say
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def main() -> None:
+    preload()
+    gc.collect()
+    gc.freeze()
+    given = serve(socket.socket(fileno=int(sys.argv[1])))
+    with open(given[0], "rb") as file:
+        request = json.load(file)
+    become(request, given[1:])
+    try:
+        runpy._run_module_as_main(request["module"])  # type: ignore[attr-defined]
+    except SystemExit as end:
+        if isinstance(end.code, int | None):
+            leave(end.code or 0)
+        raise
+
+
+if __name__ == "__main__":
+    main()
