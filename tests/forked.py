@@ -121,7 +121,7 @@ def the_zygote() -> Zygote | None:
 
 def run(args: Sequence[str], *, input: str = "", timeout: float, **more: Any) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` with all that is said, as text."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with Forked(args, **pipes, text=True, **more) as process:
         try:
             out, err = process.communicate(input, timeout=timeout)

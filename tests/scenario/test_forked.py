@@ -4,10 +4,8 @@ import json
 import os
 import pty
 import signal
-import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,10 +122,12 @@ def test_on_a_terminal_and_in_a_group_of_its_own(probe: CommandLine) -> None:
         assert look(**more) == look(**more, fresh=True)
 
 
-def test_what_is_about_the_start_is_started(cli: CommandLine, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "treadle", "--version"]
-    started = Forked(words, cwd=tmp_path, env=cli.environment | {"PYTHONUTF8": "0"}, stdout=subprocess.DEVNULL)
-    assert b"treadle" in Path(f"/proc/{started.pid}/cmdline").read_bytes()
-    assert started.wait(60) == 0
+def test_what_is_about_the_start_is_started(probe: CommandLine) -> None:
+    def flags(**more: str) -> list[int]:
+        words = [sys.executable, "-m", "probe", "nothing"]
+        done = run(words, cwd=probe.project, env=probe.environment | more, timeout=60)
+        return list(json.loads(done.stdout.splitlines()[0])["flags"])
+
+    assert flags(PYTHONSAFEPATH="1") != flags()
     with pytest.raises(FileNotFoundError):
-        Forked(words, cwd=tmp_path / "nowhere")
+        Forked([sys.executable, "-m", "probe"], cwd=probe.folder / "nowhere", env=probe.environment)
