@@ -17,7 +17,7 @@ from treadle.models.text_calls.prompt import tools_text
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta
 from treadle.protocol.events import ExecutionComplete
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import WORDS, ToolSpec
 
 MOST = 1_200
 LEFT_OUT = {"apply_patch", "get_diagnostics", "delegate", "update_plan", "check_command", "send_input", "stop_command"}
@@ -65,7 +65,11 @@ async def test_system_text_and_tools_take_at_most_1200_tokens(tmp_path: Path) ->
         assert tokens(len(system) + len(text)) <= MOST
     assert {tool.name for tool in tools}.isdisjoint(LEFT_OUT)
     edit = next(tool for tool in tools if tool.name == "edit_file")
-    assert edit.parameters["required"] == [*edit.parameters["properties"]] == ["path", "old_str", "new_str"]
+    assert (
+        [*edit.parameters["properties"]]
+        == [*edit.parameters["required"], "line"]
+        == ["path", "old_str", "new_str", "line"]
+    )
     assert str(root) not in system, "else it is written out in every call"
 
 
@@ -89,18 +93,33 @@ async def test_a_larger_window_and_chosen_tools_lose_none(
 
 
 async def test_what_would_be_called_in_vain_is_withheld(tmp_path: Path) -> None:  # L-10
-    """An edit before anything was read; and a call that was just made twice with the same result."""
+    """An edit before anything was read, more of an output that was not cut, and calls that brought nothing new, until
+    one does."""
     (root := tmp_path / "project").mkdir()
     (root / "a.txt").write_text("a\n")
-    looks = [Call("list_directory", path=".")] * 2
-    agent, model = asked(tmp_path, SMALL_WINDOW, *looks, Call("read_file", path="a.txt"), Call("read_file", path="b"))
+    look, read = Call("list_directory", path="."), Call("read_file", path="a.txt")
+    agent, model = asked(tmp_path, SMALL_WINDOW, look, look, read, look, read, Call("read_file", path="b"))
     async with agent:
         async for _ in agent.chat(root=root).send("Look."):
             pass
-    first, twice, other = frozenset({"edit_file"}), frozenset({"edit_file", "list_directory"}), frozenset[str]()
-    assert model.withheld == [first, first, twice, other, other]
+    looks, reads = {"list_directory"}, {"read_file"}
+    expected = [{"edit_file"}, {"edit_file"}, {"edit_file"} | looks, set(), looks, looks | reads, set()]
+    assert model.withheld == [{"read_output"} | names for names in expected]
     agent, model = asked(tmp_path, SMALL_WINDOW + 1)
     async with agent:
         async for _ in agent.chat(root=root).send("Look."):
             pass
     assert model.withheld == [frozenset()]
+
+
+async def test_a_task_that_asks_for_a_change_is_not_answered_by_words_before_there_is_one(
+    tmp_path: Path,
+) -> None:  # L-16
+    (root := tmp_path / "project").mkdir()
+    made = Call("write_file", path="a.txt", content="a\n")
+    agent, model = asked(tmp_path, SMALL_WINDOW, made)
+    async with agent:
+        async for _ in agent.chat(root=root, mode="auto-edit").send("Create a.txt with one line."):
+            pass
+    both = {"task_complete", WORDS}
+    assert [names & both for names in model.withheld] == [both, set()]

@@ -2,16 +2,16 @@
 built-in tools those without which nothing can be done. Together with the system text they take at most 1,200 tokens.
 What is left out can be called all the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from treadle.chat.guard import repeats
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries
-from treadle.protocol.content import AssistantEntry
-from treadle.protocol.tools import ToolSpec
+from treadle.chat.verification import lacks_change
+from treadle.protocol.content import AssistantEntry, UserEntry
+from treadle.protocol.tools import WORDS, ToolSpec
 
 SMALL_WINDOW = 16_384
 """Tokens; up to here tools are told in short."""
@@ -35,11 +35,12 @@ _SHORT = {
     "find_files": _Short("Find files by a glob such as *.py or src/**/*.ts.", ("pattern",), ("path",)),
     "grep_search": _Short("Search the lines of files with a regular expression.", ("pattern",), ("path", "include")),
     "write_file": _Short(
-        "Create a file; or change a short one: read it first, then send all of its new lines.", ("path", "content")
+        "Create a file, or replace all of a short one: content has all of its lines.", ("path", "content")
     ),
     "edit_file": _Short(
-        "Change a long file: read it first, then replace old_str, copied exactly from it, by new_str.",
+        "Replace old_str, copied exactly from the file, by new_str. line: where it begins, if it occurs several times.",
         ("path", "old_str", "new_str"),
+        ("line",),
     ),
     "run_command": _Short("Run a shell command (bash) and see its output.", ("command",), ("timeout_s", "cwd")),
     "read_output": _Short("Read more of an output that was cut.", ("handle",), ("start_line", "end_line")),
@@ -58,15 +59,32 @@ def in_short(specs: Sequence[ToolSpec], *, chosen: bool) -> tuple[ToolSpec, ...]
 
 
 def withheld(state: ChatState) -> frozenset[str]:
-    """What would be called in vain: an edit before anything was read, which can only be a guess, and the call that was
-    just made twice with the same result."""
-    found = set() if state.seen else {"edit_file"}
-    if state.run is not None and repeats(state.run.signatures) > 1:
-        for entry in reversed(entries(state)):  # none of them may be left, after a compaction
-            if isinstance(entry, AssistantEntry) and entry.calls:
-                found.add(entry.calls[-1].name)
-                break
-    return frozenset(found)
+    """What would be in vain: an edit before anything was read, which can only be a guess; more of an output where none
+    was cut; the end of a task that asks for a change before there is one, and words as an answer to it before anything
+    was looked at; and the calls since the last one that brought anything new, which would only be made once more."""
+    idle = state.run is not None and lacks_change(state, state.run)
+    early = {
+        "edit_file": not state.seen,
+        "read_output": not state.outputs,
+        "task_complete": idle,
+        WORDS: idle and isinstance(state.history[-1], UserEntry),
+    }
+    return frozenset((*(name for name, vain in early.items() if vain), *_stale(state)))
+
+
+def _stale(state: ChatState) -> Iterator[str]:
+    """The names of the latest calls that had been made before in this run, with the same result."""
+    made = state.run.signatures if state.run is not None else ()
+    calls = (
+        call
+        for entry in reversed(entries(state))  # some may be gone, after a compaction
+        if isinstance(entry, AssistantEntry)
+        for call in reversed(entry.calls)
+    )
+    for at, call in zip(range(len(made) - 1, -1, -1), calls, strict=False):
+        if made[at] not in made[:at]:
+            return
+        yield call.name
 
 
 def _shortened(spec: ToolSpec) -> ToolSpec:

@@ -101,11 +101,16 @@ def _diagnosable(run: Run) -> tuple[str, ...]:
 def _unwritten(state: ChatState, run: Run) -> bool:
     """Whether the model should be told that nothing was written. Not if it asks something back and someone is there
     to answer."""
-    if not state.options.verify or run.reminded or run.wrote:
+    if run.reminded or not lacks_change(state, run):
         return False
     last = state.history[-1] if len(state.history) else None
     asks_back = isinstance(last, AssistantEntry) and last.text.rstrip().endswith("?")
-    if asks_back and state.options.interactive:
+    return not (asks_back and state.options.interactive)
+
+
+def lacks_change(state: ChatState, run: Run) -> bool:
+    """Whether the person asked for a change and none was made, although it may be."""
+    if not state.options.verify or run.wrote or state.options.mode == "read-only":
         return False
     return any(asks_for_changes(text) for text in _asked(state, run))
 

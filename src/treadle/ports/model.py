@@ -114,8 +114,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """Repaired: every call is followed by exactly one result, in order (L-20)."""
     tools: tuple[ToolSpec, ...] = ()
     withheld: frozenset[str] = frozenset()
-    """Tools that would be called in vain now: where an answer can be held to a form, they cannot be. They are told all
-    the same, so that the beginning of the request stays what it was."""
+    """Tools that would be called in vain now, and `WORDS` where words would be: where an answer can be held to a form,
+    it is none of them. They are told all the same, so that the beginning of the request stays what it was."""
     temperature: float | None = None
     max_tokens: int = 0
     window: int = 0

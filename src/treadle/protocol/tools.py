@@ -30,6 +30,9 @@ EDIT_TOOL = "edit_file"
 EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, PATCH_TOOL})
 """Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""
 
+WORDS = ""
+"""Stands among names of tools for an answer that calls none."""
+
 MCP_PREFIX = "mcp:"
 """Begins the pattern of a rule about tools of MCP servers, as in `mcp:git__*`."""
 

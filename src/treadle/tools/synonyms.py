@@ -28,6 +28,7 @@ SYNONYMS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "edit_file": {
         "old_str": ("old_string", "oldString", "old_text", "oldText", "search", "find", "old"),
         "new_str": ("new_string", "newString", "new_text", "newText", "replace", "replacement", "new"),
+        "line": ("line_number", "lineNumber", "start_line"),
         "replace_all": ("replaceAll", "all"),
         "content": _CONTENT,
     },

@@ -5,6 +5,6 @@ from treadle.chat.state import ChatState, Run, Sight
 from treadle.types import ChatId
 
 
-def test_repeats_whose_calls_were_compacted_away_withhold_nothing() -> None:
+def test_repeats_whose_calls_were_compacted_away_withhold_none_of_them() -> None:
     state = ChatState(ChatId("c"), run=Run(0, 10, signatures=("same", "same")), seen={"a": (Sight("h"),)})
-    assert withheld(state) == frozenset()
+    assert withheld(state) == {"read_output"}

@@ -19,6 +19,7 @@ class Case(msgspec.Struct, frozen=True):
     how: How = "exact"
     count: int = 1
     every: bool = False
+    line: int = 0
     error: tuple[str, ...] = ()
     """Words of the error; empty: the edit is made."""
 
@@ -29,6 +30,10 @@ def done(title: str, text: str, old: str, new: str, made: str, how: How = "exact
 
 def every(title: str, text: str, old: str, new: str, made: str, count: int, how: How = "exact") -> Case:
     return Case(title, text, old, new, made, how, count, every=True)
+
+
+def at(line: int, title: str, text: str, old: str, new: str, made: str, how: How = "exact") -> Case:
+    return Case(title, text, old, new, made, how, line=line)
 
 
 def fails(title: str, text: str, old: str, new: str, *words: str) -> Case:
@@ -300,9 +305,16 @@ NUMBERS = [
 ]
 
 AMBIGUOUS = [
-    fails("twice", "x\ny\nx\n", "x", "z", "occurs 2 times", "lines 1, 3", "replace_all"),
-    fails("a way out", "a\nport\nb\n  port\n", "port", "x", 'line 2: "a\\nport"', 'line 4: "  port"', "same lines"),
-    fails("a way out at the top", "port\nb\nport\n", "port\n", "x", 'line 3: "b\\nport\\n"'),
+    fails("twice", "x\ny\nx\n", "x", "z", "occurs 2 times", "lines 1, 3"),
+    fails("a way out", "a\nport\nb\n  port\n", "port", "x", 'again with "line": 2 or "line": 4.'),
+    fails("a way out among many", "port\n" * 9, "port", "x", 'the one you mean, as in "line": 1.'),
+    fails("two in a line", "a a\nb\na\n", "a", "x", "lines 1, 3", 'again with "line": 3.'),
+    fails("all in a line", "a a\n", "a", "x", "line 1", "what stands around"),
+    Case("none in that line", "x\ny\nx\n", "x", "z", line=2, error=("occurs 2 times", "lines 1, 3")),
+    at(3, "the second", "x\ny\nx\n", "x", "z", "x\ny\nz\n"),
+    at(2, "a leading newline and a line", "a\nx\nb\nx\n", "\nx", "\ny", "a\ny\nb\nx\n"),
+    at(2, "one, and a wrong line", "x\n", "x", "z", "z\n"),
+    at(3, "a line across CRLF", "x\r\ny\r\nx\r\ny", "x\ny", "z", "x\r\ny\r\nz", "line_endings"),
     fails("overlapping", "aaa", "aa", "b", "occurs 2 times", "line 1"),
     fails("the line before is shown", "a:\n  x\nb:\n  x\n", "  x", "y", "lines 2, 4", "1  a:", "3  b:"),
     fails("across CRLF", "x\r\ny\r\nx\r\ny", "x\ny", "z", "occurs 2 times", "lines 1, 3", "line endings"),
@@ -338,6 +350,7 @@ MISSING = [
     fails("a line left out", "one one\ntwo two\nthree three\n", "one one\nthree three", "", "-2  two two"),
     fails("a line too many", "one one\nthree three\n", "one one\ntwo two\nthree three", "", "+   two two"),
     fails("nothing like it", "zzz", "completely different", "x", "No line of the file resembles it"),
+    fails("what is to be added", "a = 1\nb = 2\n\n", "def f():", "x", 'such as "b = 2", and new_str the same line'),
     fails("an empty file", "", "a", "b", "not found"),
     fails("another case", "Hello World\n", "hello world", "x", "line 1", "Hello World"),
     fails("inner space counts", "f(a, b)\n", "f(a,b)", "x", "not found", "line 1"),

@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.models.text_calls.reader import read
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import WORDS, ToolSpec
 
 REPLY = "reply"
 _GUIDANCE = {"lenient": True, "whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
@@ -38,12 +38,14 @@ def reply_name(tools: Iterable[ToolSpec]) -> str:
 
 
 def answer_schema(tools: Sequence[ToolSpec], withheld: Collection[str] = ()) -> dict[str, Any]:
-    """The schema of one answer, which calls none of those `withheld`. The name comes first: with it the model decides
+    """The schema of one answer, which is none of those `withheld`. The name comes first: with it the model decides
     whether to speak or to act."""
     shared: dict[str, Any] = {}
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    choices = [_choice(reply_name(tools), {**text, "additionalProperties": False})]
-    for number, tool in enumerate(tool for tool in tools if tool.name not in withheld):
+    reply = _choice(reply_name(tools), {**text, "additionalProperties": False})
+    callable_now = [tool for tool in tools if tool.name not in withheld]
+    choices = [] if callable_now and WORDS in withheld else [reply]
+    for number, tool in enumerate(callable_now):
         cleaner = _Cleaner(f"t{number}_")
         choices.append(_choice(tool.name, cleaner.arguments(tool.parameters)))
         shared |= cleaner.shared

@@ -24,13 +24,14 @@ class EditFile(FileTool):
         name="edit_file",
         description=(
             "Replace old_str by new_str in a file. old_str must be copied exactly from the file, without line numbers, "
-            "and occur exactly once (add lines around it until it does), or set replace_all. Returns a diff."
+            "and occur exactly once; if not, say in which line it begins, or set replace_all. Returns a diff."
         ),
         parameters=parameters(
             required=("path",),
             path=PATH,
             old_str={"type": "string", "description": "The text to replace."},
             new_str={"type": "string", "description": "What stands there afterwards; empty to delete."},
+            line={"type": "integer", "description": "Where old_str occurs several times: the line in which it begins."},
             replace_all={"type": "boolean", "default": False, "description": "Replace every occurrence."},
             content={
                 "type": "string",
@@ -69,7 +70,9 @@ def _edit(workspace: Workspace, path: str, invocation: Invocation) -> Change:
     if invocation.seen.get(path, pre) != pre:
         raise Stale((path,))  # whether or not old_str is still there
     try:
-        made = replace(text.text, arguments["old_str"], new_str, bool(arguments.get("replace_all")))
+        made = replace(
+            text.text, arguments["old_str"], new_str, bool(arguments.get("replace_all")), arguments.get("line") or 0
+        )
     except EditError as error:
         raise EditError(visible(f"{shown} was not changed: {error}")) from None
     return change(path, old, text.encode(made.text), pre=pre, note=_note(made))

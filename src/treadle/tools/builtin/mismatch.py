@@ -27,47 +27,40 @@ ASIDE: dict[How, str] = {
 _LINES_NAMED = 50
 _PLACES_SHOWN = 5
 _WAYS_SHOWN = 3
-_LINES_BEFORE = 4
 _NUMBERED = re.compile(r"[ \t]*(\d{1,7})(\t|→|[:|│](?! )|[:|│] )")
 
 
 def ambiguous(text: str, starts: list[int], old: str, how: How) -> str:
-    """Every line where the passage begins, and the first places with the line before, which may tell them apart."""
-    shift = len(old) - len(old.lstrip("\r\n"))  # a leading newline belongs to the line before
+    """Every line where the passage begins, how to say which is meant, and the first places with the line before, which
+    may tell them apart."""
     named = starts[:_LINES_NAMED]
-    numbers = list(dict.fromkeys(_lines_of(text, [start + shift for start in named])))
+    begins = lines_of(text, named, old)
+    numbers = list(dict.fromkeys(begins))
     total = max(len(starts), text.count(old))
     places = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
     more = f" and {total - len(named):,} more places" if total > len(named) else ""
     aside = f" ({ASIDE[how]})" if ASIDE[how] else ""
     return (
-        f"old_str occurs {total:,} times, beginning in {places}{more}{aside}. Add lines around the one you mean "
-        f"so that it is unique, or set replace_all to true.\n{_around(text.split(chr(10)), numbers[:_PLACES_SHOWN])}"
-        f"{_ways_out(text, starts[:_WAYS_SHOWN], old) if how == 'exact' else ''}"
+        f"old_str occurs {total:,} times, beginning in {places}{more}{aside}. {_way_out(begins)}\n"
+        f"{_around(text.split(chr(10)), numbers[:_PLACES_SHOWN])}"
     )
 
 
-def _ways_out(text: str, starts: list[int], old: str) -> str:
-    """Passages that can be sent as they are. Small models read "add lines around it" and send the same again."""
-    found = [(start, passage) for start in starts if (passage := _unique(text, start, start + len(old)))]
-    if not found:
-        return ""
-    rows = [
-        f"line {line}: {encode(passage.replace(chr(13), '')).decode()}"
-        for line, (_, passage) in zip(_lines_of(text, [start for start, _ in found]), found, strict=True)
-    ]
-    return "\nEach of these is unique as old_str; new_str must then begin with the same lines:\n" + "\n".join(rows)
+def _way_out(begins: list[int]) -> str:
+    """What to send. In the very words: small models read "add lines around it" and send the same call again."""
+    alone = [line for line in begins if begins.count(line) == 1]
+    if not alone:
+        return "Add what stands around the one you mean so that it is unique."
+    named = [f'"line": {line}' for line in alone]
+    if len(named) > _WAYS_SHOWN:
+        return f"Send the call again with the line of the one you mean, as in {named[0]}."
+    return f"Send the call again with {' or '.join(named)}."
 
 
-def _unique(text: str, start: int, end: int) -> str:
-    """The passage with as many whole lines before it as make it unique; empty if that takes too many."""
-    for _ in range(_LINES_BEFORE):
-        start = text.rfind("\n", 0, max(start - 1, 0)) + 1
-        if end - start > _WIDTH or not start:
-            break
-        if text.count(text[start:end]) == 1:
-            return text[start:end]
-    return text[start:end] if not start and end <= _WIDTH and text.count(text[:end]) == 1 else ""
+def lines_of(text: str, starts: list[int], old: str) -> list[int]:
+    """The lines, from 1, where a passage begins; a leading newline belongs to the line before."""
+    shift = len(old) - len(old.lstrip("\r\n"))
+    return _lines_of(text, [start + shift for start in starts])
 
 
 def _around(lines: list[str], numbers: list[int]) -> str:
@@ -185,6 +178,7 @@ _LINES_COMPARED = 60
 _LINES_TRIED = 2_000
 _ROWS = 24
 _WIDTH = 200
+_LAST_LINES = 20
 _LEGEND = "(- is what the file has, + is what {name} has{spaces})"
 
 _Op = tuple[str, int, int, int, int]
@@ -202,13 +196,26 @@ def nearest(body: SearchedText, old: str, name: str = "old_str") -> str:
         return "It is white space only; add the lines around it."
     at = _place(body, wanted)
     if at is None:
-        return "No line of the file resembles it. Read the file again, or look for it in another file."
+        how = _anchor(body) if name == "old_str" else ""
+        return f"No line of the file resembles it.{how} Read the file again, or look for it in another file."
     first, rows, spaces = _diff(body, wanted, at)
     legend = _LEGEND.format(name=name, spaces="; · is a space, → a tab" if spaces else "")
     return (
         f"The nearest passage begins in line {first + 1} {legend}:\n" + "\n".join(rows) + "\n"
         "Copy the text exactly as the file has it."
     )
+
+
+def _anchor(body: SearchedText) -> str:
+    """How to add what is not there yet: with a line that is, if one of the last ones is there only once."""
+    for line in reversed(body.lines[-_LAST_LINES:]):
+        kept = line.rstrip("\r")
+        if kept.strip() and len(kept) <= _WIDTH and body.text.count(kept) == 1:
+            return (
+                f" To add something, let old_str be a line that is there, such as {encode(kept).decode()}, and new_str "
+                "the same line together with the new ones."
+            )
+    return ""
 
 
 # -- where it is --------------------------------------------------------------------------------------------------

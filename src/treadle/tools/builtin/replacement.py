@@ -20,51 +20,77 @@ class Replacement(msgspec.Struct, frozen=True):
     count: int
 
 
-def replace(text: str, old: str, new: str, replace_all: bool = False) -> Replacement:
-    """Replace `old`, which must occur exactly once unless `replace_all`."""
+class Which(msgspec.Struct, frozen=True):
+    """Which occurrence is meant where there are several: all, or the one that begins in a line (from 1)."""
+
+    every: bool = False
+    line: int = 0
+
+    def among(self, text: str, starts: list[int], old: str) -> list[int]:
+        """The indices of those that are meant. Without a word about it: all, which may be too many."""
+        if self.every or not self.line or len(starts) < 2:
+            return list(range(len(starts)))
+        return [at for at, line in enumerate(mismatch.lines_of(text, starts, old)) if line == self.line]
+
+
+def replace(text: str, old: str, new: str, replace_all: bool = False, line: int = 0) -> Replacement:
+    """Replace `old`, which must occur exactly once unless `replace_all`, or once as from this line."""
+    return _replace(text, old, new, Which(replace_all, line))
+
+
+def _replace(text: str, old: str, new: str, which: Which) -> Replacement:
     if not old.removeprefix(BOM):
         raise EditError("old_str is empty. Give the text to replace; to write a whole file use write_file.")
     if old == new:
         raise EditError("old_str and new_str are the same; there is nothing to change.")
     if "\n" not in text and "\r" in text and "\n" in old:  # lines that end in CR alone, as on old Macs
-        made = replace(text.replace("\r", "\n"), _lf(old), _lf(new), replace_all)
+        made = _replace(text.replace("\r", "\n"), _lf(old), _lf(new), which)
         return Replacement(made.text.replace("\n", "\r"), _at_least(made.how, "line_endings"), made.count)
-    made_exact = _exact(text, old, new, replace_all)
+    made_exact = _exact(text, old, new, which)
     if made_exact is not None:
         return made_exact
     bom = BOM if text.startswith(BOM) else ""
     body = SearchedText(text[len(bom) :])
     plain_old, plain_new = old.removeprefix(BOM), new.removeprefix(BOM)
     marked = len(plain_old) != len(old)
-    found = _loose(body, plain_old, plain_new, replace_all, marked)
-    found = found or _unnumbered(body, plain_old, plain_new, replace_all)
+    found = _loose(body, plain_old, plain_new, which, marked)
+    found = found or _unnumbered(body, plain_old, plain_new, which)
     if found is None:
         raise EditError(mismatch.not_found(body, plain_old, plain_new))
     return msgspec.structs.replace(found, text=bom + found.text)
 
 
-def _exact(text: str, old: str, new: str, replace_all: bool) -> Replacement | None:
+def _exact(text: str, old: str, new: str, which: Which) -> Replacement | None:
     first = text.find(old)
     if first == -1 or (old[0] == "\n" and "\r" + old in text):  # half of a CRLF is not replaced
         return None
-    if not replace_all and text.find(old, first + 1) != -1:
-        raise EditError(mismatch.ambiguous(text, places(text, old), old, "exact"))
+    if not which.every and text.find(old, first + 1) != -1:
+        first = _one(text, places(text, old), old, "exact", which)
     new = _fit_bom(text, old, new)
     if _lf(old) != _lf(new):  # otherwise the line endings are what is to be changed
         new = _fit_endings(text, first, first + len(old), new, keep_mixed="\n" in old)
-    count = text.count(old) if replace_all else 1
-    return Replacement(text.replace(old, new), "exact", count)
+    if which.every:
+        return Replacement(text.replace(old, new), "exact", text.count(old))
+    return Replacement(text[:first] + new + text[first + len(old) :], "exact", 1)
 
 
-def _loose(body: SearchedText, old: str, new: str, replace_all: bool, marked: bool) -> Replacement | None:
+def _one(text: str, starts: list[int], old: str, how: How, which: Which) -> int:
+    """Where the only one begins that is meant."""
+    meant = which.among(text, starts, old)
+    if len(meant) != 1:
+        raise EditError(mismatch.ambiguous(text, starts, old, how))
+    return starts[meant[0]]
+
+
+def _loose(body: SearchedText, old: str, new: str, which: Which, marked: bool) -> Replacement | None:
     """The levels after the exact one; the first that finds anything decides. `marked`: without its byte-order mark,
     `old` may even be there as it is."""
     for how in LOOSE:
-        spans = body.find(old, how, every=replace_all) if marked or body.worth(old, how) else []
+        spans = body.find(old, how, every=which.every) if marked or body.worth(old, how) else []
         if spans:
-            return _made(body, spans, old, new, how, replace_all)
+            return _made(body, spans, old, new, how, which)
     spans = _shifted(body, old, new)
-    return _made(body, spans, old, new, "indentation", replace_all) if spans else None
+    return _made(body, spans, old, new, "indentation", which) if spans else None
 
 
 def _shifted(body: SearchedText, old: str, new: str) -> list[TextSpan]:
@@ -81,9 +107,10 @@ def _shifted(body: SearchedText, old: str, new: str) -> list[TextSpan]:
     return spans
 
 
-def _made(body: SearchedText, spans: list[TextSpan], old: str, new: str, how: How, replace_all: bool) -> Replacement:
-    if len(spans) > 1 and not replace_all:
-        raise EditError(mismatch.ambiguous(body.text, [span.start for span in spans], old, how))
+def _made(body: SearchedText, spans: list[TextSpan], old: str, new: str, how: How, which: Which) -> Replacement:
+    if len(spans) > 1 and not which.every:
+        start = _one(body.text, [span.start for span in spans], old, how, which)
+        spans = [span for span in spans if span.start == start]
     parts: list[str] = []
     at = count = 0
     for span in spans:
@@ -150,7 +177,7 @@ def _at_least(how: How, least: How) -> How:
 # -- line numbers that were copied along --------------------------------------------------------------------------
 
 
-def _unnumbered(body: SearchedText, old: str, new: str, replace_all: bool) -> Replacement | None:
+def _unnumbered(body: SearchedText, old: str, new: str, which: Which) -> Replacement | None:
     """The same without the line numbers of read_file, if there can be no doubt that they are such."""
     bare = mismatch.without_numbers(old)
     if bare is None or not bare.text.strip():
@@ -162,8 +189,8 @@ def _unnumbered(body: SearchedText, old: str, new: str, replace_all: bool) -> Re
     if bare.text == bare_new:
         return None
     spans = body.find(bare.text, "line_endings")
-    if len(spans) != 1 or replace_all:
+    if len(spans) != 1 or which.every:
         return None
     if not bare.several and body.line_at(spans[0].start) + 1 != bare.first:
         return None
-    return _made(body, spans, bare.text, bare_new, "line_numbers", False)
+    return _made(body, spans, bare.text, bare_new, "line_numbers", which)

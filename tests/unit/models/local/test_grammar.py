@@ -8,7 +8,7 @@ import pytest
 
 from treadle.models.local.answer import answer_schema, reply_name
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import WORDS, ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import builtins
 from treadle.tools.builtin.context import ToolContext
@@ -76,6 +76,13 @@ def test_a_tool_that_is_withheld_cannot_be_called() -> None:  # L-10
         choice["properties"]["name"]["const"] for choice in answer_schema([READ, ToolSpec("t")], {"read"})["anyOf"]
     ]
     assert names == ["reply", "t"]
+
+
+@pytest.mark.parametrize(("withheld", "names"), [({WORDS}, ["read"]), ({WORDS, "read"}, ["reply"])])
+def test_words_that_are_withheld_are_left_only_where_nothing_can_be_called(
+    withheld: set[str], names: list[str]
+) -> None:  # L-16
+    assert [choice["properties"]["name"]["const"] for choice in answer_schema([READ], withheld)["anyOf"]] == names
 
 
 def test_without_tools_there_is_only_the_reply() -> None:

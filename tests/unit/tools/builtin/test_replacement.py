@@ -13,14 +13,14 @@ from treadle.tools.builtin.replacement import Replacement, replace
 
 def test_the_corpus_is_large_and_its_cases_differ() -> None:
     assert len(CASES) >= 120
-    assert len({(case.text, case.old, case.new, case.every) for case in CASES}) == len(CASES)
+    assert len({(case.text, case.old, case.new, case.every, case.line) for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
 def test_corpus(case: Case) -> None:
     began = time.process_time()
     try:
-        made = replace(case.text, case.old, case.new, case.every)
+        made = replace(case.text, case.old, case.new, case.every, case.line)
     except EditError as error:
         text = str(error)
         assert case.error, text
