@@ -27,7 +27,6 @@ from treadle.protocol.events import (
     Delivery,
     Envelope,
     Event,
-    MessageDelta,
     ModelNotice,
     OpenAction,
     QueueChanged,
@@ -47,6 +46,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FOLLOW_S = 1.0
+_TURNING = frozenset({UserMessage, QueueChanged, ActionRequired, SessionIdle, CompactionComplete})
+"""What may be the end for whoever follows a command, or change what that is."""
 _GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
 """Commands after which the chat goes on with its project."""
 
@@ -323,9 +324,9 @@ class Chat:
                 envelope = reader.take() or await self._next(reader)
                 yield envelope
                 data = envelope.data
-                if type(data) is MessageDelta:
-                    continue  # nearly all are, and none of them ends anything
-                if _settles(data, queued):
+                if type(data) not in _TURNING:
+                    continue  # nearly all that comes ends nothing
+                if queued and _settles(data, queued):
                     queued = ""
                 if isinstance(data, ActionRequired) or (isinstance(data, SessionIdle) and self._over(data, queued)):
                     return

@@ -114,9 +114,10 @@ def end_turn(state: ChatState) -> TurnEnd | None:
 
 def with_turn_end(state: ChatState, events: Sequence[Event]) -> tuple[Event, ...]:
     """The events, with the end of the turn behind the result of its last call, if they have that."""
+    if state.answered is None or not events or any(isinstance(event, TurnEnd) for event in events):
+        return tuple(events)
     waited_for = {call.key for call in state.calls if call.phase != "done"}
-    ended = any(isinstance(event, TurnEnd) for event in events)
-    if state.answered is None or not waited_for or ended:
+    if not waited_for:
         return tuple(events)
     for place, event in enumerate(events, 1):
         if isinstance(event, ExecutionComplete):

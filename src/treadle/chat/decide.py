@@ -161,7 +161,7 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Callable[[], RunLi
         return _end(state, run.stop)
     if run.completed:
         return _verified(state, run) or _end(state, "task_complete")
-    last = state.history[-1] if len(state.history) else None
+    last = state.history.last
     if isinstance(last, AssistantEntry) and not last.calls:
         return _after_answer(state, run)
     return (

@@ -30,7 +30,10 @@ def fold(state: ChatState, envelope: Envelope) -> ChatState:
     if apply is not None:
         state = apply(state, event, envelope)
     state = replace(state, head=envelope.seq, updated_ms=envelope.time_ms or state.updated_ms)
-    return _timed(state, envelope.time_ms)
+    run = state.run
+    if run is None or not (run.waits_since_ms or state.calls or state.question):
+        return state
+    return _timed(state, run, envelope.time_ms)
 
 
 def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
@@ -39,11 +42,8 @@ def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
     return state
 
 
-def _timed(state: ChatState, now_ms: int) -> ChatState:
+def _timed(state: ChatState, run: Run, now_ms: int) -> ChatState:
     """Waiting for a person is no working time: it begins and ends with what was recorded then (L-11)."""
-    run = state.run
-    if run is None or not (run.waits_since_ms or state.calls or state.question):
-        return state
     waits = awaits_person(state)
     if waits == bool(run.waits_since_ms):
         return state

@@ -29,7 +29,7 @@ def signature(name: str, arguments: str, result: str) -> str:
 def find(signatures: Sequence[str]) -> Repetition | None:
     """The most repeated cycle that the signatures end with, if it repeats often enough to matter."""
     best: Repetition | None = None
-    for length in range(1, LONGEST_CYCLE + 1):
+    for length in range(1, min(LONGEST_CYCLE, len(signatures) // NUDGE_AT) + 1):
         count = repeats(signatures, length)
         if count >= NUDGE_AT and (best is None or count > best.repeats):
             best = Repetition(length, count)

@@ -49,6 +49,10 @@ class History(Generic[T]):
     def slice(self, start: int) -> list[T]:
         return self._items[start : self._length]
 
+    @property
+    def last(self) -> T | None:
+        return self._items[self._length - 1] if self._length else None
+
     def __len__(self) -> int:
         return self._length
 

@@ -76,6 +76,7 @@ _SENTENCE = r"(?<=[.!?:;])\s+|\n+|, (?=then |and then |and )|(?: and| then) (?=[
 _BULLET = r"^\s*(?:[-*•+]|\d+[.)]|\[[ x]\]|#+)\s+"
 _FENCE = r"(?sm)```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^>[^\n]*"
 _QUOTED = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”"
+_QUOTING = r"[`~>\"“]"
 _WORD = r"[a-z]+"
 _LONGEST = 20_000
 """Characters of a message that are looked at: the request stands at its beginning, what was pasted behind it."""
@@ -139,7 +140,9 @@ def _questions(sentence: str) -> bool:
 
 def _plain(message: str) -> str:
     """Without what is quoted, in lower case: a mention is not a request."""
-    text = re.sub(_QUOTED, "it", re.sub(_FENCE, "\n", message[:_LONGEST]))
+    text = message[:_LONGEST]
+    if re.search(_QUOTING, text):
+        text = re.sub(_QUOTED, "it", re.sub(_FENCE, "\n", text))
     return text.lower().replace("’", "'")  # noqa: RUF001 - that is the character which people's keyboards make
 
 

@@ -328,11 +328,9 @@ def said(item: QueueItem, delivery: Delivery) -> UserMessage:
 def starts_queued(state: ChatState) -> bool:
     """Whether an idle chat goes on with its queue by itself. After a stop or an error what was queued before waits for
     a person."""
-    if state.run is not None or state.options.archived:
+    if not state.queue or state.run is not None or state.options.archived:
         return False
-    if any(item.after_stop for item in state.queue):
-        return True
-    return bool(state.queue) and state.last_end not in ("interrupted", "error", "budget")
+    return state.last_end not in ("interrupted", "error", "budget") or any(item.after_stop for item in state.queue)
 
 
 def status(state: ChatState) -> Status:
@@ -379,12 +377,13 @@ def wake_ms(state: ChatState) -> int:
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
     shown = status(state)
+    waits = shown == "requires_action"
     return ChatSummary(
         chat=state.chat,
         status=shown,
         head=state.head,
         runnable=shown in ("pending", "running", "interrupting"),
-        wake_ms=wake_ms(state),
+        wake_ms=wake_ms(state) if waits else 0,
         title=state.title,
         model=state.options.model,
         root=state.options.root,

@@ -73,7 +73,7 @@ def _mask_result(result: ToolResult) -> ToolResult:
 def attach(transcript: History[Entry], entry: Entry) -> History[Entry]:
     """The transcript with one more entry, repaired as it grows: each call has exactly one result, right after it and
     in order; answers without a word and results without a call are left out (L-20). Costs what is new."""
-    last = transcript[-1] if len(transcript) else None
+    last = transcript.last
     asked = last if isinstance(last, AssistantEntry) and last.calls else None
     if isinstance(entry, ResultsEntry):
         return transcript if asked is None else transcript.append(_match(asked, entry))

@@ -103,7 +103,7 @@ def _unwritten(state: ChatState, run: Run) -> bool:
     to answer."""
     if run.reminded or not lacks_change(state, run):
         return False
-    last = state.history[-1] if len(state.history) else None
+    last = state.history.last
     asks_back = isinstance(last, AssistantEntry) and last.text.rstrip().endswith("?")
     return not (asks_back and state.options.interactive)
 

@@ -33,13 +33,17 @@ class Subscription:
             if len(self._ready) >= MAX_BACKLOG and isinstance(envelope.data, Live):
                 return
             self._ready.append(envelope)
-        elif envelope.seq >= self._next:
+        elif envelope.seq > self._next:
             self._early[envelope.seq] = envelope
-            while (following := self._early.pop(self._next, None)) is not None:
+            self._nudged = True
+        elif envelope.seq == self._next:
+            following: Envelope | None = envelope
+            while following is not None:
                 self._ready.append(following)
                 self._next += 1
                 if isinstance(end := following.data, RunEnd):
                     self._ready.append(Envelope(0, self.chat, following.time_ms, SessionIdle(end.reason, end.why)))
+                following = self._early.pop(self._next, None) if self._early else None
             self._nudged = self._nudged or bool(self._early)
         self._wake()
 

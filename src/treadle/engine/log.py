@@ -284,9 +284,9 @@ class Log:
 
     def _seal(self, state: ChatState, events: Sequence[Event], epoch: int) -> list[Envelope]:
         now = self.clock.now_ms()
-        first = state.head + 1
-        events = without_secrets(events, self._redact)
-        return [Envelope(first + index, state.chat, now, event, epoch) for index, event in enumerate(events)]
+        chat, redact = state.chat, self._redact
+        kept = enumerate(events, state.head + 1)
+        return [Envelope(seq, chat, now, without_secrets(event, redact), epoch) for seq, event in kept]
 
     def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
         if len(commands) == 1:
@@ -307,8 +307,9 @@ class Log:
         return envelopes, state
 
     def _publish(self, envelopes: Sequence[Envelope]) -> None:
-        for envelope in envelopes:
-            self.hub.publish(envelope)
+        if envelopes and self.hub.listened(envelopes[0].chat):
+            for envelope in envelopes:
+                self.hub.publish(envelope)
 
     def _keep(self, state: ChatState) -> ChatState:
         known = self._states.get(state.chat)

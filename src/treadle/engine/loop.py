@@ -56,6 +56,8 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             progress.at(step, tenure.state.head)
             with deps.observer.working(tenure.state):
                 await _take(step, tenure, deps)
+            if tenure.released:
+                return
             failed = False
         except HeadMoved:
             continue  # somebody legally added a command: what was decided is decided anew
@@ -93,7 +95,7 @@ def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, .
     """What the rules say about a state before any effect: it is committed together with what led to the state. Not
     while a call is under way beside the one that has just ended: only its own outcome, or its end, may close it. A turn
     is begun only by whoever will make its call."""
-    if any(call.phase == "started" for call in state.calls):
+    if state.calls and any(call.phase == "started" for call in state.calls):
         return ()
     match decide(state, lambda: limits_of(state, deps)):
         case AppendEvents(events=events):

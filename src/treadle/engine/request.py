@@ -68,22 +68,23 @@ def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
 
 def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest:
     """The request of a turn. Its beginning is the same bytes as the turn before (L-21)."""
-    options = tenure.state.options
+    state, info = tenure.state, model.info
+    options = state.options
     request = ModelRequest(
-        system=system_text(options, model.info, deps),
-        entries=entries(tenure.state),
-        tools=() if final else tuple(offered(options, model.info, deps)),
-        withheld=withheld(tenure.state) if _is_small(options, model.info) else frozenset(),
+        system=system_text(options, info, deps),
+        entries=entries(state),
+        tools=() if final else tuple(offered(options, info, deps)),
+        withheld=withheld(state) if _is_small(options, info) else frozenset(),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,
         rung=options.rung,
         marker=not options.completion,
-        memo=(memo := tenure.memo(model.info.ref)),
+        memo=(memo := tenure.memo(info.ref)),
         pictures=memo.pictures,
         output_schema=options.output_schema,
     )
-    return fitted(request, estimate(tenure.state, overhead(tenure.state, model.info, deps)), model.info)
+    return fitted(request, estimate(state, overhead(state, info, deps)), info)
 
 
 def fitted(request: ModelRequest, used: int, info: ModelInfo) -> ModelRequest:

@@ -5,7 +5,7 @@ The arguments of calls stay as they are: they are what a tool is given, and a mo
 have put one there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -41,6 +41,8 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.Undone: ("error",),
     e.Redone: ("error",),
     e.Kept: ("error",),
+    e.WorkspaceConflict: (),
+    e.SessionCreated: (),
 }
 
 
@@ -54,16 +56,13 @@ def refuse_secrets(command: Command, redact: Redact) -> None:
         raise InvalidInput("The content holds a secret, which would stand in the log; write that file yourself.")
 
 
-def without_secrets(events: Sequence[Event], redact: Redact) -> Sequence[Event]:
-    """The events as they may be recorded; the same objects where there is nothing to take out."""
-    if redact is str:
-        return events
-    return [_without(event, redact) for event in events]
-
-
-def _without(event: Event, redact: Redact) -> Event:
+def without_secrets(event: Event, redact: Redact) -> Event:
+    """The event as it may be recorded; the same object where there is nothing to take out."""
+    names = TEXTS.get(type(event))
+    if names is None or redact is str:
+        return event
     changes: dict[str, Any] = {}
-    for name in TEXTS.get(type(event), ()):
+    for name in names:
         text = getattr(event, name)
         if text and (kept := redact(text)) is not text and kept != text:
             changes[name] = kept

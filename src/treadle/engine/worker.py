@@ -93,18 +93,13 @@ class Worker:
         if driven or self.full:
             yield None
             return
-        with self._reserving():
-            yield Take(self.name, lambda state: ahead(state, self._deps), self._took)
-        if chat not in self._taken:
-            self.changed.set()  # what was kept for it is free again
-
-    @contextlib.contextmanager
-    def _reserving(self) -> Iterator[None]:
         self._reserved += 1
         try:
-            yield
+            yield Take(self.name, lambda state: ahead(state, self._deps), self._took)
         finally:
             self._reserved -= 1
+        if chat not in self._taken:
+            self.changed.set()  # what was kept for it is free again
 
     def _took(self, lease: Lease) -> None:
         self._taken[lease.chat] = lease
@@ -137,18 +132,21 @@ class Worker:
         if chat is not None and (taken := self._taken.pop(chat, None)) is not None:
             return taken
         store = self._deps.store
-        with self._reserving():
+        self._reserved += 1
+        try:
             claiming = asyncio.ensure_future(store.claim(self.name, chat, now_ms=self._deps.clock.now_ms()))
             try:
                 lease = await asyncio.shield(claiming)
-                if lease is not None:
-                    self._deps.log.hold(lease)
-                return lease
             except asyncio.CancelledError:
                 with contextlib.suppress(TreadleError):
                     if (lease := await claiming) is not None:
                         await store.release(lease)
                 raise
+        finally:
+            self._reserved -= 1
+        if lease is not None:
+            self._deps.log.hold(lease)
+        return lease
 
     def _due(self, chat: ChatId) -> bool:
         state = self._deps.log.peek(chat)

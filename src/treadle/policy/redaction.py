@@ -103,8 +103,12 @@ class Redactor:
             if value in text:
                 text = text.replace(value, f"[redacted: {kind}]")
         for family in FAMILIES:
-            if family.letter in text and any(literal in text for literal in family.literals):
-                text = re.sub(family.pattern, _Replacement(family.kind), text)
+            if family.letter not in text:
+                continue
+            for literal in family.literals:
+                if literal in text:
+                    text = re.sub(family.pattern, _Replacement(family.kind), text)
+                    break
         for literal, pattern in _ASSIGNED:
             if literal in text:
                 text = pattern.sub(_assigned, text)

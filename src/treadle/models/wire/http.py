@@ -4,10 +4,9 @@ module that sees aiohttp, which is imported at the first request."""
 import asyncio
 import os
 import zlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
@@ -68,6 +67,7 @@ class HttpResponse:
     def __init__(self, where: str, response: "aiohttp.ClientResponse") -> None:
         self._where = where
         self._content = response.content
+        self.close = response.close
         encoding = response.headers.get("Content-Encoding", "").strip().lower()
         if encoding not in ("", "identity", *KNOWN):
             raise ModelError("bad_request", f"{where} compressed its answer ({encoding[:40]}), which was not asked for")
@@ -116,6 +116,20 @@ class HttpResponse:
             return None
 
 
+class HttpExchange:
+    """A block that begins with sending a request and holds the connection; leaving early drops it."""
+
+    def __init__(self, sending: Coroutine[Any, Any, HttpResponse]) -> None:
+        self._sending = sending
+
+    async def __aenter__(self) -> HttpResponse:
+        self._response = await self._sending
+        return self._response
+
+    async def __aexit__(self, *_: object) -> None:
+        self._response.close()
+
+
 class Http:
     """The session of one registry, made when it is first needed; it belongs to the event loop of that moment."""
 
@@ -125,16 +139,17 @@ class Http:
 
     def post(
         self, url: str, headers: Mapping[str, str], body: bytes, key: Secret, *, key_header: str = ""
-    ) -> AbstractAsyncContextManager[HttpResponse]:
-        """Send and hold the connection while the block runs; leaving early drops it. The key goes nowhere else: into
-        the header of this name, or as a bearer token."""
-        return self._exchange("POST", url, {"Content-Type": "application/json", **headers}, body, key, key_header)
+    ) -> HttpExchange:
+        """The key goes nowhere else: into the header of this name, or as a bearer token."""
+        sent = {"Content-Type": "application/json", **headers}
+        return HttpExchange(self._send("POST", url, sent, body, key, key_header))
 
     async def get(self, url: str, headers: Mapping[str, str], key: Secret, *, key_header: str = "") -> bytes:
         """A whole document. It is waited for no longer than a connection: nobody watches over its silence."""
         document = bytearray()
+        sent = HttpExchange(self._send("GET", url, headers, None, key, key_header))
         try:
-            async with asyncio.timeout(CONNECT_S), self._exchange("GET", url, headers, None, key, key_header) as reply:
+            async with asyncio.timeout(CONNECT_S), sent as reply:
                 while piece := await reply.read():
                     document += piece
                     if len(document) > DOCUMENT_CAP:
@@ -143,10 +158,9 @@ class Http:
             raise ModelError("network", f"{host_of(url)} did not answer within {CONNECT_S:g} seconds") from error
         return bytes(document)
 
-    @asynccontextmanager
-    async def _exchange(
+    async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, key: Secret, key_header: str
-    ) -> AsyncIterator[HttpResponse]:
+    ) -> HttpResponse:
         session = self._open()
         where = host_of(url)
         sent = {"Accept-Encoding": "identity", **headers}
@@ -168,9 +182,10 @@ class Http:
         try:
             if response.status != 200:
                 raise await _refusal(where, response, key)
-            yield HttpResponse(where, response)
-        finally:
+            return HttpResponse(where, response)
+        except BaseException:
             response.close()
+            raise
 
     def _proxy(self, host: str, scheme: str) -> str | None:
         if (host, scheme) not in self._proxies:
