@@ -22,10 +22,15 @@ def asking(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
             raise ToolError(str(error)) from error
         limit = min(wanted.max_tokens or model.info.max_output, model.info.max_output)
         request = replace(wanted, max_tokens=limit, window=state.options.context_window, purpose="sampling")
-        if requests.over(state, side_call.expected(model, request), deps) is not None:
+        expected = side_call.expected(model, request)
+        if requests.over(state, sum(tenure.reserved, expected), deps) is not None:
             raise ToolError("The budget does not allow another call of the model.")
-        reply = await side_call.ask(model, request, deps)
-        await tenure.record(ModelCall("sampling", reply.usage, reply.text, reply.error, call))
+        tenure.reserved.append(expected)
+        try:
+            reply = await side_call.ask(model, request, deps)
+            await tenure.record(ModelCall("sampling", reply.usage, reply.text, reply.error, call))
+        finally:
+            tenure.reserved.remove(expected)
         if reply.error:
             raise ToolError(reply.error)
         return reply.text

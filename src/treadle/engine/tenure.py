@@ -17,6 +17,7 @@ from treadle.engine.log import Ahead, Log
 from treadle.errors import HeadMoved, StoreError
 from treadle.ports.model import Memo
 from treadle.ports.store import Lease
+from treadle.protocol.content import Usage
 from treadle.protocol.events import Event, Live
 
 T = TypeVar("T")
@@ -76,6 +77,8 @@ class Tenure:
         self.under_way: ChatState | None = None
         """The state in which an effect began that has not come to its end here. `state` may know of its end already:
         whoever took the chat over has recorded one."""
+        self.reserved: list[Usage] = []
+        """What model calls in the middle of tool calls will probably cost, until that is recorded."""
         self._log = log
         self._writing = asyncio.Lock()
 

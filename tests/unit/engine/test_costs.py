@@ -1,10 +1,14 @@
 """What model calls cost, as the log says it (L-02, L-11)."""
 
-from treadle import Agent
-from treadle.models.scripted import Delay, Fail, Say, ScriptedModel, Turn, Used
-from treadle.ports.model import ModelInfo
-from treadle.protocol.content import Usage
-from treadle.protocol.events import CompactionComplete, ModelCall, TurnEnd, TurnRetry
+import asyncio
+
+from treadle import Agent, tool
+from treadle.models.scripted import Call, Delay, Fail, Say, ScriptedModel, Turn, Used
+from treadle.ports.model import ModelInfo, ModelRequest
+from treadle.ports.toolset import Invocation
+from treadle.protocol.content import Usage, UserEntry
+from treadle.protocol.events import CompactionComplete, ExecutionComplete, ModelCall, TurnEnd, TurnRetry
+from treadle.protocol.options import Budget
 
 PRICED = ModelInfo("scripted", "priced", window=200_000, usd_per_million_input=1.0, usd_per_million_output=2.0)
 
@@ -53,3 +57,27 @@ async def test_a_compaction_of_an_idle_chat_may_take_its_time() -> None:  # L-19
         (done,) = [e.data for e in await chat.events() if isinstance(e.data, CompactionComplete)]
     assert done.success, done.error
     assert done.summary == "They counted."
+
+
+@tool(read_only=True)
+async def ask_thrice(invocation: Invocation) -> str:
+    """Ask the model two things at once, and then a third."""
+
+    async def ask() -> str:
+        assert invocation.ask_model is not None
+        return await invocation.ask_model(ModelRequest("", [UserEntry("Which colour?")]))
+
+    told = await asyncio.gather(ask(), ask(), return_exceptions=True)
+    return " | ".join(str(one) for one in [*told, await ask()])
+
+
+async def test_calls_at_once_in_the_middle_of_a_tool_keep_to_one_budget() -> None:  # L-11, E-01
+    turns = [Turn((part, Used(Usage(10, 10)))) for part in (Call("ask_thrice"), Say("Done."))]
+    model = ScriptedModel(turns, others={"sampling": Turn((Delay(0.05), Say("Blue."), Used(Usage(10, 10))))})
+    async with Agent(model=model, tools=[ask_thrice], builtin=False) as agent:
+        chat = agent.chat(run_budget=Budget(tokens=1_000))  # of a call that is not over, 600 and more are expected
+        await chat.ask("Go.")
+        events = [e.data for e in await chat.events()]
+    (done,) = [e for e in events if isinstance(e, ExecutionComplete)]
+    assert done.result == "Blue. | The budget does not allow another call of the model. | Blue."
+    assert len([e for e in events if isinstance(e, ModelCall)]) == 2
