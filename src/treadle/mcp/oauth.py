@@ -8,8 +8,8 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthF
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
-from treadle.browser_return import Browser
 from treadle.errors import ConfigError
+from treadle.loopback_redirect import RedirectReceiver
 
 LOGIN_S = 300.0
 
@@ -43,22 +43,24 @@ class _Tokens:
         self._storage.put("client", client_info.model_dump(mode="json", exclude_none=True))
 
 
-def signed_in(name: str, url: str, scope: str, storage: Storage, browser: Browser | None = None) -> OAuthClientProvider:
-    """What signs requests. Without a browser a server that wants a new sign-in is told of, and not used."""
+def signed_in(
+    name: str, url: str, scope: str, storage: Storage, receiver: RedirectReceiver | None = None
+) -> OAuthClientProvider:
+    """What signs requests. Without a receiver a server that wants a new sign-in is told of, and not used."""
 
     async def show(address: str) -> None:
-        if browser is None:
+        if receiver is None:
             raise ConfigError(f"it asks you to sign in: treadle mcp login {name}")
-        await browser.show(address)
+        await receiver.show(address)
 
     async def came() -> AuthorizationCodeResult:
-        assert browser is not None
-        given = await browser.wait(LOGIN_S)
+        assert receiver is not None
+        given = await receiver.wait(LOGIN_S)
         if "code" not in given:
             raise OAuthFlowError(f"the server refused: {given.get('error', 'no reason')}")
         return AuthorizationCodeResult(code=given["code"], state=given.get("state"), iss=given.get("iss"))
 
-    back = browser.back if browser is not None else str((storage.get("back") or {}).get("url", "http://127.0.0.1/"))
+    back = receiver.url if receiver is not None else str((storage.get("back") or {}).get("url", "http://127.0.0.1/"))
     metadata = OAuthClientMetadata(
         client_name="Treadle",
         redirect_uris=[AnyUrl(back)],

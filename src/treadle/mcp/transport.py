@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from treadle.errors import ConfigError
-from treadle.seeing_out import see_out, whatever_happens
+from treadle.termination import terminate, uncancelled
 
 LONGEST_LINE = 16 << 20
 """One message of a program. Whoever writes more is no server, and is ended."""
@@ -91,7 +91,7 @@ async def program(
         outgoing.close()
         to_session.close()
         from_session.close()
-        await whatever_happens(_end(process, tasks))
+        await uncancelled(_end(process, tasks))
 
 
 async def _line(stdout: asyncio.StreamReader, errors: Errors) -> bytes:
@@ -106,7 +106,7 @@ async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Tas
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await see_out(process)
+    await terminate(process)
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ from treadle.tools.builtin.environment import command_environment
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from treadle.browser_return import Browser
+    from treadle.loopback_redirect import RedirectReceiver
     from treadle.mcp.connection import ServerConnection
     from treadle.mcp.transport import Errors
 
@@ -187,24 +187,24 @@ class McpServers(Offerings):
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
         """Sign in to a server in a browser; `show` is given the address. Whether the server asked for it at all."""
-        from treadle.browser_return import Browser
+        from treadle.loopback_redirect import RedirectReceiver
         from treadle.mcp.connection import ServerConnection
         from treadle.mcp.oauth import LOGIN_S
 
         declared = (await self.hub.link(name, root)).declared
         if not declared.server.url:
             raise InvalidInput(f"{name} is a program on this machine; there is nothing to sign in to")
-        storage, browser = KeptTokens(self._home, declared.server.url), Browser(show)
+        storage, receiver = KeptTokens(self._home, declared.server.url), RedirectReceiver(show)
         storage.clear()
-        await browser.open()
-        storage.put("back", {"url": browser.back})
-        opens = partial(self.opened, declared, Place(root), browser=browser)
+        await receiver.open()
+        storage.put("back", {"url": receiver.url})
+        opens = partial(self.opened, declared, Place(root), receiver=receiver)
         connection = ServerConnection(name, root, lambda errors, gone: opens(errors=errors, gone=gone), LOGIN_S)
         try:
             await connection.ready()
         finally:
             await connection.close()
-            await browser.close()
+            await receiver.close()
         return storage.get("tokens") is not None
 
     # -- what is kept -------------------------------------------------------------------------------------------------
@@ -242,9 +242,9 @@ class McpServers(Offerings):
         place: Place,
         errors: "Errors",
         gone: asyncio.Event,
-        browser: "Browser | None" = None,
+        receiver: "RedirectReceiver | None" = None,
     ) -> "AsyncIterator[TransportStreams]":
-        """The way to a server; with a browser a person may sign in."""
+        """The way to a server; with a receiver a person may sign in."""
         from treadle.mcp import transport
 
         server, env, root = declared.server, self._context.env, place.root
@@ -260,10 +260,10 @@ class McpServers(Offerings):
             return
         storage = KeptTokens(self._home, server.url)
         auth = None
-        if browser is not None or storage.get("tokens") is not None:
+        if receiver is not None or storage.get("tokens") is not None:
             from treadle.mcp.oauth import signed_in
 
-            auth = signed_in(declared.name, server.url, server.scope, storage, browser)
+            auth = signed_in(declared.name, server.url, server.scope, storage, receiver)
         headers = {name: filled(value, env) for name, value in server.headers.items()}
         async with transport.http(declared.name, server.url, headers, auth) as streams:
             yield streams
