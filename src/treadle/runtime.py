@@ -48,7 +48,7 @@ from treadle.ports.toolset import Tool, ToolSource
 from treadle.ports.workspace import Workspace
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project
+from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project, RaceKeywords
 from treadle.protocol.permissions import Rule
 from treadle.stores import store_of
 from treadle.tool_setup import ToolSetup, bind_root
@@ -220,26 +220,15 @@ class Agent:
 
         return AgentSubagents(self)
 
-    def race(
-        self,
-        task: str,
-        *,
-        attempts: int = 0,
-        models: Sequence[str] = (),
-        check: str = "",
-        judge: str = "",
-        all: bool = False,
-        **changes: Unpack[OptionKeywords],
-    ) -> "RunningRace":
+    def race(self, task: str, **wanted: Unpack[RaceKeywords]) -> "RunningRace":
         """Several attempts at one task at once, each in a world of its own; the best is committed (L-22). Await it for
         what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
         `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
         passed. The other options are those of a chat."""
-        from treadle.subagents.racing import RunningRace, order
+        from treadle.subagents.racing import RunningRace, ordered
 
-        named = tuple(models) or (str(changes.get("model") or self.options.model),)
-        wanted = order(task, attempts, named, check, judge, all)
-        return RunningRace(self, self.chat(**changes), wanted)
+        race, options = ordered(task, wanted, self.options.model)
+        return RunningRace(self, self.chat(**options), race)
 
     def workspace_of(self, project: Project) -> Workspace:
         """The files of a project, or of the world of it."""

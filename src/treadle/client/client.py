@@ -1,7 +1,8 @@
 """The client: an address, a token, tools, and chats."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self, overload
+import os
+from collections.abc import Callable
+from typing import Self, Unpack, overload
 
 import msgspec
 
@@ -13,6 +14,7 @@ from treadle.client.tools import ClientTool
 from treadle.client.worlds import ClientWorlds
 from treadle.errors import InvalidInput
 from treadle.protocol.http_answers import ChatView
+from treadle.protocol.options import RaceKeywords
 from treadle.signature import AnyFunction
 
 
@@ -53,22 +55,11 @@ class Client:
         """A handle to a chat by its id; nothing is asked of the server yet."""
         return ClientChat(self._http, id, self._patience_s)
 
-    async def race(
-        self,
-        task: str,
-        *,
-        attempts: int = 0,
-        models: Sequence[str] = (),
-        check: str = "",
-        judge: str = "",
-        all: bool = False,
-        **options: Any,
-    ) -> ClientRace:
+    async def race(self, task: str, **wanted: Unpack[RaceKeywords]) -> ClientRace:
         """Begin a race: so many attempts at a task of a project (`root`), of which the best is committed. `models` are
         given out in turn; `check` is a command that must succeed in the world of an attempt; `judge` a model that
         chooses; with `all` no attempt is stopped because another has passed. Options are those of the API."""
-        wanted = {"attempts": attempts, "models": list(models), "check": check, "judge": judge, "all": all}
-        body = {"task": task, **wanted, **msgspec.to_builtins(options)}
+        body = {"task": task, **msgspec.to_builtins(wanted, enc_hook=os.fspath)}
         begun = await self._http.change("POST", "/api/races", body, ChatView)
         return ClientRace(ClientChat(self._http, begun.id, self._patience_s, begun.warnings))
 

@@ -6,7 +6,7 @@ with Client(url, token) as client:
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Unpack
 
 from treadle.client import chats as asynchronous
 from treadle.client import client, files, jobs, races, worlds
@@ -14,6 +14,7 @@ from treadle.client.answering import Answer, Approve, Reply, Show
 from treadle.loop_thread import Facade, LoopOwner, LoopThread, same_parameters, waited
 from treadle.protocol.events import Envelope
 from treadle.protocol.http_answers import ChatLine, ChatView
+from treadle.protocol.options import RaceKeywords
 from treadle.protocol.views import JobView
 
 __all__ = ["Chats", "Client", "ClientChat", "ClientFiles", "ClientJob", "ClientRace", "ClientWorlds"]
@@ -129,7 +130,7 @@ class Client(LoopOwner[client.Client]):
     def chat(self, id: str) -> ClientChat:
         return ClientChat(self._loop, self._wrapped.chat(id))
 
-    def race(self, task: str, **wanted: Any) -> ClientRace:
+    def race(self, task: str, **wanted: Unpack[RaceKeywords]) -> ClientRace:
         return ClientRace(self._loop, self._loop.run(self._wrapped.race(task, **wanted)))
 
     def run(

@@ -217,3 +217,13 @@ class OptionKeywords(TypedDict, total=False):
     subagent_depth: int
     archived: bool
     labels: Sequence[str]
+
+
+class RaceKeywords(OptionKeywords, total=False):
+    """What a race is given beside its task (L-22), with the options of its chats; see `http_requests.StartRace`."""
+
+    attempts: int
+    models: Sequence[str]
+    check: str
+    judge: str
+    all: bool

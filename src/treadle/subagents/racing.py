@@ -3,11 +3,12 @@ call in its chat (`race`), so it goes on wherever that chat is taken up."""
 
 import asyncio
 from collections.abc import AsyncIterator, Generator
-from typing import Any
+from typing import Any, cast
 
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.protocol.commands import Race
+from treadle.protocol.options import OptionKeywords, RaceKeywords
 from treadle.protocol.race_results import RaceResult, result_of
 from treadle.subagents.children import Home
 from treadle.subagents.tree import Row, tree
@@ -28,6 +29,13 @@ def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: 
         raise InvalidInput(f"There are {len(models)} models for {number} attempts; give as many attempts or more.")
     given = tuple(models[place % len(models)] for place in range(number))
     return Race(task, given, check, judge, all_of)
+
+
+def ordered(task: str, wanted: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
+    """The race that is meant, and the options of its chats, which have this model if nothing else is said."""
+    models = tuple(wanted.pop("models", ())) or (wanted.get("model") or model,)
+    how = wanted.pop("attempts", 0), models, wanted.pop("check", ""), wanted.pop("judge", ""), wanted.pop("all", False)
+    return order(task, *how), cast(OptionKeywords, wanted)
 
 
 class RunningRace:
