@@ -1,4 +1,5 @@
-"""Sends a person to a page in their browser, and waits on a port of this machine for it to come back."""
+"""The receiver of an OAuth redirect on the loopback interface (RFC 8252): a person signs in in their browser, which
+then comes back to a port of this machine."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,27 +9,27 @@ _PAGE = b"<!doctype html><meta charset=utf-8><title>Treadle</title><p>Signed in.
 _MOST = 16_384
 
 
-class Browser:
+class RedirectReceiver:
     """`show` is given the address that the person is to open."""
 
     def __init__(self, show: Callable[[str], Awaitable[None]]) -> None:
-        self.back = ""
-        """The address to come back to."""
+        self.url = ""
+        """The address to which the browser is to come back; known once it is open."""
         self.show = show
         self._came: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
-        self.back = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
 
-    async def wait(self, patience_s: float) -> Mapping[str, str]:
-        """What it brought: the parameters of its address."""
-        async with asyncio.timeout(patience_s):
+    async def wait(self, timeout_s: float) -> Mapping[str, str]:
+        """The parameters of the address with which the browser came back."""
+        async with asyncio.timeout(timeout_s):
             return await self._came
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

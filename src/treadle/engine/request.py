@@ -62,19 +62,20 @@ def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
     """Characters of system text and tool schemas; only needed until the provider has counted once."""
     if state.context_tokens:
         return 0
-    specs = offered(state.options, info, deps)
-    return len(system_text(state.options, info, deps)) + len(msgspec.json.encode(specs))
+    told = [(spec.name, spec.description, spec.parameters) for spec in offered(state.options, info, deps)]
+    return len(system_text(state.options, info, deps)) + len(msgspec.json.encode(told))
 
 
 def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest:
     """The request of a turn. Its beginning is the same bytes as the turn before (L-21)."""
     state, info = tenure.state, model.info
     options = state.options
+    tools = () if final else tuple(offered(options, info, deps))
     request = ModelRequest(
         system=system_text(options, info, deps),
         entries=entries(state),
-        tools=() if final else tuple(offered(options, info, deps)),
-        withheld=withheld(state) if _is_small(options, info) else frozenset(),
+        tools=tools,
+        withheld=withheld(state, tools) if _is_small(options, info) else frozenset(),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,

@@ -40,6 +40,14 @@ ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
+class ShortForm(Value, frozen=True):
+    """A tool in one sentence, with the arguments that matter: for models with a small window."""
+
+    description: str
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
 class ToolSpec(Value, frozen=True):
     """A tool as the model and the rules see it (T-10)."""
 
@@ -63,6 +71,13 @@ class ToolSpec(Value, frozen=True):
     """Whether calls of it that stand together run at once; those of tools that only read do so anyway (L-06)."""
     server: str = ""
     """The MCP server that runs it: whatever it says of itself, nobody here can tell what it does."""
+    short: ShortForm | None = None
+    """How a model with a small window is told of it; None: as every other model."""
+    dispensable: bool = False
+    """Whether such a model is not told of it, unless somebody chose it. It can be called all the same."""
+    needs: Literal["", "reading", "output", "change"] = ""
+    """What must have come before a call of it is of use: a file that was read, an output that was cut, a change of
+    files if the task asks for one."""
 
     def __post_init__(self) -> None:
         if self.read_only:

@@ -2,9 +2,11 @@
 
 from treadle.chat.small_window import withheld
 from treadle.chat.state import ChatState, Run, Sight
+from treadle.protocol.tools import ToolSpec
 from treadle.types import ChatId
 
 
 def test_repeats_whose_calls_were_compacted_away_withhold_none_of_them() -> None:
     state = ChatState(ChatId("c"), run=Run(0, 10, signatures=("same", "same")), seen={"a": (Sight("h"),)})
-    assert withheld(state) == {"read_output"}
+    specs = [ToolSpec("same"), ToolSpec("change", needs="reading"), ToolSpec("more", needs="output")]
+    assert withheld(state, specs) == {"more"}

@@ -48,6 +48,7 @@ class Delegate(_Begins):
             "get their reports, and what they changed is in the project then. For parts that do not touch the same "
             "files, and for long searches whose answer is short."
         ),
+        dispensable=True,
         parameters=parameters(
             required=("tasks",), tasks={"type": "array", "minItems": 1, "maxItems": MOST, "items": _TASK}
         ),

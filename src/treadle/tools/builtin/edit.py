@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from treadle.errors import EditError, ToolError
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import PATH, parameters
 from treadle.tools.builtin.file_change import Change, change, sha256
 from treadle.tools.builtin.file_tool import FileTool
@@ -26,6 +26,12 @@ class EditFile(FileTool):
             "Replace old_str by new_str in a file. old_str must be copied exactly from the file, without line numbers, "
             "and occur exactly once; if not, say in which line it begins, or set replace_all. Returns a diff."
         ),
+        short=ShortForm(
+            "Replace old_str, copied exactly from the file, by new_str. line: where it begins, if it occurs several times.",
+            ("path", "old_str", "new_str"),
+            ("line",),
+        ),
+        needs="reading",
         parameters=parameters(
             required=("path",),
             path=PATH,

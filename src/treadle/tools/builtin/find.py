@@ -4,7 +4,7 @@ import threading
 
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import MOST_FOUND, Child, Workspace, inert
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import PATH, WorkspaceReader, in_stoppable_thread, in_thread, parameters
 
 
@@ -16,6 +16,7 @@ class FindFiles(WorkspaceReader):
             "src/**/*.{ts,tsx}. A pattern without a slash is matched against the file name, in any directory. Hidden "
             f"files count, what .gitignore names does not. At most {MOST_FOUND} paths."
         ),
+        short=ShortForm("Find files by a glob such as *.py or src/**/*.ts.", ("pattern",), ("path",)),
         parameters=parameters(
             required=("pattern",),
             pattern={"type": "string", "minLength": 1, "description": "Matched against the path relative to `path`."},
@@ -64,6 +65,7 @@ class ListDirectory(WorkspaceReader):
             "List the immediate children of a directory, sorted, hidden ones too; directories end with a slash. "
             f"At most {MAX_ENTRIES} entries."
         ),
+        short=ShortForm("List the files of a directory.", (), ("path",)),
         parameters=parameters(path=PATH | {"default": "."}),
         read_only=True,
         idempotent=True,

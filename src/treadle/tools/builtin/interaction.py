@@ -6,7 +6,7 @@ from typing import Any
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.content import PlanStep
 from treadle.protocol.events import PlanUpdated, TaskComplete
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import parameters
 
 ASK_USER = ToolSpec(
@@ -15,6 +15,7 @@ ASK_USER = ToolSpec(
         "Ask the user one question and wait for the answer. Only for what you can neither find out nor decide "
         "yourself. Give options where the answer is a choice; the user may still answer freely."
     ),
+    short=ShortForm("Ask the user a question that you cannot answer yourself.", ("question",), ("options",)),
     parameters=parameters(
         required=("question",),
         question={"type": "string", "minLength": 1, "description": "The question, complete in itself."},
@@ -35,6 +36,8 @@ class CompleteTask(ReadOnlyTool):
             "Say that the whole task is done. Call it only when nothing is left to do: no open question, no "
             "unresolved error, no remaining step. Not together with other calls."
         ),
+        short=ShortForm("Say that the whole task is done.", ("summary",)),
+        needs="change",
         parameters=parameters(
             required=("summary",),
             summary={"type": "string", "description": "What was done, in one to three sentences."},
@@ -58,6 +61,7 @@ class UpdatePlan(ReadOnlyTool):
             "Show the user your plan, or update it: the whole list of steps each time, replacing the last one. "
             "At most one step is in_progress. For work of several steps only."
         ),
+        dispensable=True,
         parameters=parameters(
             required=("steps",),
             steps={

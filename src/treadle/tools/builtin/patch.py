@@ -23,6 +23,7 @@ class ApplyPatch(FileTool):
             "lines before and after the change, each after a space, removed lines after a minus, added ones after a "
             "plus; at last '*** End Patch'. Returns a diff."
         ),
+        dispensable=True,
         parameters=parameters(
             required=("patch",),
             patch={"type": "string", "minLength": 1, "description": "The whole patch."},

@@ -9,7 +9,7 @@ from treadle.lines.changes import count
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Seen
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, cut, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
@@ -24,6 +24,11 @@ class ReadFile(WithContext, ReadOnlyTool):
             "Read a text file. Each line comes as its number, a tab and its text; the numbers are not part of the "
             f"file. At most {MAX_LINES:,} lines or {MAX_BYTES // 1000} KB at once: give start_line and end_line "
             "(from 1, inclusive) for a part."
+        ),
+        short=ShortForm(
+            "Read a text file. Each line comes behind its number, which is not part of the file.",
+            ("path",),
+            ("start_line", "end_line"),
         ),
         parameters=parameters(
             required=("path",),

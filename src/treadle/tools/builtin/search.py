@@ -9,7 +9,7 @@ from contextlib import suppress
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, PATH, WorkspaceReader, in_stoppable_thread, parameters
 
 MAX_MATCHES = 50
@@ -32,6 +32,7 @@ class GrepSearch(WorkspaceReader):
             f".gitignore names are not, unless path names it. At most {MAX_MATCHES} matching lines, or {MAX_FILES} "
             "files, and how many more there are."
         ),
+        short=ShortForm("Search the lines of files with a regular expression.", ("pattern",), ("path", "include")),
         parameters=parameters(
             required=("pattern",),
             pattern={"type": "string", "minLength": 1, "description": "A regular expression; see literal."},

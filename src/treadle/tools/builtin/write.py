@@ -4,7 +4,7 @@ from treadle.errors import ToolError
 from treadle.lines.changes import count
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import PATH, parameters
 from treadle.tools.builtin.file_change import Change, change, lines_in, look
 from treadle.tools.builtin.file_tool import FileTool
@@ -18,6 +18,9 @@ class WriteFile(FileTool):
             "Create a file or replace its whole content; parent directories are made. The content is written exactly "
             "as given, in UTF-8. An existing file must have been read before. To change a part of it use edit_file. "
             "Returns a diff."
+        ),
+        short=ShortForm(
+            "Create a file, or replace all of a short one: content has all of its lines.", ("path", "content")
         ),
         parameters=parameters(
             required=("path", "content"),

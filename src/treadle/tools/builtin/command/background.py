@@ -111,6 +111,7 @@ class CheckCommand(_Handled):
             "What a background command has written since the last check, and whether it still runs. With wait_s it "
             "waits so long for something new. Without a handle: all background commands."
         ),
+        dispensable=True,
         parameters=parameters(
             handle=HANDLE,
             wait_s={"type": "number", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0},
@@ -140,6 +141,7 @@ class SendInput(_Handled):
             "Write to a background command's input, followed by Enter unless enter is false, and see what it answers. "
             'Control keys by their code: "\\u0003" is Ctrl-C in a pty. end closes the input.'
         ),
+        dispensable=True,
         parameters=parameters(
             required=("handle",),
             handle=HANDLE,
@@ -170,6 +172,7 @@ class StopCommand(_Handled):
     spec = ToolSpec(
         name="stop_command",
         description="End a background command with everything it started, and see the last of its output.",
+        dispensable=True,
         parameters=parameters(required=("handle",), handle=HANDLE),
         idempotent=True,
         summary_argument="handle",

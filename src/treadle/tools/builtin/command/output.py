@@ -13,7 +13,7 @@ from treadle.errors import NotFound, ToolError
 from treadle.lines.changes import count
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
 from treadle.types import CallKey
@@ -228,6 +228,8 @@ class ReadOutput(WithContext, ReadOnlyTool):
             "Read more of an output that was cut. `handle` is the one that the result named. By lines (start_line, "
             f"end_line; {_LINES} unless said otherwise), or for very long lines by bytes (offset)."
         ),
+        short=ShortForm("Read more of an output that was cut.", ("handle",), ("start_line", "end_line")),
+        needs="output",
         parameters=parameters(
             required=("handle",),
             handle={"type": "string", "minLength": 1},

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
-from treadle.protocol.tools import ToolSpec
+from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import parameters
 from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
 from treadle.tools.builtin.command.request import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, request_of
@@ -28,6 +28,7 @@ class RunCommand(WithContext, PlainTool):
             f"after timeout_s seconds ({DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). For servers and interactive "
             "programs use background: it returns at once with a handle for check_command, send_input and stop_command."
         ),
+        short=ShortForm("Run a shell command (bash) and see its output.", ("command",), ("timeout_s", "cwd")),
         parameters=parameters(
             required=("command",),
             command={"type": "string", "minLength": 1},

@@ -23,6 +23,7 @@ class GetDiagnostics(ReadOnlyTool):
             "checker, a compiler's syntax check, a language server. Use it after you have changed a file. Nothing is "
             f"changed or built. At most {MAX_FILES} files at once."
         ),
+        dispensable=True,
         parameters=parameters(
             path=PATH,
             paths={"type": "array", "items": PATH, "minItems": 1, "maxItems": MAX_FILES, "description": "Several."},
