@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from acp import schema as a
 
 from treadle.errors import ConfigError, InvalidInput
-from treadle.presentation.modes import MODE_WORDS
+from treadle.presentation.names import MODE_WORDS
 from treadle.presentation.slash import NO_AGENT, agent_changes
 from treadle.protocol.options import MODES, ChatOptions
 from treadle.runtime import Agent

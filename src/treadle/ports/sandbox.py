@@ -2,8 +2,9 @@
 starts nothing itself. How strong it is was tried out, not assumed (S-03)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, assert_never
 
+from treadle.errors import SandboxError
 from treadle.protocol.content import Value
 from treadle.protocol.options import SandboxChoice
 
@@ -103,6 +104,22 @@ class Hosts(Value, tag="hosts", frozen=True):
 
 
 Network = NoNetwork | AllHosts | Hosts
+
+
+def all_hosts(network: Network, level: Level) -> bool:
+    """Whether the whole network is allowed, for sandboxes without network namespaces. SandboxError for some hosts only:
+    without a network of its own, a command could pass the proxy by."""
+    match network:
+        case NoNetwork():
+            return False
+        case AllHosts():
+            return True
+        case Hosts():
+            raise SandboxError(
+                f"{level} cannot keep a command to named hosts, only bubblewrap can: allow all hosts or none"
+            )
+        case _:
+            assert_never(network)
 
 
 class Confinement(Value, frozen=True):

@@ -1,6 +1,19 @@
-"""What has a long name, where there is little room."""
+"""Names for people: of modes, and of what has a long name where there is little room."""
+
+from collections.abc import Mapping
 
 from treadle.inert import inert_line
+from treadle.protocol.options import Mode
+
+MODE_WORDS: Mapping[Mode, tuple[str, str]] = {
+    "read-only": ("Read only", "Reads and searches; changes and runs nothing."),
+    "confirm": ("Confirm", "Asks before anything is changed or run."),
+    "review": ("Review", "Shows what a command would change before it is committed."),
+    "ask": ("Ask", "Asks for commands and for changes of sensitive files."),
+    "auto-edit": ("Auto-edit", "Edits files by itself; asks for what is risky."),
+    "autopilot": ("Autopilot", "Works until the task is done; asks only for what is critical."),
+}
+"""A name and a sentence for each (S-07)."""
 
 
 def model_name(ref: str, width: int = 0) -> str:

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
-from treadle.ports.sandbox import Confinement, Direct, Level, View
+from treadle.ports.sandbox import Confinement, Direct, Level, View, all_hosts
 from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
-from treadle.sandbox.network.reach import all_hosts
 from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between
-from treadle.ports.sandbox import Confinement, Direct, Level, View
+from treadle.ports.sandbox import Confinement, Direct, Level, View, all_hosts
 from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
-from treadle.sandbox.network.reach import all_hosts
 
 BINARY = "/usr/bin/sandbox-exec"
 _BASE = """(version 1)

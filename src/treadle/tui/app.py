@@ -20,8 +20,7 @@ from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
 from treadle.tui.composer import Composer
 from treadle.tui.history import History
-from treadle.tui.marks import Plain, marks_for
-from treadle.tui.palette import LIGHT
+from treadle.tui.marks import LIGHT, Plain, marks_for
 
 if TYPE_CHECKING:
     from treadle.tui.card import Card, Choice

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
-from treadle.presentation.modes import MODE_WORDS
+from treadle.presentation.names import MODE_WORDS
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
 from treadle.tui.connection import ChangedFile, ChatLink

@@ -1,12 +1,16 @@
-"""The signs of the app, with and without Unicode."""
+"""The signs of the app, with and without Unicode, and its colours on a light ground."""
 
 from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 from textual.filter import LineFilter
 
+_DARK = [(0, 0, 0), (160, 40, 40), (38, 105, 20), (128, 88, 0), (45, 85, 185), (115, 55, 150), (0, 98, 135)]
+LIGHT = TerminalTheme((247, 247, 247), (0, 0, 0), [*_DARK, (247, 247, 247)], [(100, 100, 100), *_DARK[1:], (0, 0, 0)])
+"""The sixteen colours of terminals, each dark enough to be read on a light ground."""
 _ASCII = str.maketrans(
     {
         **{"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "~", "\N{MINUS SIGN}": "-", "•": "*", "⋮": ":"},
