@@ -105,7 +105,7 @@ class FileTool(WithContext, PlainTool, ABC):
         if effect.conflicts:
             places = {each.path for each in effect.conflicts}
             changed = tuple(each.path for each in planned if each.file.path in places)
-            raise await self._conflict(invocation, changed or tuple(each.path for each in planned))
+            raise await knowledge.refusal(self._context, invocation, changed or tuple(each.path for each in planned))
         return effect
 
     async def _considered(self, invocation: Invocation, *, counted: bool = False) -> tuple[list[Change], Planned]:
@@ -123,7 +123,7 @@ class FileTool(WithContext, PlainTool, ABC):
             return await in_thread(consider)
         except knowledge.Stale as stale:
             paths = stale.paths
-        raise await self._conflict(invocation, paths)
+        raise await knowledge.refusal(self._context, invocation, paths)
 
     async def _as_planned(self, invocation: Invocation, planned: Planned) -> tuple[list[Change], Planned]:
         """The changes anew, from what is on disk; Conflict if they are no longer those that were planned."""
@@ -135,14 +135,11 @@ class FileTool(WithContext, PlainTool, ABC):
             standing = await in_thread(standings, self._snapshots(invocation), planned)
             if "other" in standing.values():
                 changed = tuple(each.path for each in planned if standing[each.file.path] == "other")
-                raise await self._conflict(invocation, changed) from None
+                raise await knowledge.refusal(self._context, invocation, changed) from None
             raise
         if planned and [(each.path, each.pre, each.post) for each in changes] != [each.key for each in planned]:
-            raise await self._conflict(invocation, tuple(each.path for each in planned))
+            raise await knowledge.refusal(self._context, invocation, tuple(each.path for each in planned))
         return changes, now
-
-    async def _conflict(self, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
-        return await knowledge.refusal(self._context, invocation, paths)
 
 
 def name_of(invocation: Invocation) -> str:

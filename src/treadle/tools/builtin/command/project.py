@@ -77,9 +77,7 @@ class CommandProject:
     ) -> None:
         self._context = context
         self._name = name
-        self._project = project
-        self._options = options
-        self._changed = changed
+        self._project, self._options, self._changed = project, options, changed
         self._snapshots = context.snapshots_of(*project) if context.snapshots_of is not None and project.root else None
 
     @property
