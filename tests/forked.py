@@ -10,10 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import treadle
 from tests import zygote
@@ -21,6 +24,8 @@ from tests import zygote
 SOURCES = str(Path(treadle.__file__).parents[1])
 ROOT = str(Path(__file__).parents[1])
 ENVIRONMENT = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": SOURCES}
+OURS = ENVIRONMENT | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{ROOT}"}
+"""Where programs of the tests are found, too."""
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TEXTUAL", "SSL", "OPENSSL")
 """How variables begin that are looked at when a process starts, or when something is imported."""
 
@@ -37,7 +42,7 @@ class Forked(subprocess.Popen[Any]):
 
     def _execute_child(self, *given: Any) -> None:
         """What `Popen` does when all pipes are made."""
-        wanted = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
+        wanted = SIGNATURE.bind(self, *given).arguments
         pid = 0 if self._fresh or not forkable(wanted) else ask(wanted)
         if not pid:
             super()._execute_child(*given)  # type: ignore[misc]
@@ -47,6 +52,7 @@ class Forked(subprocess.Popen[Any]):
         self._close_pipe_fds(*(wanted[name] for name in PIPES))  # type: ignore[attr-defined]
 
 
+SIGNATURE = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 
 
@@ -84,6 +90,14 @@ def ask(wanted: Mapping[str, Any]) -> int:
     files = (wanted["p2cread"], wanted["c2pwrite"], wanted["errwrite"])
     line = the_zygote()
     return line.fork(request, [own if file < 0 else file for own, file in enumerate(files)]) if line else 0
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Let those fork, too, who start processes without our help, as asyncio does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Forked)
+        yield
 
 
 class Zygote:

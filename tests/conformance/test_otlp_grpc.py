@@ -10,7 +10,7 @@ import pytest
 
 from tests.collector import Collector
 from tests.faults.driver import IDLE, WAITING
-from tests.faults.harness import Case, nursery
+from tests.faults.harness import Case
 from tests.faults.scenarios import SCENARIOS
 from tests.scenario.command_line import CommandLine
 from tests.scenario.kit import look
@@ -112,8 +112,8 @@ def test_a_run_that_was_killed_and_resumed_is_one_tree(
     collector: GrpcCollector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    with FakeOpenAI(SCENARIOS["work"]) as fake, nursery() as workers:
-        case = Case(tmp_path, workers, fake, collector=collector.address)
+    with FakeOpenAI(SCENARIOS["work"]) as fake:
+        case = Case(tmp_path, fake, collector=collector.address)
         assert case.go(faults="kill@append.after:tool.execution_start#1") < 0
         while (code := case.go()) == WAITING:
             pass

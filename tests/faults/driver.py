@@ -1,17 +1,14 @@
 """One visit to a chat, in a process of its own: says or answers what is due, follows the chat until it is idle or waits
 for someone, and writes down every event as a client would see it. Any visit may be killed; the next one goes on.
 
-Run as a script it is a nursery: it imports everything once and forks a child for each visit, so that a case costs
-milliseconds and not an interpreter's start. Requests and replies are JSON lines.
+    python -m tests.faults.driver VISIT
 """
 
 import asyncio
 import os
 import signal
 import sys
-import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -41,8 +38,6 @@ class Visit(msgspec.Struct, frozen=True):
 
     folder: str
     url: str
-    faults: str = ""
-    mark: str = ""
     lease_s: float = LEASE_S
     renew_s: float = RENEW_S
     action: str = "advance"
@@ -63,20 +58,6 @@ class Visit(msgspec.Struct, frozen=True):
 
     def path(self, name: str) -> Path:
         return Path(self.folder) / name
-
-
-class Request(msgspec.Struct, frozen=True):
-    """start a visit, or wait for the end of one"""
-
-    visit: Visit | None = None
-    wait: int = 0
-    timeout_s: float = 20.0
-
-
-class Reply(msgspec.Struct, frozen=True):
-    pid: int
-    code: int | None = None
-    """As of subprocess: negative for a signal; None when it did not end in time."""
 
 
 def deploy_tool(counter: Path) -> object:
@@ -198,17 +179,9 @@ def answer(chat: Chat, actions: tuple[OpenAction, ...]) -> Following:
             return chat.submit({action.tool_call_id: {"found": action.name} for action in actions})
 
 
-# -- the nursery ------------------------------------------------------------------------------------------------------
-
-
-def child(wanted: Visit) -> int:
-    os.environ["TREADLE_FAULTS"] = wanted.faults
-    os.environ[MARK] = wanted.mark
+def main() -> int:
+    wanted = msgspec.json.decode(sys.argv[1], type=Visit)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    output = os.open(wanted.path("stderr"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(0)
     handle.FOLLOW_S = min(handle.FOLLOW_S, wanted.renew_s)  # a follower looks as often as leases are renewed
     install_from_environment()
     try:
@@ -218,38 +191,5 @@ def child(wanted: Visit) -> int:
         return FAILED
 
 
-def start(wanted: Visit, run: Callable[[Visit], int]) -> Reply:
-    pid = os.fork()
-    if pid == 0:
-        code = FAILED
-        try:
-            code = run(wanted)
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return Reply(pid)
-
-
-def wait(pid: int, timeout_s: float) -> Reply:
-    until = time.monotonic() + timeout_s
-    while time.monotonic() < until:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return Reply(pid, os.waitstatus_to_exitcode(status))
-        time.sleep(0.002)
-    return Reply(pid)
-
-
-def main() -> None:
-    import aiohttp  # noqa: F401 - imported once, here, instead of once in every child
-
-    decoder = msgspec.json.Decoder(Request)
-    for line in sys.stdin.buffer:
-        request = decoder.decode(line)
-        reply = start(request.visit, child) if request.visit is not None else wait(request.wait, request.timeout_s)
-        sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
-        sys.stdout.buffer.flush()
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

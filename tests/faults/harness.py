@@ -1,20 +1,20 @@
 """Cases for the fault tests: a folder with a project, a canary and a store; visits to it by real processes; and the
 checker at the end."""
 
-import contextlib
 import os
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from tests.faults.driver import IDLE, MARK, Reply, Request, Visit
+from tests.faults.driver import IDLE, MARK, Visit
+from tests.forked import OURS, Forked
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
 from treadle.replay import replay
@@ -30,44 +30,15 @@ from treadle.testing.fake_openai import FakeOpenAI
 from treadle.testing.histories import check_messages
 from treadle.types import ChatId
 
-DRIVER = Path(__file__).with_name("driver.py")
-
-
-class Nursery:
-    """The process that forks visits. One for each process of the test run."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
-
-    def start(self, visit: Visit) -> int:
-        return self._ask(Request(visit)).pid
-
-    def wait(self, pid: int, timeout_s: float = 120.0) -> int | None:
-        return self._ask(Request(wait=pid, timeout_s=timeout_s)).code
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
-
-    def _ask(self, request: Request) -> Reply:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-        self._process.stdin.flush()
-        return msgspec.json.decode(self._process.stdout.readline(), type=Reply)
+TOLD = ("HOME", "TREADLE_", "OTEL_")
+"""How variables begin that hold for visits, too."""
 
 
 class Case:
     """One chat in a folder of its own, and all that is done to it."""
 
-    def __init__(self, folder: Path, nursery: Nursery, fake: FakeOpenAI, **settings: Any) -> None:
+    def __init__(self, folder: Path, fake: FakeOpenAI, **settings: Any) -> None:
         self.folder = folder
-        self.nursery = nursery
         self.fake = fake
         self.mark = uuid.uuid4().hex
         self.root = folder / "root"
@@ -77,7 +48,8 @@ class Case:
         outside.mkdir()
         (outside / "canary").write_text("alive")
         self.canary = Canary(outside)
-        self.visit = replace(Visit(str(folder), fake.base_url, mark=self.mark), **settings)
+        self.visit = replace(Visit(str(folder), fake.base_url), **settings)
+        self._visits: dict[int, Forked] = {}
 
     @property
     def counter(self) -> Path:
@@ -87,17 +59,27 @@ class Case:
         path = self.folder / "stderr"
         return path.read_text() if path.exists() else ""
 
-    def start(self, **changes: Any) -> int:
-        return self.nursery.start(replace(self.visit, **changes))
+    def start(self, *, faults: str = "", **changes: Any) -> int:
+        visit = msgspec.json.encode(replace(self.visit, **changes)).decode()
+        told = {name: value for name, value in os.environ.items() if name.startswith(TOLD)}
+        with open(self.folder / "stderr", "ab") as errors:
+            started = Forked(
+                [sys.executable, "-m", "tests.faults.driver", visit],
+                env=OURS | told | {"TREADLE_FAULTS": faults, MARK: self.mark},
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+            )
+        self._visits[started.pid] = started
+        return started.pid
 
     def end(self, pid: int) -> int:
-        code = self.nursery.wait(pid)
-        if code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, 9)
-            self.nursery.wait(pid)
-            raise AssertionError(f"a visit hangs\n{self.errors()}\n{self.story()}")
-        return code
+        try:
+            return self._visits[pid].wait(120.0)
+        except subprocess.TimeoutExpired as hangs:
+            self._visits[pid].kill()
+            self._visits[pid].wait()
+            raise AssertionError(f"a visit hangs\n{self.errors()}\n{self.story()}") from hangs
 
     def start_until(self, name: str, passing: int = 1, *, then: str = "", **changes: Any) -> int:
         """Start a visit and return when it has passed a point."""
@@ -173,12 +155,3 @@ def eventually(look: Callable[[], list[str]], patience_s: float = 30.0) -> list[
     while (found := look()) and time.monotonic() < until:
         time.sleep(0.01)
     return found
-
-
-@contextlib.contextmanager
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    try:
-        yield made
-    finally:
-        made.close()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.chance import some
 from tests.faults.driver import WAITING
-from tests.faults.harness import Case, Nursery
+from tests.faults.harness import Case
 from tests.faults.test_every_point import every_passing, listed, new_case
 from treadle.protocol.events import ExecutionComplete, FilesChanged, RunEnd, UserMessage
 from treadle.testing.fake_openai import FakeOpenAI, Reply
@@ -17,8 +17,8 @@ ANSWER = [Reply(text="Like this:\n```\nfresh\n```\n")]
 SHARDS = 2
 
 
-def answered(folder: Path, nursery: Nursery, fake: FakeOpenAI) -> Case:
-    case = new_case(folder, nursery, fake, apply="made/new.txt")
+def answered(folder: Path, fake: FakeOpenAI) -> Case:
+    case = new_case(folder, fake, apply="made/new.txt")
     assert case.go() == WAITING, case.errors()
     return case
 
@@ -35,9 +35,9 @@ def check_applied(case: Case) -> None:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path, nursery: Nursery) -> None:
+def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path) -> None:
     with FakeOpenAI(ANSWER) as fake:
-        whole = answered(tmp_path / "listed", nursery, fake)
+        whole = answered(tmp_path / "listed", fake)
         points = listed(whole, 1)
         check_applied(whole)
     names = {name for _, name, _ in points}
@@ -46,7 +46,7 @@ def test_killed_at_every_point_it_is_applied_once(shard: int, tmp_path: Path, nu
     for index, point in some(struck, 2, f"apply {shard}"):
         _, name, passing = point
         with FakeOpenAI(ANSWER) as fake:
-            case = answered(tmp_path / str(index), nursery, fake)
+            case = answered(tmp_path / str(index), fake)
             code = case.go(faults=f"kill@{name}#{passing}")
             assert code == -signal.SIGKILL or (name.startswith("store.") and passing > 1), (point, case.errors())
             case.finish()

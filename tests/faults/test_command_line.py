@@ -1,14 +1,13 @@
 """The promise as people meet it: `treadle run` is killed, `treadle resume` goes on (fault 1; U-01)."""
 
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests import forked
 from tests.faults.chance import some
 from tests.faults.scenarios import APPEND
 from tests.homes import seed
@@ -37,23 +36,18 @@ class Shell:
         self.root = folder / "root"
         self.root.mkdir()
         (self.root / "notes.txt").write_text("one\n")
-        self._environment = {
-            **os.environ,
+        self._environment = forked.ENVIRONMENT | {
+            "HOME": str(folder),
             "TREADLE_HOME": str(seed(folder / "home")),
             "OPENAI_BASE_URL": fake.base_url,
             "OPENAI_API_KEY": "none",
         }
 
     def __call__(self, *arguments: str, faults: str = "") -> tuple[int, list[dict]]:
-        done = subprocess.run(
-            [sys.executable, "-c", "from treadle.cli import main; main()", *arguments],
-            env={**self._environment, "TREADLE_FAULTS": faults},
-            capture_output=True,
-            cwd=self.root,
-            timeout=60,
-            check=False,
-        )
-        assert not done.stderr, done.stderr.decode()
+        command = [sys.executable, "-m", "treadle", *arguments]
+        environment = self._environment | {"TREADLE_FAULTS": faults}
+        done = forked.run(command, env=environment, cwd=self.root, timeout=60)
+        assert not done.stderr, done.stderr
         return done.returncode, [msgspec.json.decode(line) for line in done.stdout.splitlines()]
 
 

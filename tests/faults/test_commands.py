@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from tests.faults.chance import some
+from tests.forked import ENVIRONMENT, Forked
 from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
@@ -37,8 +38,8 @@ class Treadle:
         self.folder = folder
         self.root = folder / "root"
         self.root.mkdir()
-        self._environment = {
-            **os.environ,
+        self._environment = ENVIRONMENT | {
+            "HOME": str(folder),
             "TREADLE_HOME": str(seed(folder / "home")),
             "OPENAI_BASE_URL": fake.base_url,
             "OPENAI_API_KEY": "none",
@@ -46,12 +47,9 @@ class Treadle:
         }
 
     def start(self, *arguments: str, faults: str = "") -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            [sys.executable, "-c", "from treadle.cli import main; main()", *arguments],
-            env={**self._environment, "TREADLE_FAULTS": faults},
-            stdout=subprocess.PIPE,
-            cwd=self.root,
-        )
+        command = [sys.executable, "-m", "treadle", *arguments]
+        environment = self._environment | {"TREADLE_FAULTS": faults}
+        return Forked(command, env=environment, stdout=subprocess.PIPE, cwd=self.root)
 
     def run(self, faults: str = "") -> "subprocess.Popen[bytes]":
         flags = ("--json", "--auto-approve-commands", "--model", "openai:fake", "--root", str(self.root))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.chance import SOAK, some
 from tests.faults.driver import FAILED, IDLE, WAITING
-from tests.faults.harness import Case, Nursery
+from tests.faults.harness import Case
 from tests.faults.scenarios import COMMAND_OUTCOMES, LAST_WORDS, SCENARIOS
 from tests.trees import tree
 from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
@@ -60,27 +60,27 @@ def listed(case: Case, before: int = 0) -> list[Point]:
 
 
 def cases(
-    scenario: str, shard: int, tmp_path: Path, nursery: Nursery, wanted: Wanted, **settings: float
+    scenario: str, shard: int, tmp_path: Path, wanted: Wanted, **settings: float
 ) -> Iterator[tuple[Case, Point, FakeOpenAI]]:
     """The cases of one shard, each at the visit in which its point is passed."""
     with FakeOpenAI(SCENARIOS[scenario]) as fake:
         undo = scenario == "undo"
-        first = new_case(tmp_path / "listed", nursery, fake, undo=undo)
+        first = new_case(tmp_path / "listed", fake, undo=undo)
         points = listed(first)
         first.check()
         assert {name for _, name, _ in points} >= EXPECTED
     chosen = list(enumerate(point for point in points if wanted(point, points)))[shard::SHARDS]
     for index, point in some(chosen, ONE_OF, f"{scenario} {shard}"):
         with FakeOpenAI(SCENARIOS[scenario]) as fake:
-            case = new_case(tmp_path / str(index), nursery, fake, undo=undo, **settings)
+            case = new_case(tmp_path / str(index), fake, undo=undo, **settings)
             for _ in range(point[0]):
                 assert case.go() == WAITING, case.errors()
             yield case, point, fake
 
 
-def new_case(folder: Path, nursery: Nursery, fake: FakeOpenAI, **settings: float) -> Case:
+def new_case(folder: Path, fake: FakeOpenAI, **settings: float) -> Case:
     folder.mkdir()
-    return Case(folder, nursery, fake, **settings)
+    return Case(folder, fake, **settings)
 
 
 def check_outcome(case: Case, scenario: str, point: Point) -> None:
@@ -137,11 +137,9 @@ def own(point: Point) -> bool:
 
 
 @each
-def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
-    scenario: str, shard: int, tmp_path: Path, nursery: Nursery
-) -> None:
+def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(scenario: str, shard: int, tmp_path: Path) -> None:
     chosen = every_passing if scenario == "work" else lambda point, points: every_passing(point, points) and own(point)
-    for case, point, _ in cases(scenario, shard, tmp_path, nursery, chosen):
+    for case, point, _ in cases(scenario, shard, tmp_path, chosen):
         _, name, passing = point
         code = case.go(faults=f"kill@{name}#{passing}")
         # How many commits there are is a matter of timing: what waits at the same moment shares one.
@@ -151,11 +149,9 @@ def test_killed_at_every_point_it_resumes_and_nothing_happens_twice(
 
 
 @each
-def test_an_exception_at_any_point_leaves_a_usable_chat(
-    scenario: str, shard: int, tmp_path: Path, nursery: Nursery
-) -> None:
+def test_an_exception_at_any_point_leaves_a_usable_chat(scenario: str, shard: int, tmp_path: Path) -> None:
     chosen = once_a_visit if scenario == "work" else lambda point, points: once_a_visit(point, points) and own(point)
-    for case, point, _ in cases(scenario, shard, tmp_path, nursery, chosen):
+    for case, point, _ in cases(scenario, shard, tmp_path, chosen):
         _, name, passing = point
         assert case.go(faults=f"raise@{name}#{passing}") in (IDLE, WAITING, FAILED), point
         case.finish()
@@ -173,11 +169,11 @@ def test_an_exception_at_any_point_leaves_a_usable_chat(
 
 @each
 def test_a_worker_delayed_past_its_lease_is_refused_and_its_successor_finishes(
-    scenario: str, shard: int, tmp_path: Path, nursery: Nursery
+    scenario: str, shard: int, tmp_path: Path
 ) -> None:
     """Fault 1c, D-03. Both are clients as well: each must have seen the whole log, whoever wrote it (D-04)."""
     chosen = once if scenario == "work" else once_and_own
-    for case, point, _ in cases(scenario, shard, tmp_path, nursery, chosen, **SHORT_LEASE):
+    for case, point, _ in cases(scenario, shard, tmp_path, chosen, **SHORT_LEASE):
         _, name, passing = point
         delayed = case.start_until(name, passing, then=f"delay@{name}#{passing}={DELAY_S}", seen="zombie.jsonl")
         successor = case.start(action="resume", seen="successor.jsonl")

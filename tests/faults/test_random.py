@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.chance import SEED
 from tests.faults.driver import IDLE, MARK
-from tests.faults.harness import Case, Nursery, eventually
+from tests.faults.harness import Case, eventually
 from treadle import Agent, ChatOptions, DynamicTool, ScriptedModel
 from treadle.errors import Refused
 from treadle.protocol import wire
@@ -82,11 +82,11 @@ async def meddle(case: Case, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed{SEEDS.index(seed)}")
-def test_random_kills_over_many_chats(seed: int, tmp_path: Path, nursery: Nursery) -> None:
+def test_random_kills_over_many_chats(seed: int, tmp_path: Path) -> None:
     print(f"TEST_SEED={seed}")
     dice = random.Random(seed)
     with FakeOpenAI(script) as fake:
-        case = Case(tmp_path, nursery, fake, crowd=True, **LEASE)
+        case = Case(tmp_path, fake, crowd=True, **LEASE)
         asyncio.run(begin(case))
         until = time.monotonic() + TIME_S
         kills = rounds = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.chance import some
-from tests.faults.harness import Case, Nursery
+from tests.faults.harness import Case
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.test_every_point import check_outcome
 from treadle import Agent, Chat, ScriptedModel, tool
@@ -31,24 +31,24 @@ MOST = 14
 """How many points of the resumed visit are struck: recovery, and a little of what follows."""
 
 
-def twice_killed(folder: Path, nursery: Nursery, fake: FakeOpenAI, first: str) -> Case:
+def twice_killed(folder: Path, fake: FakeOpenAI, first: str) -> Case:
     folder.mkdir()
-    case = Case(folder, nursery, fake)
+    case = Case(folder, fake)
     assert case.go(faults=f"kill@{first}") == -signal.SIGKILL
     return case
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_killed_at_every_point_of_its_recovery(first: str, tmp_path: Path, nursery: Nursery) -> None:
+def test_killed_at_every_point_of_its_recovery(first: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS["work"]) as fake:
-        listed = twice_killed(tmp_path / "listed", nursery, fake, first)
+        listed = twice_killed(tmp_path / "listed", fake, first)
         listed.go(faults=f"list={tmp_path / 'points'}")
         names = (tmp_path / "points").read_text().split()[:MOST]
         if first.startswith("tool"):
             assert "recovery.settled" in names
     for number in some(range(1, len(names) + 1), 6, first):
         with FakeOpenAI(SCENARIOS["work"]) as fake:
-            case = twice_killed(tmp_path / str(number), nursery, fake, first)
+            case = twice_killed(tmp_path / str(number), fake, first)
             assert case.go(faults=f"kill@*#{number}") == -signal.SIGKILL
             case.finish()
             check_outcome(case, "work", (0, f"{first}, then {names[number - 1]}", number))

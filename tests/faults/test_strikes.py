@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.chance import SEED, SOAK
 from tests.faults.driver import FAILED, IDLE, WAITING
-from tests.faults.harness import Case, Nursery
+from tests.faults.harness import Case
 from tests.faults.scenarios import STRUCK
 from tests.faults.test_every_point import Point, every_passing, listed
 from treadle.protocol.files import FileState
@@ -57,9 +57,9 @@ NAMED: dict[str, dict[str, tuple[int, ...]]] = {
 pytestmark = pytest.mark.timeout(3600 if SOAK else 600)
 
 
-def new_case(folder: Path, nursery: Nursery, fake: FakeOpenAI, scene: str) -> Case:
+def new_case(folder: Path, fake: FakeOpenAI, scene: str) -> Case:
     folder.mkdir()
-    case = Case(folder, nursery, fake, direct=scene == "direct", undo=scene == "undo")
+    case = Case(folder, fake, direct=scene == "direct", undo=scene == "undo")
     (case.root / "old").mkdir()
     (case.root / "old/a").write_text("a\n")
     (case.root / "old/b").write_text("b\n")
@@ -81,13 +81,13 @@ def chosen(scene: str, points: list[Point]) -> list[tuple[str, Point]]:
     return [*(("memory", point) for point in named), *others, *((dice.choice(STRIKES), point) for point in rest)]
 
 
-def cases(scene: str, shard: int, tmp_path: Path, nursery: Nursery) -> Iterator[tuple[Case, Tree, str]]:
+def cases(scene: str, shard: int, tmp_path: Path) -> Iterator[tuple[Case, Tree, str]]:
     with FakeOpenAI(STRUCK[scene]) as fake:
-        points = listed(new_case(tmp_path / "listed", nursery, fake, scene))
+        points = listed(new_case(tmp_path / "listed", fake, scene))
     for number, (strike, point) in list(enumerate(chosen(scene, points)))[shard::SHARDS]:
         visits, name, passing = point
         with FakeOpenAI(STRUCK[scene]) as fake:
-            case = new_case(tmp_path / str(number), nursery, fake, scene)
+            case = new_case(tmp_path / str(number), fake, scene)
             before = files_of(case.root)
             for _ in range(visits):
                 assert case.go() == WAITING, case.errors()
@@ -96,10 +96,10 @@ def cases(scene: str, shard: int, tmp_path: Path, nursery: Nursery) -> Iterator[
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("scene", STRUCK)
-def test_struck_at_every_point(scene: str, shard: int, tmp_path: Path, nursery: Nursery) -> None:
+def test_struck_at_every_point(scene: str, shard: int, tmp_path: Path) -> None:
     wrong: list[str] = []
     count = 0
-    for case, before, fault in cases(scene, shard, tmp_path, nursery):
+    for case, before, fault in cases(scene, shard, tmp_path):
         count += 1
         try:
             struck(case, before, fault)

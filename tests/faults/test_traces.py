@@ -10,7 +10,7 @@ import pytest
 from tests.collector import Collector
 from tests.faults.chance import some
 from tests.faults.driver import IDLE, WAITING
-from tests.faults.harness import Case, Nursery
+from tests.faults.harness import Case
 from tests.faults.scenarios import SCENARIOS
 from tests.faults.test_every_point import Point, listed
 from treadle.protocol import events as e
@@ -27,23 +27,23 @@ def names(collector: Collector) -> Counter[str]:
 
 
 @pytest.mark.parametrize("scenario", ["work", "approval"])
-def test_a_run_that_is_killed_anywhere_is_one_tree(scenario: str, tmp_path: Path, nursery: Nursery) -> None:
+def test_a_run_that_is_killed_anywhere_is_one_tree(scenario: str, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:
         (tmp_path / "whole").mkdir()
-        points = listed(Case(tmp_path / "whole", nursery, fake, collector=collector.url))
+        points = listed(Case(tmp_path / "whole", fake, collector=collector.url))
         whole = names(collector)
         assert collector.problems() == []
         assert len({span.trace for span in collector.spans}) == 1
     begun = points.index((0, "append.after:user.message", 1))
     for point in some([point for point in points[begun:] if point[2] == 1], ONE_OF, scenario):
         (tmp_path / str(points.index(point))).mkdir()
-        strike(point, Counter(whole), tmp_path / str(points.index(point)), nursery, scenario)
+        strike(point, Counter(whole), tmp_path / str(points.index(point)), scenario)
 
 
-def strike(point: Point, whole: Counter[str], folder: Path, nursery: Nursery, scenario: str) -> None:
+def strike(point: Point, whole: Counter[str], folder: Path, scenario: str) -> None:
     visit, name, passing = point
     with FakeOpenAI(SCENARIOS[scenario]) as fake, Collector() as collector:
-        case = Case(folder, nursery, fake, collector=collector.url)
+        case = Case(folder, fake, collector=collector.url)
         for _ in range(visit):
             assert case.go() == WAITING
         before = case.log()[-1].seq if visit else 0

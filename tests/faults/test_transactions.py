@@ -3,12 +3,12 @@ whoever completes it; a user's edit in between stays."""
 
 import json
 import os
-import subprocess
 import sys
 from itertools import product
 
 import pytest
 
+from tests import forked
 from tests.faults.chance import some
 from tests.unit.workspace.trees import fast_folder
 
@@ -23,12 +23,8 @@ def test_killed_at_every_point(case: str, uid: str) -> None:
     if uid and os.geteuid() != 0:
         pytest.skip("this is an ordinary user already")
     with fast_folder() as folder:
-        ran = subprocess.run(
-            [sys.executable, "-m", "tests.faults.transaction_driver", str(folder), case, uid][: 5 + bool(uid)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        line = [sys.executable, "-m", "tests.faults.transaction_driver", str(folder), case, *([uid] if uid else [])]
+        ran = forked.run(line, env=forked.OURS, timeout=300)
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)
     assert told["wrong"] == {}, ran.stderr[-3000:]

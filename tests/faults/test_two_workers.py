@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.driver import IDLE, MARK, WAITING
-from tests.faults.harness import Case, Nursery, eventually
+from tests.faults.harness import Case, eventually
 from tests.faults.scenarios import SCENARIOS, SLOW
 from treadle.protocol.events import AssistantMessage, ExecutionComplete, RunEnd
 from treadle.testing.checker import check_processes
@@ -19,9 +19,9 @@ SHORT_LEASE = {"lease_s": 0.3, "renew_s": 0.1}
 
 
 @pytest.fixture
-def slow(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
+def slow(tmp_path: Path) -> Iterator[Case]:
     with FakeOpenAI(SLOW) as fake:
-        case = Case(tmp_path, nursery, fake, direct=True, **SHORT_LEASE)
+        case = Case(tmp_path, fake, direct=True, **SHORT_LEASE)
         yield case
         (tmp_path / "root" / "go").touch()
 
@@ -62,11 +62,9 @@ def test_a_worker_that_lives_keeps_its_lease_for_as_long_as_it_takes(slow: Case)
 
 
 @pytest.mark.parametrize("round_", range(4))
-def test_of_many_who_take_a_chat_at_once_one_drives_it_and_all_see_it(
-    round_: int, tmp_path: Path, nursery: Nursery
-) -> None:
+def test_of_many_who_take_a_chat_at_once_one_drives_it_and_all_see_it(round_: int, tmp_path: Path) -> None:
     with FakeOpenAI(SCENARIOS["work"]) as fake:
-        case = Case(tmp_path, nursery, fake)
+        case = Case(tmp_path, fake)
         killed = case.go(faults=f"kill@append.after:user.message#{1}")
         assert killed == -signal.SIGKILL
         names = [f"client{number}.jsonl" for number in range(4)]
@@ -141,12 +139,10 @@ def test_an_interrupt_from_another_process_stops_the_command_and_all_of_it(slow:
 
 
 @pytest.mark.parametrize("point", ["model.before_call", "model.first_delta"])
-def test_a_run_that_is_stopped_after_its_worker_died_in_a_model_call_ends_that_turn(
-    point: str, tmp_path: Path, nursery: Nursery
-) -> None:
+def test_a_run_that_is_stopped_after_its_worker_died_in_a_model_call_ends_that_turn(point: str, tmp_path: Path) -> None:
     """Every turn that starts ends (L-02), and what the lost call may have cost is counted (fault 30)."""
     with FakeOpenAI(SLOW) as fake:
-        case = Case(tmp_path, nursery, fake)
+        case = Case(tmp_path, fake)
         assert case.go(faults=f"kill@{point}") == -signal.SIGKILL
         assert case.go(action="interrupt") == IDLE
         case.check()

@@ -3,12 +3,12 @@ root and as an ordinary user, or by an exception. A commit is made once and whol
 seen."""
 
 import json
-import subprocess
 import sys
 from itertools import product
 
 import pytest
 
+from tests import forked
 from tests.faults.chance import some
 from tests.unit.sandbox.grounds import NOBODY, grounds, missing
 
@@ -38,7 +38,7 @@ def strike(act: str, strike: str, how: str = "overlay", user: int | None = None)
         folder.mkdir()
         more = [] if user is None else [str(user), place.launcher.python, place.launcher.package]
         line = [sys.executable, "-m", "tests.faults.world_driver", str(folder), act, strike, how, *more]
-        ran = subprocess.run(line, capture_output=True, text=True, check=False)
+        ran = forked.run(line, env=forked.OURS, timeout=300)
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout)
     assert told["wrong"] == {}, ran.stderr[-3000:]

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from tests.forked import forking
 from tests.scenario.command_line import CommandLine
 
 PATIENCE_S = 60
@@ -41,10 +41,11 @@ class Program:
     @classmethod
     async def start(cls, cli: CommandLine, model: str) -> "Program":
         pipe = asyncio.subprocess.PIPE
-        command = [sys.executable, "-m", "treadle", "copilot", "--headless", "--log-level", "info", "--model", model]
-        process = await asyncio.create_subprocess_exec(
-            *command, "--stdio", cwd=cli.project, env=cli.environment, stdin=pipe, stdout=pipe
-        )
+        command = cli.words("copilot", "--headless", "--log-level", "info", "--model", model)
+        with forking():
+            process = await asyncio.create_subprocess_exec(
+                *command, "--stdio", cwd=cli.project, env=cli.environment, stdin=pipe, stdout=pipe
+            )
         assert process.stdout is not None
         program = cls(process.stdout, process.stdin, process)
         await program.call("connect", {})

@@ -1,14 +1,14 @@
 """An editor for tests: the client of the protocol's own SDK, which starts the real `treadle acp` as its agent."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import acp
 from acp import schema as a
 
+from tests.forked import forking
 from tests.scenario.command_line import CommandLine
 
 WAIT_S = 60
@@ -90,18 +90,17 @@ async def editing(
 ) -> AsyncIterator[Editor]:
     """An editor whose agent is a process of its own, and is initialized."""
     editor = Editor()
-    async with acp.spawn_agent_process(
+    agent = acp.spawn_agent_process(
         editor,  # type: ignore[arg-type]
-        sys.executable,
-        "-m",
-        "treadle",
-        "acp",
-        *arguments,
+        *cli.words("acp", *arguments),
         env=cli.environment | (env or {}),
         cwd=cli.project,
         transport_kwargs={"stderr": None},
         use_unstable_protocol=True,
-    ) as (_, process):
+    )
+    async with AsyncExitStack() as stack:
+        with forking():
+            _, process = await stack.enter_async_context(agent)
         editor.process = process
         capabilities = a.ClientCapabilities(fs=a.FileSystemCapabilities(read_text_file=True), field_meta=meta)
         async with asyncio.timeout(WAIT_S):

@@ -7,7 +7,6 @@ import pty
 import select
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.forked import Forked
 from tests.scenario.command_line import CommandLine
 from treadle.protocol.events import ModelNotice
 from treadle.sync import Agent
@@ -30,14 +30,14 @@ class Person:
 
     def __init__(self, cli: CommandLine, arguments: tuple[str, ...], env: Mapping[str, str], shell: str) -> None:
         self._fd, follower = pty.openpty()
-        self.process = subprocess.Popen(
-            ["sh", "-c", shell] if shell else [sys.executable, "-m", "treadle", *arguments],
+        self.process = Forked(
+            ["sh", "-c", shell] if shell else cli.words(*arguments),
             cwd=cli.project,
             env=cli.environment | {"TERM": "dumb"} | dict(env),
             stdin=follower,
             stdout=follower,
             stderr=follower,
-            preexec_fn=lambda: os.login_tty(os.dup(follower)),  # its controlling terminal
+            terminal=True,
         )
         os.close(follower)
         self.seen = ""

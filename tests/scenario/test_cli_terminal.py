@@ -3,8 +3,6 @@
 import os
 import pty
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 
 from tests.scenario.command_line import CommandLine
@@ -28,14 +26,8 @@ OWN = re.compile(r"\x1b\[(?:0|[1-9]\d?(?:;\d+)*)m|\r\x1b\[2K")
 
 def screen(cli: CommandLine, *arguments: str, env: Mapping[str, str]) -> str:
     leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "treadle", *arguments],
-        cwd=cli.project,
-        env=cli.environment | {"TERM": "xterm"} | dict(env),
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    )
+    ends = dict.fromkeys(("stdin", "stdout", "stderr"), follower)
+    process = cli.start(*arguments, env={"TERM": "xterm", **env}, **ends)
     os.close(follower)
     shown = bytearray()
     try:
