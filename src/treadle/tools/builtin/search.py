@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
@@ -76,16 +78,16 @@ class GrepSearch(WorkspaceReader):
 
 
 def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event) -> Outcome:
-    found = workspace.search(query, stop)
+    found, meant = workspace.search(query, stop), list[str]()
+    if not found.files and (inside := _inside_folder(workspace, query)) is not None:
+        found = workspace.search(inside, stop)
+        meant = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
     summary = f"{_count(found.total, 'match', 'matches')} in {_count(found.total_files, 'file', 'files')}"
     late = [] if found.complete else ["[the search took too long and was stopped; there may be more matches]"]
     if not found.files:
         where = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
-        hint = _meant_folder(workspace, query.pattern)
-        return Outcome(
-            "\n".join([f"No matches for {inert(query.pattern)}{where}{only}.{hint}", *late]), summary=summary
-        )
+        return Outcome("\n".join([f"No matches for {inert(query.pattern)}{where}{only}.", *late]), summary=summary)
     match output:
         case "content":
             shown, parts = _contents(found.files)
@@ -96,16 +98,16 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
         case _:
             parts = [inert(each.path) for each in found.files]
             more = _more_files(found)
-    return Outcome("\n".join([summary, *parts, *more, *late]), summary=summary)
+    return Outcome("\n".join([*meant, summary, *parts, *more, *late]), summary=summary)
 
 
-def _meant_folder(workspace: Workspace, pattern: str) -> str:
-    """Small models write the folder before the text, as in a path."""
-    folder, _, rest = pattern.rpartition("/")
+def _inside_folder(workspace: Workspace, query: Query) -> Query | None:
+    """What was meant by a folder before the text, as in a path: small models write it so."""
+    folder, _, rest = query.pattern.rpartition("/")
     with suppress(ToolError):
         if folder and rest and (found := workspace.stat(folder)) is not None and found.kind == "directory":
-            return f" {inert(folder)} is a folder: give it as path, and only {inert(rest)} as pattern."
-    return ""
+            return replace(query, pattern=rest, path=folder)
+    return None
 
 
 def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:

@@ -37,7 +37,8 @@ async def test_lines_with_their_numbers_by_file(grep, call, project: Path) -> No
     assert outcome.text == "No matches for none in src in files that match *.py."
     assert outcome.success
     misread = (await grep.run(call(pattern="src/foo"))).text
-    assert misread == "No matches for src/foo. src is a folder: give it as path, and only foo as pattern."
+    assert misread == "No matches for src/foo; for foo in src:\n1 match in 1 file\nsrc/a.py\n1:\tfoo"
+    assert (await grep.run(call(pattern="src/bar"))).text == "No matches for src/bar."
     assert (await grep.run(call(pattern="/x/../foo"))).text == "No matches for /x/../foo."
 
 
