@@ -87,7 +87,9 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
     if not found.files:
         where = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
-        return Outcome("\n".join([f"No matches for {inert(query.pattern)}{where}{only}.", *late]), summary=summary)
+        hint = " To see that file use read_file." if _is_file(workspace, query.path) else ""
+        text = f"No matches for {inert(query.pattern)}{where}{only}.{hint}"
+        return Outcome("\n".join([text, *late]), summary=summary)
     match output:
         case "content":
             shown, parts = _contents(found.files)
@@ -99,6 +101,10 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
             parts = [inert(each.path) for each in found.files]
             more = _more_files(found)
     return Outcome("\n".join([*meant, summary, *parts, *more, *late]), summary=summary)
+
+
+def _is_file(workspace: Workspace, path: str) -> bool:
+    return (found := workspace.stat(path)) is not None and found.kind == "file"
 
 
 def _inside_folder(workspace: Workspace, query: Query) -> Query | None:
