@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
-from treadle.protocol.http_requests import Body, NoQuery, Nothing, OptionChanges
+from treadle.protocol.http_requests import Body, NoQuery, Nothing, OptionChanges, RootQuery
 from treadle.server.app import ROUTES
 from treadle.server.problems import codes
 from treadle.server.routing import Route
@@ -66,7 +66,11 @@ def _route(route: Route) -> Iterator[str]:
 
 
 def _fields(kind: type[Body]) -> Iterator[str]:
-    options = {field.name for field in msgspec.structs.fields(OptionChanges)} if kind is not OptionChanges else set()
+    options = (
+        {field.name for field in msgspec.structs.fields(OptionChanges)}
+        if kind not in (OptionChanges, RootQuery)
+        else set()
+    )
     fields = [field for field in msgspec.structs.fields(kind) if field.name not in options]
     if len(fields) < len(msgspec.structs.fields(kind)):
         yield "any of the [options](#options)"

@@ -321,9 +321,9 @@ class Agent:
 
         return Documents(self._home, self._env, self._trust.trusted, self._extensions)
 
-    def own_commands(self, project: Project) -> "dict[str, OwnCommand]":
-        """Prompts under a name, by their names: the user's, and the project's trusted ones."""
-        return self.documents.commands(project)
+    def own_commands(self, project: Project, *, own: bool = True) -> "dict[str, OwnCommand]":
+        """Prompts under a name, by their names: the user's if `own`, and the project's trusted ones."""
+        return self.documents.commands(project, own=own)
 
     def custom_agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
         """Ways to work under a name, by their names: the user's if `own`, and the project's trusted ones."""

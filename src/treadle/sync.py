@@ -169,8 +169,8 @@ class Agent(LoopOwner[runtime.Agent]):
 
         return SyncWorlds(self._loop, self._wrapped.worlds)
 
-    def own_commands(self, project: Project) -> "dict[str, OwnCommand]":
-        return self._wrapped.own_commands(project)
+    def own_commands(self, project: Project, *, own: bool = True) -> "dict[str, OwnCommand]":
+        return self._wrapped.own_commands(project, own=own)
 
     def custom_agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
         return self._wrapped.custom_agents(project, own=own)

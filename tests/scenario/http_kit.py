@@ -178,5 +178,4 @@ async def serving(
         if not service.draining.is_set():
             running.end()
         await running.wait()
-        await agent.worker.close()
-        await agent.deps.store.close()
+        await agent.close()

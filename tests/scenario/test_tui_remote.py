@@ -1,5 +1,6 @@
 """The app on the chats of a server: search over all of them, pictures of the clipboard, a fork from a message."""
 
+import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from textual.widgets import Input, OptionList, Static
 
 from tests.scenario.http_kit import serving
+from tests.scenario.mcp_servers.kit import ODD
 from tests.scenario.test_tui_app import say, shown, until
 from treadle.models.scripted import Say
 from treadle.protocol.events import UserMessage
@@ -23,8 +25,12 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
 
 @asynccontextmanager
-async def app_on_server(folder: Path, steps: Iterable[Any]) -> AsyncIterator[tuple[TreadleApp, Remote]]:
+async def app_on_server(
+    folder: Path, steps: Iterable[Any], **mcp: dict[str, Any]
+) -> AsyncIterator[tuple[TreadleApp, Remote]]:
     async with serving(SqliteStore(folder / "treadle.db"), folder, steps) as server:
+        for name, declared in mcp.items():
+            server.agent.mcp.add(name, declared)
         remote = Remote(server.address, server.local.token, {})
 
         async def connect() -> Remote:
@@ -82,7 +88,10 @@ async def test_a_server_that_is_away_is_told_for_as_long_as_it_is(tmp_path: Path
     await remote.close()
 
 
-async def test_a_picture_of_the_clipboard_goes_to_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_written_here_is_completed_by_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # U-06, T-10
+    """A picture of the clipboard, and prompts and resources of the server's MCP servers."""
     (tmp_path / "picture").write_bytes(PICTURE)
     program = tmp_path / "bin" / "wl-paste"
     program.parent.mkdir()
@@ -90,7 +99,8 @@ async def test_a_picture_of_the_clipboard_goes_to_the_server(tmp_path: Path, mon
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     monkeypatch.setenv("WAYLAND_DISPLAY", "x")
-    server = app_on_server(tmp_path, [Say("A picture.")])
+    odd = {"command": sys.executable, "args": ["-S", ODD, str(tmp_path / "notes")]}
+    server = app_on_server(tmp_path, [Say("A picture."), Say("Tidied.")], odd=odd)
     async with server as (app, _), app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.conduct is not None)
         await pilot.press("ctrl+v")
@@ -98,11 +108,29 @@ async def test_a_picture_of_the_clipboard_goes_to_the_server(tmp_path: Path, mon
         app.composer.insert("What is it?")
         await pilot.press("enter")
         await until(pilot, lambda: "A picture." in shown(app))
-        assert app.link is not None
+        app.composer.insert("See @")
+        offers = app.query_one("#offers", OptionList)
+        await until(pilot, lambda: offers.display and "odd:notes://all" in _rows(offers))
+        app.composer.insert("odd:notes://d")
+        await until(pilot, lambda: _rows(offers) == ["odd:notes://days/"])
+        await pilot.press("tab")
+        assert app.composer.text == "See @odd:notes://days/"
+        app.composer.put("/")
+        await until(pilot, lambda: offers.display and any("how [what] Tidy up." in row for row in _rows(offers)))
+        app.composer.insert("odd")
+        await until(pilot, lambda: len(_rows(offers)) == 1)
+        await pilot.press("tab")
+        app.composer.insert("well")
+        await pilot.press("enter")
+        await until(pilot, lambda: "Tidy all well: some notes" in shown(app) and "Tidied." in shown(app))
         log = [envelope async for envelope in _log(app)]
         app.leave()
-    (said,) = [event for event in log if isinstance(event, UserMessage)]
+    said, _ = [event for event in log if isinstance(event, UserMessage)]
     assert [image.media_type for image in said.images] == ["image/png"]
+
+
+def _rows(shown: OptionList) -> list[str]:
+    return [str(shown.get_option_at_index(place).prompt) for place in range(shown.option_count)]
 
 
 async def _log(app: TreadleApp) -> AsyncIterator[object]:

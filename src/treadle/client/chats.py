@@ -1,6 +1,7 @@
 """Chats of a server: a handle sends commands and reads events. It holds nothing; any number of handles, in any number
 of processes, may speak to the same chat."""
 
+from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -20,10 +21,14 @@ from treadle.protocol.http_answers import (
     ChatList,
     ChatView,
     ChildList,
+    CommandList,
+    CommandView,
     FoundChat,
     FoundList,
     MessageList,
     MessageView,
+    ResourceList,
+    ResourceView,
 )
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.tools import DynamicTool
@@ -40,9 +45,28 @@ class ClientChat:
         self._patience_s = patience_s
         self._at = f"/api/chats/{id}"
 
-    async def send(self, content: str, *, delivery: Delivery = "queued") -> Accepted:
-        """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`)."""
-        return await self._post("messages", {"content": content, "delivery": delivery})
+    async def send(
+        self,
+        content: str,
+        *,
+        delivery: Delivery = "queued",
+        images: Sequence[tuple[str, bytes]] = (),
+        expand: bool = False,
+    ) -> Accepted:
+        """Say something. A busy chat queues it, or is steered by it (`delivery="steering"`). `images`: each with its
+        media type before it. `expand`: for what a person typed; then `/name words` and `@server:uri` stand for what
+        `commands` and `resources` list."""
+        pictures = [{"media_type": kind, "data": b64encode(data).decode()} for kind, data in images]
+        body = {"content": content, "delivery": delivery, "images": pictures, "expand": expand}
+        return await self._post("messages", {name: value for name, value in body.items() if value})
+
+    async def commands(self) -> tuple[CommandView, ...]:
+        """What can be typed as `/name words`: own commands, and prompts of the chat's MCP servers."""
+        return (await self._http.get(f"{self._at}/commands", CommandList)).commands
+
+    async def resources(self) -> tuple[ResourceView, ...]:
+        """What can be attached as `@server:uri`."""
+        return (await self._http.get(f"{self._at}/resources", ResourceList)).resources
 
     async def interrupt(self) -> Accepted:
         """Stop the run."""

@@ -29,6 +29,8 @@ class ClientChat(Facade[asynchronous.ClientChat]):
         self.warnings = chat.warnings
 
     send = waited(asynchronous.ClientChat.send)
+    commands = waited(asynchronous.ClientChat.commands)
+    resources = waited(asynchronous.ClientChat.resources)
     interrupt = waited(asynchronous.ClientChat.interrupt)
     approve = waited(asynchronous.ClientChat.approve)
     deny = waited(asynchronous.ClientChat.deny)

@@ -4,16 +4,18 @@ attached to a message as `@server:uri`. A chat in a world has those of its world
 import asyncio
 import re
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from treadle.errors import InvalidInput, NotFound
+from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.inert import inert_line
 from treadle.mcp_hub.hub import Hub, Link, Place
+from treadle.protocol.options import ChatOptions
+from treadle.tools.registry import SERVER_MARK, may_call
 from treadle.types import ChatId, new_id
 
 if TYPE_CHECKING:
@@ -80,6 +82,11 @@ class Resource(msgspec.Struct, frozen=True):
     @property
     def mention(self) -> str:
         return f"@{self.server}:{self.uri}"
+
+    @property
+    def typed(self) -> str:
+        """What is typed for it; of a template what stands before its first variable."""
+        return self.mention.partition("{")[0] if self.template else self.mention
 
 
 class Offerings:
@@ -148,11 +155,25 @@ class Offerings:
         async with self._used(Place(root, own, world)) as place:
             return await self._use(server, place, read)
 
-    async def spoken(self, text: str, root: str = "", own: str = "", world: str = "") -> tuple[str, Pictures]:
+    async def names(self, options: ChatOptions, *, callable_only: bool = False) -> frozenset[str]:
+        """The servers of a chat; or only those of which it may call a tool, as far as their tools are known."""
+        links = await self._hub.servers(options.root, options.own_servers, options.world)
+        return frozenset(link.declared.name for link in links if not callable_only or _may_call(link, options))
+
+    async def with_resources(self, root: str = "", own: str = "", world: str = "") -> frozenset[str]:
+        """The servers of a project that had resources when they were last heard of; starts nothing."""
+        links = await self._hub.servers(root, own, world)
+        return frozenset(link.declared.name for link in links if link.known is not None and link.known.resources)
+
+    async def spoken(
+        self, text: str, root: str = "", own: str = "", world: str = "", *, names: Collection[str] | None = None
+    ) -> tuple[str, Pictures]:
         """A message as its writer means it: the prompt that `/server:prompt words` stands for, and behind the text
-        what lies at each `@server:uri` that they wrote. What names no server here stays as it is."""
+        what lies at each `@server:uri` that they wrote. What names no server here stays as it is; `names`: only these
+        are here."""
         written = text
-        names = {link.declared.name for link in await self._hub.servers(root, own, world)}
+        declared = {link.declared.name for link in await self._hub.servers(root, own, world)}
+        names = declared if names is None else declared.intersection(names)
         pictures: Pictures = ()
         if (found := _COMMAND.fullmatch(text)) is not None and found[1] in names:
             offered = await self.prompts(root, own, world, server=found[1])
@@ -167,7 +188,7 @@ class Offerings:
             held = await self.resource(mention, root, own, world)
             parts.append(f"{mention}, as attached:\n{held.text}")
             pictures += held.pictures
-        if sum(map(len, parts[1:])) > MOST_ATTACHED:
+        if sum(map(len, parts)) - (len(text) if text is written else 0) > MOST_ATTACHED:
             raise InvalidInput(f"what is attached has more than {MOST_ATTACHED:,} characters")
         return "\n\n".join(parts), pictures
 
@@ -195,9 +216,25 @@ class Offerings:
     async def _use(self, server: str, place: Place, work: "Callable[[Client], Awaitable[T]]") -> T:
         if all(link.declared.name != server for link in await self._hub.servers(*place)):
             raise NotFound(f"there is no MCP server {inert_line(server, 60)!r} for this project")
+        from treadle.mcp.connection import Lost
+
         connection, _ = await self._hub.connected(server, *place)
-        found: T = await connection.use(work)
+        patience_s = (await self._hub.link(server, *place)).declared.server.timeout_s
+        try:
+            async with asyncio.timeout(patience_s):
+                found: T = await connection.use(work)
+        except Lost as error:
+            raise ToolError(str(error)) from error
+        except TimeoutError as error:
+            raise ToolError(f"the MCP server {server} did not answer within {patience_s:g} seconds") from error
         return found
+
+
+def _may_call(link: Link, options: ChatOptions) -> bool:
+    """Of a server without tools: whether it could call any."""
+    taken = link.declared.server.takes
+    tools = [tool.name for tool in (link.known.tools if link.known is not None else ()) if taken(tool.name)]
+    return any(may_call(f"{link.declared.name}{SERVER_MARK}{name}", options) for name in tools or ["*"])
 
 
 def _prompts(link: Link) -> list[Prompt]:

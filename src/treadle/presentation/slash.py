@@ -10,13 +10,13 @@ from treadle.handle import Chat
 from treadle.inert import inert_line
 from treadle.lines.changes import change_lines, count
 from treadle.protocol import commands as c
-from treadle.protocol.content import Image
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES, ChatOptions
 from treadle.runtime import Agent
+from treadle.typed import commands
 
 if TYPE_CHECKING:
-    from treadle.skills.reading import CustomAgent, OwnCommand
+    from treadle.skills.reading import CustomAgent
 
 NO_AGENT = "none"
 _MOST_FILES = 50
@@ -118,38 +118,9 @@ def find_slash(text: str) -> tuple[Slash, str] | None:
     return None if found is None else (found, words.strip())
 
 
-async def spoken(agent: Agent, options: ChatOptions, text: str) -> tuple[str, tuple[Image, ...]]:
-    """What a message says, with the pictures that come with it. If it is `/name words` with a command of the user's or
-    the project's own, or a prompt of an MCP server, that one's text; behind it what it mentions as `@server:uri`."""
-    project = options.project
-    if text.startswith("/"):
-        name, _, words = text[1:].partition(" ")
-        own = (await asyncio.to_thread(agent.own_commands, project)).get(name.strip())
-        if own is not None and name not in SLASHES:
-            text = own.expand(words.strip())
-    servers = agent.servers_of(options) if text.startswith("/") or "@" in text else None
-    if servers is None:
-        return text, ()
-    said, pictures = await servers.spoken(text, options.root, options.own_servers, options.world)
-    return said, tuple([Image(kind, await agent.deps.store.put_blob(data)) for kind, data in pictures])
-
-
-async def written_commands(agent: Agent, options: ChatOptions) -> "dict[str, OwnCommand]":
-    """What `spoken` takes behind a slash, by name: own commands, and the prompts that servers are known to have, as
-    commands that say themselves."""
-    from treadle.skills.reading import OwnCommand
-
-    found = await asyncio.to_thread(agent.own_commands, options.project)
-    servers = agent.servers_of(options)
-    for each in await servers.known_prompts(options.root, options.own_servers) if servers is not None else ():
-        name, about = each.command[1:], inert_line(each.description, 200)
-        found.setdefault(name, OwnCommand(name, about, f"{each.command} $ARGUMENTS", inert_line(each.hint, 80)))
-    return found
-
-
 async def available(agent: Agent, options: ChatOptions) -> list[tuple[str, str, str]]:
     """Everything that can be typed behind a slash: its name, what it does, and a hint for the words behind it."""
-    own = [each for each in (await written_commands(agent, options)).values() if each.name not in SLASHES]
+    own = [each for each in (await commands(agent, options)).values() if each.name not in SLASHES]
     return [
         *((name, slash.does, slash.hint) for name, slash in SLASHES.items()),
         *((each.name, each.description, each.hint) for each in own),

@@ -245,6 +245,35 @@ class FileList(Shape, frozen=True, kw_only=True):
     entries: tuple[FileEntry, ...]
 
 
+class CommandView(Shape, frozen=True, kw_only=True):
+    """What can be typed as `/name words`: a command of one's own, or a prompt `server:prompt` of an MCP server."""
+
+    name: str
+    description: str
+    hint: str
+    """The words behind it; those that may be left out in brackets."""
+
+
+class CommandList(Shape, frozen=True, kw_only=True):
+    commands: tuple[CommandView, ...]
+
+
+class ResourceView(Shape, frozen=True, kw_only=True):
+    """What can be typed as `@server:uri`."""
+
+    mention: str
+    """All of that; of a template the part before its first variable."""
+    name: str
+    description: str
+    media_type: str
+    template: bool
+    """Whether something has to be written behind it."""
+
+
+class ResourceList(Shape, frozen=True, kw_only=True):
+    resources: tuple[ResourceView, ...]
+
+
 class Me(Shape, frozen=True, kw_only=True):
     """Who asks, and what a chat of theirs has if it says nothing else."""
 

@@ -104,6 +104,8 @@ class CreateChat(OptionChanges, frozen=True, kw_only=True):
 
     content: str = ""
     images: tuple[Picture, ...] = ()
+    expand: bool = False
+    """As in a message."""
     title: Line = ""
     world: Line | UnsetType = UNSET
     """A world of the root in which the chat works; `chat`: one of its own (W-11)."""
@@ -135,6 +137,9 @@ class SendMessage(Body, frozen=True):
     delivery: Delivery = "queued"
     """What to do when the chat is busy: queue, or steer."""
     images: tuple[Picture, ...] = ()
+    expand: bool = False
+    """For what a person typed: `/name words` says the command of that name, or the prompt `server:prompt` of an MCP
+    server, and what lies at `@server:uri` is attached, as far as the chat has them. The rest stays as it is."""
 
 
 class EditMessage(Body, frozen=True):
@@ -343,6 +348,11 @@ class SearchQuery(Body, frozen=True):
 class ActionQuery(Body, frozen=True):
     below: bool = False
     """Also what the chats wait for that its calls began, and theirs."""
+
+
+class RootQuery(Body, frozen=True):
+    root: Line = ""
+    """The project of a chat to come; empty: that of the server."""
 
 
 class PathQuery(Body, frozen=True):

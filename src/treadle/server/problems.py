@@ -33,7 +33,10 @@ PROBLEMS: dict[ProblemCode, tuple[int, str]] = {
     "forbidden_host": (403, "the server does not answer to the name in the header Host"),
     "forbidden_origin": (403, "a page of another origin may not use the server"),
     "operators_only": (403, "only who runs the server may see this; the operator can add users with serve_operators"),
-    "not_found": (404, "there is no such route; or no such chat, which a chat of somebody else is, too"),
+    "not_found": (
+        404,
+        "there is no such route; or no such chat, which a chat of somebody else is, too; or no such prompt",
+    ),
     "method_not_allowed": (405, "the route exists, but not with this method"),
     "request_timeout": (408, "the body did not come in time"),
     "too_large": (413, "the body, or the file that was asked for, is too large"),
@@ -117,7 +120,7 @@ def codes() -> dict[str, tuple[int, str]]:
 TREE: dict[str, tuple[int, str]] = {
     "invalid_input": (400, "the request has the right shape but cannot be carried out; the sentence says why"),
     "config": (400, "the model, or something else that is asked for, is not set up on this server"),
-    "tool": (400, "a file cannot be read or listed"),
+    "tool": (400, "a file cannot be read or listed, or an MCP server cannot be asked"),
     "outside_root": (400, "the path leads out of the project"),
     "root_changed": (
         409,

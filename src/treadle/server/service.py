@@ -3,15 +3,15 @@ Knows nothing of HTTP but the answers that are remembered."""
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import msgspec
 
 from treadle.chat.state import ChatState, status, summary
 from treadle.engine.log import Take
 from treadle.engine.worker import Worker
-from treadle.errors import AlreadyAnswered, NotFound
+from treadle.errors import AlreadyAnswered, NotFound, TreadleError
 from treadle.feeds.fan_out import Feeds
 from treadle.ports.store import Remembered
 from treadle.ports.workspace import Workspace
@@ -41,6 +41,8 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns, c.Apply)
 """What lets a chat go on with its project."""
 
+First = Callable[[ChatOptions], Awaitable[Sequence[Command]]]
+"""What is said first in a chat, by the options that it has in the end."""
 Answered = Callable[[ChatState], ApiReply]
 """The answer to a command, by what it made of the chat."""
 
@@ -115,6 +117,12 @@ class Service:
         await asyncio.to_thread(self.admission.use, user_of(state.owner), state.options)
         return state.options.project
 
+    async def require_work(self, state: ChatState, *, restores: bool = False) -> None:
+        """RootChanged or InvalidInput if the chat may not go on with its project; putting files back is less."""
+        await self.project(state)
+        if not restores:
+            self.admission.work(user_of(state.owner), state.options)
+
     async def workspace(self, state: ChatState) -> Workspace:
         """The files of a chat as it sees them, for use now."""
         return await asyncio.to_thread(self.agent.workspace_of, await self.project(state))
@@ -126,13 +134,21 @@ class Service:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     async def create(
-        self, user: str, options: ChatOptions, first: Sequence[Command], key: Key | None,
+        self, user: str, options: ChatOptions, first: Sequence[Command] | First, key: Key | None,
         answered: Callable[[ChatState, tuple[str, ...]], ApiReply],
     ) -> ApiReply:  # fmt: skip
         """Begin a chat and say the first word in it, in one commit."""
         highest = self.admission.highest(user, options.root) if options.root else ""
         ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user))
         deps = self.agent.deps
+        if callable(first):
+            try:
+                first = await first(ready.options)
+            except TreadleError:
+                if ready.options.world != options.world:  # it was opened for this chat
+                    with suppress(TreadleError):
+                        await self.agent.worlds.drop(ready.options.world)
+                raise
 
         def said(state: ChatState) -> ApiReply:
             return answered(state, ready.warnings)
@@ -154,10 +170,8 @@ class Service:
         deps = self.agent.deps
         answer = None if key is None else key.answer(answered, deps.clock.now_ms())
         if any(isinstance(command, WORK) for command in commands):
-            state = await deps.log.load(chat)
-            await self.project(state)
-            if not all(isinstance(command, c.Restore) for command in commands):
-                self.admission.work(user_of(state.owner), state.options)
+            restores = all(isinstance(command, c.Restore) for command in commands)
+            await self.require_work(await deps.log.load(chat), restores=restores)
         with self._taking(chat) as take:
             state = await deps.log.execute(chat, commands, None, take, answer)
         self.go_on(state)

@@ -33,10 +33,10 @@ class Documents:
 
         return skills(found)
 
-    def commands(self, project: Project) -> "dict[str, OwnCommand]":
+    def commands(self, project: Project, *, own: bool = True) -> "dict[str, OwnCommand]":
         from treadle.skills.reading import commands
 
-        return commands(self.all("commands", project))
+        return commands(self.all("commands", project, own=own))
 
     def agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
         from treadle.skills.reading import custom_agents

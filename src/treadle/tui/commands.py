@@ -81,7 +81,7 @@ async def _help(desk: Desk, rest: str) -> None:
     keys, commands = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
     for key, words in KEYS.items():
         keys.add_row(Text(key, "bold"), words)
-    own = await desk.connection.own_commands(desk.root)
+    own = await desk.connection.own_commands(desk.root, desk.app.link.id if desk.app.link is not None else "")
     described = {name: inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
     for name, words in {**COMMANDS, **described}.items():
         commands.add_row(Text(f"/{inert_line(name, 40)}", "bold cyan"), words)

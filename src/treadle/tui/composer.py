@@ -176,6 +176,6 @@ class Composer(TextArea):
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
         begin = 0 if kind == "command" else before.rfind("@")
-        text = f"/{chosen} " if kind == "command" else f"@{chosen} "
+        text = f"/{chosen} " if kind == "command" else f"@{chosen}" + " " * (not chosen.endswith("/"))
         self.replace(text, (row, begin), (row, column))
         self.move_cursor((row, begin + len(text)))

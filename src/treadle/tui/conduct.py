@@ -189,10 +189,22 @@ class Conduct:
 
     async def _read_own(self) -> None:
         """The user's own commands, as they are now."""
-        self.offers.own = await self.connection.own_commands(self.root)
+        self.offers.own = await self.connection.own_commands(self.root, self._chat)
+        self.offers.renew()
 
     async def _read_files(self) -> None:
         self.offers.files = await asyncio.to_thread(file_names, self.root)
+
+    async def _read_names(self) -> None:
+        """What can stand behind an @. Servers may take their time."""
+        await self._read_files()
+        self.offers.renew()
+        self.offers.resources = await self.connection.resources(self.root, self._chat)
+        self.offers.renew()
+
+    @property
+    def _chat(self) -> str:
+        return self.app.link.id if self.app.link is not None else ""
 
     async def shell(self, command: str) -> None:
         """A command of the person's own, like one of the model: on the same view, with its effect shown and undoable.
@@ -278,7 +290,7 @@ class Conduct:
 
     def completing(self, message: Composer.Completing) -> None:
         if message.kind and not message.typed:  # what is there by now
-            reading = self._read_own() if message.kind == "command" else self._read_files()
+            reading = self._read_own() if message.kind == "command" else self._read_names()
             self.app.run_worker(self.app.guarded(reading), group="reading", exclusive=True)
         self.offers.offer(message.kind, message.typed)
 

@@ -226,8 +226,13 @@ class Connection(Protocol):
 
     async def models(self) -> Sequence[ModelRow]: ...
 
-    async def own_commands(self, root: str) -> "Mapping[str, OwnCommand]":
-        """Prompts under a name: the user's, and the project's trusted ones."""
+    async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
+        """Prompts under a name: the user's, the project's trusted ones, and those of MCP servers; of a chat, or for the
+        next one."""
+        ...
+
+    async def resources(self, root: str, chat: str = "") -> Sequence[str]:
+        """What can be attached as `@server:uri`, without the @; likewise."""
         ...
 
     async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":

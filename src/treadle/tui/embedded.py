@@ -17,7 +17,6 @@ from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
 from treadle.ports.store import ChatFilter, Listed, Store
-from treadle.presentation.slash import spoken, written_commands
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
@@ -32,6 +31,7 @@ from treadle.subagents.tree import tree
 from treadle.transfer import export_chat, fork
 from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
+from treadle.typed import commands, resources, spoken
 from treadle.types import ChatId
 
 if TYPE_CHECKING:
@@ -258,8 +258,14 @@ class Embedded:
             ModelRow(info.ref, info.window, usable(registry, offer, info)) for offer in offers for info in offer.models
         ]
 
-    async def own_commands(self, root: str) -> "Mapping[str, OwnCommand]":
-        return await written_commands(self.agent, replace(self.initial, root=root))
+    async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
+        return await commands(self.agent, await self._options(root, chat))
+
+    async def resources(self, root: str, chat: str = "") -> Sequence[str]:
+        return [each.typed[1:] for each in await resources(self.agent, await self._options(root, chat))]
+
+    async def _options(self, root: str, chat: str) -> ChatOptions:
+        return (await self.agent.deps.log.load(ChatId(chat))).options if chat else replace(self.initial, root=root)
 
     async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
         return await asyncio.to_thread(self.agent.custom_agents, Project(root))

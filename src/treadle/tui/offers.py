@@ -1,4 +1,4 @@
-"""What could be meant by what is being written: commands behind a slash, files behind an @."""
+"""What could be meant by what is being written: commands behind a slash, files and resources behind an @."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -25,29 +25,43 @@ class Offers:
         self._otherwise = otherwise
         self._kind = ""
         self._names: Sequence[str] = ()
+        self._typed = ("", "")
         self.files: Sequence[str] = ()
         """The names of the project's files, once they are known."""
+        self.resources: Sequence[str] = ()
+        """Those of MCP servers, as `server:uri`."""
         self.own: Mapping[str, OwnCommand] = {}
         app.composer.completes = self._key
 
+    def renew(self) -> None:
+        """More is known than when the offer was made."""
+        if self._typed[0]:
+            self.offer(*self._typed)
+
     def offer(self, kind: str, typed: str) -> None:
+        self._typed = kind, typed
         match kind:
             case "command":
                 names = [name for name in (*COMMANDS, *self.own) if name.startswith(typed)]
                 self._show("command", [] if names == [typed] else names)
-            case "file" if self.files:
-                self._show("file", best(self.files, typed, MOST))
+            case "file" if self.files or self.resources:
+                few = [] if typed else best(self.resources, "", MOST // 2)  # short names of files would hide them all
+                names = best(self.files if few else (*self.files, *self.resources), typed, MOST - len(few))
+                self._show("file", [*names, *few])
             case _:
                 self.put_down()
 
     def put_down(self) -> bool:
         """Nothing is offered any more; False if nothing was."""
         before = bool(self._names)
+        self._typed = ("", "")
         if before:
             self._show("", [])
         return before
 
     def _show(self, kind: str, names: Sequence[str]) -> None:
+        if (kind, names) == (self._kind, self._names):
+            return
         self._kind, self._names = kind, names
         shown = self._app.query_one("#offers", OptionList)
         shown.clear_options()

@@ -1,11 +1,10 @@
 """Chats of a server, by its HTTP API: the app as one more client (`--server URL`)."""
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
@@ -15,12 +14,15 @@ from treadle.errors import NotFound, TreadleError
 from treadle.lines.changes import change_lines, is_folder
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import decode_path
-from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, ModelList
+from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandList, ModelList
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView
 from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
+
+if TYPE_CHECKING:
+    from treadle.skills.reading import OwnCommand
 
 PATIENCE_S = 60.0
 
@@ -41,9 +43,7 @@ class RemoteChat:
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
         read = [await asyncio.to_thread(read_picture, path) for path in images]
-        pictures = [{"media_type": kind, "data": base64.b64encode(data).decode()} for kind, data in read]
-        body = {"content": text, "delivery": delivery, "images": pictures}
-        await self._http.change("POST", f"{self._at}/messages", body, Accepted)
+        await self._chat.send(text, delivery=delivery, images=read, expand=True)
 
     async def run_command(self, line: str) -> None:
         await self._chat.run_command(line)
@@ -193,8 +193,21 @@ class Remote:
         listed = await self._http.get("/api/models", ModelList)
         return [ModelRow(each.model, each.window, "" if each.usable else each.why) for each in listed.models]
 
-    async def own_commands(self, root: str) -> Mapping[str, Any]:
-        return {}  # they are files of the machine that the server runs on
+    async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
+        """They say themselves: the server knows their texts."""
+        from treadle.skills.reading import OwnCommand
+
+        path = f"/api/chats/{chat}/commands" if chat else "/api/commands"
+        query = {"root": self.initial.root} if self.initial.root and not chat else {}
+        found = (await self._http.get(path, CommandList, query)).commands
+        return {
+            each.name: OwnCommand(each.name, each.description, f"/{each.name} $ARGUMENTS", each.hint) for each in found
+        }
+
+    async def resources(self, root: str, chat: str = "") -> Sequence[str]:
+        if not chat:
+            return ()
+        return [each.mention[1:] for each in await ClientChat(self._http, chat, PATIENCE_S).resources()]
 
     async def custom_agents(self, root: str) -> Mapping[str, Any]:
         return {}

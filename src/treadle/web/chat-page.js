@@ -43,7 +43,7 @@ class ChatPage extends HTMLElement {
     this.conversation.begin(this.fold, this);
     this.cards.begin(id);
     this.composer.begin({ chat: id, said: (content, images, delivery) => api("POST", chatPath(id, "/messages"),
-        { content, images, delivery }), stop: () => this.interrupt() });
+        { content, images, delivery, expand: true }), stop: () => this.interrupt() });
     this.start();
   }
 

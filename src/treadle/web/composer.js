@@ -11,6 +11,7 @@ export const MODES = {
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const MOST = 8 << 20;
 const LONGEST = 100_000;
+const MOST_OFFERED = 8;
 /** What was typed and not sent: it is there again when the page is, in this window. */
 const draft = (chat) => sessionStorage.getItem(`treadle.draft.${chat}`) ?? "";
 function keepDraft(chat, text) {
@@ -32,10 +33,11 @@ export function modeChoice(chosen) {
 }
 
 class Composer extends HTMLElement {
-  /** `extra` are the fields of a new chat; `said(content, images, delivery)` sends. */
-  begin({ chat = "", said, stop, extra = [], hint = "Say what comes next" }) {
-    Object.assign(this, { chat, said, hint, images: [], busy: false });
-    this.area = h("textarea", { rows: 1, "aria-label": "Message", placeholder: hint, value: draft(chat), on: {
+  /** `extra` are the fields of a new chat, `root` tells its project; `said(content, images, delivery)` sends. */
+  begin({ chat = "", said, stop, extra = [], root = () => "", hint = "Say what comes next" }) {
+    Object.assign(this, { chat, said, root, hint, images: [], busy: false, answers: {}, offers: [], at: 0 });
+    this.area = h("textarea", { rows: 1, "aria-label": "Message", "aria-controls": "hints", "aria-autocomplete": "list",
+      placeholder: hint, value: draft(chat), on: {
       input: () => { keepDraft(chat, this.area.value); this.grow(); this.suggest(); },
       keydown: (event) => this.key(event),
       paste: (event) => { if (event.clipboardData.files.length) { event.preventDefault(); this.attach(event.clipboardData.files); } },
@@ -43,7 +45,7 @@ class Composer extends HTMLElement {
     const files = h("input", { type: "file", multiple: true, hidden: true,
         on: { change: () => { this.attach(files.files); files.value = ""; } } });
     this.attached = h("div", { class: "attached" });
-    this.hints = h("ul", { class: "hints", role: "listbox", "aria-label": "Files", hidden: true });
+    this.hints = h("ul", { class: "hints", id: "hints", role: "listbox", "aria-label": "Suggestions", hidden: true });
     this.sendButton = h("button", { type: "submit", class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
     this.steerButton = h("button", { type: "button", class: "small", title: "Put in before the next model call (Ctrl+Enter)", hidden: true,
         on: { click: () => this.send("steering") } }, "Steer");
@@ -91,9 +93,10 @@ class Composer extends HTMLElement {
     if (!content && !this.images.length) return this.area.focus();
     if (this.sending) return;
     this.sending = true;
+    this.offer([]);
     try {
       await this.said(content, this.images.map(({ media_type, data }) => ({ media_type, data })), delivery);
-      this.images = [];
+      Object.assign(this, { images: [], answers: {} });
       this.fill("");
       this.showAttached();
     } catch (error) {
@@ -125,44 +128,73 @@ class Composer extends HTMLElement {
       iconButton("close", `Remove ${image.name}`, () => { this.images.splice(place, 1); this.showAttached(); }))));
   }
 
-  // -- files of the project, behind an @ --
+  // -- what could be meant: commands behind a /, files of the project and resources of MCP servers behind an @ --
 
   async suggest() {
     const before = this.area.value.slice(0, this.area.selectionStart);
-    const typed = this.chat && /(?:^|\s)@([^\s@]*)$/.exec(before)?.[1];
-    if (typed === undefined || typed === "" && !before.endsWith("@") || typed === false) { this.hints.hidden = true; return; }
+    const [, mark, typed] = /^(\/)(\S*)$/.exec(before) ?? /(?:^|\s)(@)([^\s@]*)$/.exec(before) ?? [];
+    const asked = this.asked = {};
+    const offer = (found) => { if (this.asked === asked) this.offer(found); };
+    if (mark === "/") return offer((await this.known("commands")).filter(({ name }) => name.startsWith(typed))
+        .map(({ name, hint, description }) => ({ text: `/${name} `, shown: `/${name} ${hint}`, about: description })));
+    if (!mark || !this.chat) return offer([]);
+    const files = await this.files(typed);
+    offer(files);
+    const wanted = typed.toLowerCase();
+    offer([...files, ...(await this.known("resources")).filter(({ mention, name }) =>
+        mention.slice(1).toLowerCase().startsWith(wanted) || wanted && name.toLowerCase().startsWith(wanted))
+        .map(({ mention, name, template }) => ({ text: template ? mention : `${mention} `, shown: mention, about: name }))]);
+  }
+
+  /** What the chat, or the one to come, has of these; asked for once for each message. */
+  known(what) {
+    const path = this.chat ? chatPath(this.chat, `/${what}`) : `/api/${what}?root=${encodeURIComponent(this.root())}`;
+    return this.answers[path] ??= api("GET", path, undefined, { quick: true }).then((found) => found[what], () => []);
+  }
+
+  async files(typed) {
     const cut = typed.lastIndexOf("/") + 1;
     const listed = await api("GET", chatPath(this.chat, `/files?path=${encodeURIComponent(typed.slice(0, cut) || ".")}`), undefined,
         { quick: true }).catch(() => null);
     const wanted = typed.slice(cut).toLowerCase();
-    const found = (listed?.entries ?? []).filter((each) => each.name.toLowerCase().startsWith(wanted)
-        && (wanted || !each.name.startsWith("."))).slice(0, 8);
-    this.hints.replaceChildren(...found.map((each, place) => h("li",
-        { role: "option", "aria-selected": String(place === 0),
-        data: { path: typed.slice(0, cut) + each.name + (each.kind === "directory" ? "/" : "") },
-        on: { mousedown: (event) => { event.preventDefault(); this.put(event.target.dataset.path); } } },
-        each.name + (each.kind === "directory" ? "/" : ""))));
+    const found = (listed?.entries ?? []).filter(({ name }) => name.toLowerCase().startsWith(wanted) && (wanted || !name.startsWith(".")));
+    return found.slice(0, MOST_OFFERED).map(({ name, kind }) => kind === "directory"
+      ? { text: `@${typed.slice(0, cut)}${name}/`, shown: `${name}/`, more: true } : { text: `${typed.slice(0, cut)}${name} `, shown: name });
+  }
+
+  offer(found) {
+    const kept = this.offers[this.at]?.text;
+    this.offers = found.slice(0, 2 * MOST_OFFERED);
+    this.hints.replaceChildren(...this.offers.map((each, place) => h("li", { role: "option", id: `hint-${place}`,
+        on: { mousedown: (event) => { event.preventDefault(); this.put(each); } } },
+        h("span", {}, each.shown), each.about ? h("span", { class: "muted" }, each.about) : null)));
     this.hints.hidden = !found.length;
+    this.mark(Math.max(0, this.offers.findIndex(({ text }) => text === kept)));
+  }
+
+  mark(at) {
+    this.at = at;
+    [...this.hints.children].forEach((each, place) => each.setAttribute("aria-selected", String(place === at)));
+    this.hints.children[at]?.scrollIntoView({ block: "nearest" });
+    if (this.hints.hidden) this.area.removeAttribute("aria-activedescendant");
+    else this.area.setAttribute("aria-activedescendant", `hint-${at}`);
   }
 
   choose(event) {
-    const options = [...this.hints.children];
-    const at = options.findIndex((each) => each.getAttribute("aria-selected") === "true");
+    const chosen = this.offers[this.at];
     event.preventDefault();
-    if (event.key === "Escape") { event.stopPropagation(); this.hints.hidden = true; return; }
-    if (event.key === "Enter" || event.key === "Tab") return this.put(options[at].dataset.path);
-    const next = (at + (event.key === "ArrowDown" ? 1 : -1) + options.length) % options.length;
-    options.forEach((each, place) => each.setAttribute("aria-selected", String(place === next)));
+    if (event.key === "Escape") { event.stopPropagation(); return this.offer([]); }
+    if (event.key === "Enter" && chosen.text.trim() === this.area.value) { this.offer([]); return this.send("queued"); }
+    if (event.key === "Enter" || event.key === "Tab") return this.put(chosen);
+    this.mark((this.at + (event.key === "ArrowDown" ? 1 : -1) + this.offers.length) % this.offers.length);
   }
 
-  put(path) {
+  put({ text, more }) {
     const end = this.area.selectionStart;
-    const begin = this.area.value.lastIndexOf("@", end - 1);
-    const folder = path.endsWith("/");
-    this.area.setRangeText(folder ? `@${path}` : `${path} `, begin, end, "end");
-    this.hints.hidden = true;
+    this.area.setRangeText(text, text.startsWith("/") ? 0 : this.area.value.lastIndexOf("@", end - 1), end, "end");
+    this.offer([]);
     keepDraft(this.chat, this.area.value);
-    if (folder) this.suggest();
+    if (more) this.suggest();
   }
 }
 customElements.define("chat-composer", Composer);

@@ -24,14 +24,14 @@ class NewChat extends HTMLElement {
     const attempts = h("input", { type: "number", min: 1, max: 16, placeholder: "1" });
     const check = h("input", { type: "text", placeholder: "make test" });
     const others = h("input", { type: "text", placeholder: "provider:name, provider:name" });
-    const race = ({ content, images, ...options }) => {
+    const race = ({ content, images, expand, ...options }) => {
       if (images.length) throw new Error("Attempts take no pictures with them.");
       const models = [model.value, ...others.value.split(",").map((each) => each.trim()).filter(Boolean)];
       return api("POST", "/api/races", { ...options, task: content, attempts: Number(attempts.value), check: check.value, models });
     };
     const said = async (content, images) => {
       await known;
-      const options = { content, images, model: model.value, mode: mode.value, run_budget: budget.value() };
+      const options = { content, images, expand: true, model: model.value, mode: mode.value, run_budget: budget.value() };
       if (root.value.trim()) options.root = root.value.trim();
       if (own.checked) options.world = "chat";
       const chat = await (attempts.value > 1 || others.value.trim() ? race(options) : api("POST", "/api/chats", options));
@@ -47,7 +47,7 @@ class NewChat extends HTMLElement {
               "Several attempts at once, each in a world of its own. The first that passes the check is committed; without one, the smallest change."), h("div", { class: "grid roomy" },
               h("label", {}, "Attempts", attempts), h("label", {}, "Check, a command", check), h("label", {}, "Models beside the chosen one", others))),
           budget.element)));
-    composer.begin({ said, extra: [choices], hint: "A task, a question, a bug to find" });
+    composer.begin({ said, extra: [choices], root: () => root.value.trim(), hint: "A task, a question, a bug to find" });
     composer.area.focus();
   }
 }

@@ -153,7 +153,12 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
         case "resources/list":
             return {"result": {"resources": [{"name": "notes", "uri": "notes://all"}]}}
         case "resources/templates/list":
-            return {"result": {"resourceTemplates": []}}
+            return {"result": {"resourceTemplates": [{"name": "a day", "uriTemplate": "notes://days/{day}"}]}}
+        case "resources/read" if params["uri"] == "notes://picture":
+            drawn = {"uri": params["uri"], "mimeType": "image/png", "blob": base64.b64encode(PNG).decode()}
+            return {"result": {"contents": [drawn]}}
+        case "resources/read" if params["uri"] == "notes://gone":
+            os._exit(7)
         case "resources/read":
             return {"result": {"contents": [{"uri": params["uri"], "text": notes()}]}}
     return {"error": {"code": -32601, "message": "no such method"}}

@@ -13,37 +13,43 @@ from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundChat, FoundList, MessageList, UsageView
-from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, Picture, SearchQuery
+from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, SearchQuery, SendMessage
 from treadle.protocol.options import ChatOptions
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.service import Service
-from treadle.server.tokens import owner_of
+from treadle.server.tokens import LOCAL, owner_of
 from treadle.server.views import chat_line, chat_view
 from treadle.server.views import message_view as shown_message
 from treadle.transfer import export_chat
+from treadle.typed import spoken
 from treadle.types import ChatId, new_id
 
 NDJSON = "application/x-ndjson"
 
 
-async def pictures(service: Service, images: tuple[Picture, ...]) -> tuple[Image, ...]:
-    """Images, kept by their hash."""
-    store = service.agent.deps.store
-    return tuple([Image(image.media_type, await store.put_blob(image.decoded())) for image in images])
+async def said(call: ApiRequest, wanted: SendMessage | CreateChat, options: ChatOptions) -> tuple[str, list[Image]]:
+    """A message to a chat with these options, and its images, kept by their hash."""
+    agent = call.service.agent
+    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decoded())) for each in wanted.images]
+    if not wanted.expand:
+        return wanted.content, images
+    text, attached = await spoken(agent, options, wanted.content, own=call.user == LOCAL)
+    return text, [*images, *attached]
 
 
 async def create(call: ApiRequest) -> ApiReply:
     wanted = call.body(CreateChat)
     options = call.service.admission.begin(call.user, wanted.changes())
     call.service.agent.deps.models.get(options.model)
-    first: list[c.Command] = []
-    if wanted.title:
-        first.append(c.Rename(wanted.title))
-    if wanted.content or wanted.images:
-        images = await pictures(call.service, wanted.images)
-        first.append(c.Send(wanted.content, images=images, queue_id=new_id("q"), traceparent=call.traceparent))
+
+    async def first(options: ChatOptions) -> list[c.Command]:
+        commands: list[c.Command] = [c.Rename(wanted.title)] if wanted.title else []
+        if wanted.content or wanted.images:
+            text, images = await said(call, wanted, options)
+            commands.append(c.Send(text, images=tuple(images), queue_id=new_id("q"), traceparent=call.traceparent))
+        return commands
 
     def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
         return reply(chat_view(state, status(state), warnings), 201)
@@ -193,7 +199,7 @@ TAG = "chats"
 ROUTES = (
     Route(
         "POST", "/api/chats", create, "Begin a chat, and with `content` its first run.", TAG, 201, ChatView,
-        body=CreateChat, codes=("invalid_input", "config", "empty"), large=False,
+        body=CreateChat, codes=("invalid_input", "config", "empty", "tool"), large=False,
     ),
     Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
     Route(

@@ -6,7 +6,7 @@ from treadle.protocol.http_answers import Accepted, QueueView
 from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
-from treadle.server.routes.chats import pictures
+from treadle.server.routes.chats import said
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.views import accepted
 from treadle.types import new_id
@@ -27,10 +27,11 @@ async def carry_out(
 
 async def send(call: ApiRequest) -> ApiReply:
     wanted = call.body(SendMessage)
-    await call.service.owned(call.user, call.path("chat"))
+    state = await call.service.state(call.user, call.path("chat"))
+    await call.service.require_work(state)  # before a server of the project is asked for anything
     queue_id = new_id("q")
-    images = await pictures(call.service, wanted.images)
-    sent = c.Send(wanted.content, wanted.delivery, images, queue_id, call.traceparent)
+    text, images = await said(call, wanted, state.options)
+    sent = c.Send(text, wanted.delivery, tuple(images), queue_id, call.traceparent)
     return await carry_out(call, sent, queue_id)
 
 
@@ -85,7 +86,8 @@ _AT = "/api/chats/{chat}"
 ROUTES = (
     Route(
         "POST", f"{_AT}/messages", send, "Say something; a busy chat queues it, or is steered.", TAG, reply=Accepted,
-        body=SendMessage, codes=("archived", "empty", "queue_full", "invalid_input", "root_changed"), large=True,
+        body=SendMessage, large=True,
+        codes=("archived", "empty", "queue_full", "invalid_input", "root_changed", "tool"),
     ),
     Route(
         "PUT", f"{_AT}/messages/{{seq}}", edit,

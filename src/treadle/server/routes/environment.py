@@ -1,21 +1,39 @@
-"""Routes for models, for the files of a project, and for who is asking."""
+"""Routes for models, for the files of a project and what else can be named in a message, and for who is asking."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from starlette.responses import Response
 
+from treadle import typed
 from treadle.errors import InvalidInput, ToolError
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.http_answers import FileEntry, FileList, Me, ModelList, ModelView, Ticket
-from treadle.protocol.http_requests import FileQuery, Nothing, PathQuery
+from treadle.protocol.http_answers import (
+    CommandList,
+    CommandView,
+    FileEntry,
+    FileList,
+    Me,
+    ModelList,
+    ModelView,
+    ResourceList,
+    ResourceView,
+    Ticket,
+)
+from treadle.protocol.http_requests import FileQuery, Nothing, PathQuery, RootQuery
+from treadle.protocol.options import ChatOptions
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import LOCAL, TICKET_S
+
+if TYPE_CHECKING:
+    from treadle.mcp_hub.offerings import Resource
 
 BYTES = "application/octet-stream"
 
@@ -92,6 +110,41 @@ def _bytes(workspace: Workspace, path: str, most: int) -> bytes:
     return workspace.read_bytes(path, most)
 
 
+async def commands(call: ApiRequest) -> ApiReply:
+    if "chat" in call.request.path_params:
+        options = await _usable(call)
+    else:
+        admission, root = call.service.admission, call.query(RootQuery).root
+        own = admission.options if call.user == LOCAL else replace(admission.options, root="")
+        checked = await asyncio.to_thread(admission.change, call.user, {"root": root}) if root else {}
+        options = replace(own, **checked)
+    found = await typed.commands(call.service.agent, options, own=call.user == LOCAL)
+    views = [CommandView(name=each.name, description=each.description, hint=each.hint) for each in found.values()]
+    return reply(CommandList(commands=tuple(views)))
+
+
+async def resources(call: ApiRequest) -> ApiReply:
+    found = await typed.resources(call.service.agent, await _usable(call), own=call.user == LOCAL)
+    return reply(ResourceList(resources=tuple(map(_resource, found))))
+
+
+async def _usable(call: ApiRequest) -> ChatOptions:
+    """The options of the chat, whose project its owner may use now."""
+    state = await call.service.state(call.user, call.path("chat"))
+    await call.service.require_work(state)
+    return state.options
+
+
+def _resource(found: "Resource") -> ResourceView:
+    return ResourceView(
+        mention=found.typed,
+        name=found.name,
+        description=found.description,
+        media_type=found.media_type,
+        template=found.template,
+    )
+
+
 async def me(call: ApiRequest) -> ApiReply:
     options = call.service.admission.options
     return reply(Me(user=call.user, root=options.root if call.user == LOCAL else "", mode=options.mode))
@@ -113,6 +166,20 @@ ROUTES = (
     Route(
         "GET", "/api/chats/{chat}/files/content", content, "Read a file of the chat's project.", TAG,
         query=FileQuery, media_type=BYTES, codes=(*_CODES, "too_large"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/commands", commands,
+        "List what can be typed behind a slash in messages with `expand`: own commands, and the prompts that the MCP "
+        "servers of the chat are known to have.", TAG, reply=CommandList, codes=("root_changed", "invalid_input"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/resources", resources,
+        "List what can be attached as `@server:uri` in messages with `expand`.", TAG, reply=ResourceList,
+        codes=("root_changed", "invalid_input"),
+    ),
+    Route(
+        "GET", "/api/commands", commands, "List the same commands for a chat that has not begun.", TAG,
+        reply=CommandList, query=RootQuery, codes=("root_changed", "invalid_input"),
     ),
     Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
     Route(
