@@ -1,10 +1,13 @@
 """A chat in a browser: begun, followed, answered, from several windows at once (U-02, U-03, U-05, S-12)."""
 
+import json
 import re
+import sys
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.site import PHONE, Site, window
+from tests.scenario.mcp_servers.kit import ODD
 
 SLOW = """
 [model]
@@ -28,6 +31,7 @@ The end.
 text = "Heard in both."
 """
 HANG = '[[turn]]\ntext = "Once upon a time there was "\nhang = true\n[[turn]]\ntext = "Again."\n'
+HANG += '[[turn]]\ntext = "Seen."\n[[turn]]\ntext = "Tidied."\n'
 HOSTILE = """
 [[turn]]
 text = '''
@@ -131,6 +135,39 @@ def test_begun_in_the_page_and_stopped(browser: Browser, site: Site) -> None:  #
         page.click(".queued button:has-text('Next')")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Again.")
         expect(page.locator(".queued")).to_have_count(0)
+        complete_words_of_servers(page, site)
+
+
+def complete_words_of_servers(page: Page, site: Site) -> None:  # T-10
+    """Prompts and resources of an MCP server, in the chat that is shown."""
+    odd = {"command": sys.executable, "args": ["-S", ODD, str(site.cli.folder / "notes")]}
+    declared = site.cli.home / "mcp.json"
+    declared.write_text(json.dumps({"mcpServers": {"odd": odd}}))
+    area, hints = page.locator("textarea[aria-label=Message]"), page.locator(".hints li")
+    area.fill("See @odd:notes://all")
+    page.keyboard.press("Enter")
+    expect(page.locator(".row-user >> nth=-1")).to_contain_text("[notes://all]")
+    expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Seen.")
+    area.press_sequentially("And @odd")
+    expect(hints).to_have_count(2)
+    expect(hints.nth(1)).to_be_in_viewport(ratio=1)
+    page.keyboard.press("ArrowDown")
+    assert area.get_attribute("aria-activedescendant") == "hint-1"
+    page.keyboard.press("Tab")
+    expect(area).to_have_value("And @odd:notes://days/")
+    area.fill("")
+    area.press_sequentially("/o")
+    expect(hints).to_have_text(["/odd:tidy how [what]Tidy up."])
+    page.keyboard.press("Enter")
+    expect(hints).to_have_count(0)
+    page.keyboard.press("Enter")
+    expect(page.locator(".toast")).to_contain_text("/odd:tidy needs how")
+    expect(area).to_have_value("/odd:tidy ")
+    area.press_sequentially("well")
+    page.keyboard.press("Enter")
+    expect(page.locator(".row-user >> nth=-1")).to_contain_text("Tidy all well: some notes")
+    expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Tidied.")
+    declared.unlink()
 
 
 def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S-12
