@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from treadle.chat.state import OpenCheck
 from treadle.engine.deps import Deps
-from treadle.engine.outcome import Unknown, checkpoint, crashed, first_line, outcome_of, workspace_events
+from treadle.engine.outcome import CallRun, Unknown, checkpoint, crashed, first_line, workspace_events
 from treadle.engine.tenure import STOPPED, Tenure
 from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
@@ -56,7 +56,7 @@ async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
 
 async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: bool, deps: Deps) -> None:
     started = deps.clock.monotonic()
-    outcome = await outcome_of(tool, invocation, deps, ("check.before", "check.after"), lost=begun)
+    outcome = await CallRun(tool, invocation, deps, ("check.before", "check.after")).outcome(lost=begun)
     took = round((deps.clock.monotonic() - started) * 1000)
     await told(tenure, lambda: _events(invocation, outcome, took, deps))
 

@@ -11,6 +11,7 @@ from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, known_files
 from treadle.engine.deps import Deps
 from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
+from treadle.engine.sampling import asking
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ToolError, TrialLost
 from treadle.host_patterns import joined
@@ -89,6 +90,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         trial=_trial_of(call),
         answers=call.answers,
         emit=lambda output: tenure.live(ExecutionOutput(call.key, redact(output))),
+        ask_model=asking(tenure, call.key, deps),
     )
 
 

@@ -37,91 +37,85 @@ class Unknown(msgspec.Struct, frozen=True):
     """What is found changed all the same."""
 
 
-Points = tuple[str, str]
-"""The fault points before and after a tool is run."""
+class CallRun:
+    """One call that is seen through. `points` are the fault points before and after its tool is run."""
 
+    def __init__(self, tool: Tool, invocation: Invocation, deps: Deps, points: tuple[str, str]) -> None:
+        self._tool, self._invocation = tool, invocation
+        self._deps = deps
+        self._points = points
 
-async def outcome_of(
-    tool: Tool, invocation: Invocation, deps: Deps, points: Points, *, lost: bool = False
-) -> Outcome | Unknown:
-    """See a call through. `lost`: a worker before this one may have begun it. StoreError: what it began can neither be
-    completed nor ended now."""
-    try:
-        if not lost:
-            return await _ran(tool, invocation, deps, points)
-        return await _settled(tool, invocation, deps, points, None)
-    except StoreError:
-        raise
-    except Exception as error:
-        fault = error
-    try:
-        return await _settled(tool, invocation, deps, points, None if lost else fault)
-    except StoreError:
-        raise
-    except Exception as error:
-        return await _ended(tool, invocation, None if lost else crashed(tool.spec, error))
+    async def outcome(self, *, lost: bool = False) -> Outcome | Unknown:
+        """`lost`: a worker before this one may have begun it. StoreError: what it began can neither be completed nor
+        ended now."""
+        try:
+            return await (self._settled(None) if lost else self._ran())
+        except StoreError:
+            raise
+        except Exception as error:
+            fault = error
+        try:
+            return await self._settled(None if lost else fault)
+        except StoreError:
+            raise
+        except Exception as error:
+            return await self._ended(None if lost else crashed(self._tool.spec, error))
 
+    async def _settled(self, fault: Exception | None) -> Outcome | Unknown:
+        """What became of the call by what its tool finds; what was not done, or not entirely, is done now."""
+        spec = self._tool.spec
+        found = "run_again" if spec.read_only else await self._tool.settle(self._invocation)
+        faultpoint("recovery.settled")
+        if isinstance(found, Outcome):
+            return found
+        if found == "run_again":
+            return await self._ran()
+        return await self._ended(None if fault is None else f"{crashed(spec, fault)}. {UNSURE}")
 
-async def _settled(
-    tool: Tool, invocation: Invocation, deps: Deps, points: Points, fault: Exception | None
-) -> Outcome | Unknown:
-    """What became of a call by what its tool finds; what was not done, or not entirely, is done now."""
-    found = "run_again" if tool.spec.read_only else await tool.settle(invocation)
-    faultpoint("recovery.settled")
-    if isinstance(found, Outcome):
-        return found
-    if found == "run_again":
-        return await _ran(tool, invocation, deps, points)
-    return await _ended(tool, invocation, None if fault is None else f"{crashed(tool.spec, fault)}. {UNSURE}")
+    async def _ended(self, text: str | None) -> Outcome | Unknown:
+        """Nothing more is done of the call, and what it has done is told. Without a text nobody knows what else it
+        did."""
+        done = await end(self._tool, self._invocation)
+        return Unknown(done) if text is None else replace(done or Outcome(""), text=text, summary="", success=False)
 
+    async def _ran(self) -> Outcome:
+        faultpoint(self._points[0])
+        outcome = await self._attempt()
+        if outcome.question is None:
+            outcome = await self._reworded(outcome)
+        faultpoint(self._points[1])
+        return outcome
 
-async def _ended(tool: Tool, invocation: Invocation, text: str | None) -> Outcome | Unknown:
-    """Nothing more is done of a call, and what it has done is told. Without a text nobody knows what else it did."""
-    done = await end(tool, invocation)
-    return Unknown(done) if text is None else replace(done or Outcome(""), text=text, summary="", success=False)
+    async def _reworded(self, outcome: Outcome) -> Outcome:
+        """As the hooks leave it. What was done is done: a hook that fails here is said, and changes nothing."""
+        try:
+            return await self._deps.hooks.after(self._tool.spec, self._invocation, outcome)
+        except Exception as error:
+            note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
+            return replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
 
+    async def _attempt(self) -> Outcome:
+        """Run the tool; what it refuses becomes an outcome that the model can act on."""
+        try:
+            async with asyncio.timeout(self._tool.spec.timeout_s or None) as patience:
+                return await self._tool.run(self._invocation)
+        except ToolError as error:
+            return Outcome(str(error), success=False, seen=seen_of(error))
+        except TimeoutError:
+            if patience.expired():
+                return await self._out_of_time()
+            raise
 
-async def _ran(tool: Tool, invocation: Invocation, deps: Deps, points: Points) -> Outcome:
-    faultpoint(points[0])
-    outcome = await _attempt(tool, invocation)
-    if outcome.question is None:
-        outcome = await _reworded(tool, invocation, outcome, deps)
-    faultpoint(points[1])
-    return outcome
-
-
-async def _reworded(tool: Tool, invocation: Invocation, outcome: Outcome, deps: Deps) -> Outcome:
-    """The outcome as the hooks leave it. What was done is done: a hook that fails here is said, and changes nothing."""
-    try:
-        return await deps.hooks.after(tool.spec, invocation, outcome)
-    except Exception as error:
-        note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
-        return replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
-
-
-async def _attempt(tool: Tool, invocation: Invocation) -> Outcome:
-    """Run a tool; what it refuses becomes an outcome that the model can act on."""
-    limit = tool.spec.timeout_s
-    try:
-        async with asyncio.timeout(limit or None) as patience:
-            return await tool.run(invocation)
-    except ToolError as error:
-        return Outcome(str(error), success=False, seen=seen_of(error))
-    except TimeoutError:
-        if patience.expired():
-            return await _out_of_time(tool, invocation)
-        raise
-
-
-async def _out_of_time(tool: Tool, invocation: Invocation) -> Outcome:
-    text = f"{tool.spec.name} was stopped after {tool.spec.timeout_s:g} seconds."
-    try:
-        done = await twice(lambda: asyncio.shield(tool.stop(invocation)))
-    except StoreError:
-        raise
-    except Exception as error:
-        return Outcome(f"{text} It could not be stopped for sure: {error}", success=False)
-    return replace(done or Outcome(""), text=text, summary="", success=False)
+    async def _out_of_time(self) -> Outcome:
+        spec = self._tool.spec
+        text = f"{spec.name} was stopped after {spec.timeout_s:g} seconds."
+        try:
+            done = await _stopped(self._tool, self._invocation)
+        except StoreError:
+            raise
+        except Exception as error:
+            return Outcome(f"{text} It could not be stopped for sure: {error}", success=False)
+        return replace(done or Outcome(""), text=text, summary="", success=False)
 
 
 async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
@@ -165,12 +159,16 @@ async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
     """The run is over for the call, whether that works or not. What it had changed by then, if that is known.
     StoreError: a set of changes is begun, and can be neither completed nor taken back now."""
     try:
-        return await twice(lambda: asyncio.shield(tool.stop(invocation)))
+        return await _stopped(tool, invocation)
     except StoreError:
         raise
     except Exception as error:
         logging.getLogger("treadle").warning("call %s could not be stopped: %s", invocation.call, error)
         return None
+
+
+async def _stopped(tool: Tool, invocation: Invocation) -> Outcome | None:
+    return await twice(lambda: asyncio.shield(tool.stop(invocation)))
 
 
 async def twice(step: Callable[[], Awaitable[T]]) -> T:

@@ -5,14 +5,11 @@ after it (law 1). Nothing that a tool does ends the loop: its error is its resul
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from msgspec.structs import replace
-
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine.deps import Deps
 from treadle.engine.examination import Doubtful, Ready, Settled, examine, try_out
-from treadle.engine.outcome import Unknown, checkpoint, end, first_line, outcome_of, twice, workspace_events
-from treadle.engine.sampling import asking
+from treadle.engine.outcome import CallRun, Unknown, checkpoint, end, first_line, twice, workspace_events
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Question, Tool
@@ -126,14 +123,13 @@ async def run_one(
     tenure: Tenure, tool: Tool, invocation: Invocation, durable: bool, deps: Deps, *, lost: bool = False
 ) -> None:
     """The effect itself, and its outcome. `lost`: it may have been begun by a worker before this one."""
-    began = deps.clock.monotonic()
-    invocation = replace(invocation, ask_model=asking(tenure, invocation.call, deps))
+    began, key = deps.clock.monotonic(), invocation.call
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
-    with deps.observer.working(tenure.state, invocation.call):
-        outcome = await outcome_of(tool, invocation, deps, points, lost=lost)
-    tried = sum(call.tried_ms for call in tenure.state.calls if call.key == invocation.call)
+    with deps.observer.working(tenure.state, key):
+        outcome = await CallRun(tool, invocation, deps, points).outcome(lost=lost)
+    tried = sum(call.tried_ms for call in tenure.state.calls if call.key == key)
     took = round((deps.clock.monotonic() - began) * 1000) + tried
-    await told(tenure, lambda: outcome_events(tenure.state, invocation, outcome, took, deps), durable=durable)
+    await told(tenure, lambda: outcome_events(tenure.state, key, outcome, took, deps), durable=durable)
 
 
 async def told(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, durable: bool = True) -> None:
@@ -153,16 +149,16 @@ async def told(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, du
 
 
 async def outcome_events(
-    state: ChatState, invocation: Invocation, outcome: Outcome | Unknown, duration_ms: int, deps: Deps
+    state: ChatState, call: CallKey, outcome: Outcome | Unknown, duration_ms: int, deps: Deps
 ) -> list[Event]:
     """The one result of a call, and what else it brought. No secret gets into the log (S-11)."""
     if isinstance(outcome, Unknown):
-        return [unknown(invocation.call), *await workspace_events(invocation.call, outcome.found, deps)]
+        return [unknown(call), *await workspace_events(call, outcome.found, deps)]
     if outcome.question is not None:
-        return [question_of(state, invocation, outcome.question, deps)]
+        return [question_of(state, call, outcome.question, deps)]
     text = deps.redact(outcome.text)
     complete = ExecutionComplete(
-        invocation.call,
+        call,
         outcome.success,
         result=text if outcome.success else "",
         error="" if outcome.success else text or "The tool failed and said nothing.",
@@ -176,12 +172,11 @@ async def outcome_events(
         effect=outcome.effect,
         images=outcome.images,
     )
-    return [complete, *await workspace_events(invocation.call, outcome, deps), *_news(state, outcome.facts)]
+    return [complete, *await workspace_events(call, outcome, deps), *_news(state, outcome.facts)]
 
 
-def question_of(state: ChatState, invocation: Invocation, asked: Question, deps: Deps) -> UserInputRequested:
+def question_of(state: ChatState, call: CallKey, asked: Question, deps: Deps) -> UserInputRequested:
     """A question in the middle of a call: the chat waits for the answer like for any other, and then goes on."""
-    call = invocation.call
     action = f"{call}.{state.head + 1}"
     return UserInputRequested(action, deps.redact(asked.text), asked.options, "elicitation", call, asked.plan)
 
