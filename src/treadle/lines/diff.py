@@ -223,10 +223,19 @@ def diff(path: str, old: str | None, new: str | None) -> Diff:
 
 def count_lines(old: str, new: str) -> DiffStat:
     """How many lines come and go."""
-    if len(old) + len(new) <= _SHORT:
-        return _stat(_pieces(split(old), split(new)))
-    before, after, _ = middle(old, new)
+    before, after = (_told_apart(old), _told_apart(new)) if len(old) + len(new) <= _SHORT else middle(old, new)[:2]
+    start, end = _ends(before, after)
+    removed, added = len(before) - start - end, len(after) - start - end
+    if not removed or not added:
+        return DiffStat(added, removed)
     return _stat(_pieces(before, after))
+
+
+def _told_apart(text: str) -> list[str]:
+    """Lines that are equal where those of `split` are: only a last one without an end has an end here."""
+    lines = text.split("\n")
+    last = lines.pop()
+    return [*lines, f"{last}\n"] if last else lines
 
 
 def _stat(codes: Iterable[Opcode]) -> DiffStat:

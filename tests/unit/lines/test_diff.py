@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.lines.diff import diff
+from treadle.lines.diff import count_lines, diff, opcodes, split
 from treadle.protocol.events import DiffStat
 
 texts = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30).map("\n".join)
@@ -33,6 +33,13 @@ def test_counts_are_the_marked_lines(old: str, new: str) -> None:
     body = made.text.split("\n")[2:]
     assert made.stat.added == sum(line.startswith("+") for line in body)
     assert made.stat.removed == sum(line.startswith("-") for line in body)
+
+
+@given(texts, texts)
+def test_lines_are_counted_as_they_are_compared(old: str, new: str) -> None:
+    changed = [code for code in opcodes(split(old), split(new)) if code[0] != "equal"]
+    added, removed = (sum(code[last] - code[last - 1] for code in changed) for last in (4, 2))
+    assert count_lines(old, new) == DiffStat(added, removed)
 
 
 def test_a_large_change_is_not_compared_line_by_line() -> None:

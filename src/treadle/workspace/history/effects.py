@@ -27,6 +27,7 @@ from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.workspace.history.apply import ContentSource
+from treadle.workspace.history.seen import Seen
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, open_file, text_of
 from treadle.workspace.history.upper import UPPER, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.paths.entries import LIST, explain, held
@@ -45,12 +46,12 @@ _OWN_MODE = "the permissions of the project root itself are left as they are"
 _DEEPEST = 250
 
 
-def read(root: Root, view: str, *, opening: bool = False) -> Effect:
-    """The effect by path, in the order of the walk: folders before what lies in them. A file of the project that its
-    owner has closed to himself is opened for a moment only if it is said so, as for a commit, which keeps its bytes;
-    else its hash is not known."""
+def read(root: Root, view: str, *, seen: Seen | None = None) -> Effect:
+    """The effect by path, in the order of the walk: folders before what lies in them. For a commit, what was `seen` of
+    small files is noted, and a file of the project that its owner has closed to himself is opened for a moment, since
+    its bytes are kept; else its hash is not known."""
     upper = Upper(view)
-    walk = _Walk(upper, opening)
+    walk = _Walk(upper, seen)
     with upper.top() as up, root.hold(".") as (low, _):
         if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
             walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
@@ -82,14 +83,14 @@ class _Here(msgspec.Struct, frozen=True):
 
 
 class _Walk:
-    def __init__(self, upper: Upper, opening: bool) -> None:
+    def __init__(self, upper: Upper, seen: Seen | None) -> None:
         self.files: list[FileChange] = []
         self.conflicts: list[FileConflict] = []
         self.uncaptured: list[Uncaptured] = []
         self.touched: dict[str, int] = {}
         self._missing: list[FileConflict] = []
         self._upper = upper
-        self._opening = opening
+        self._seen = seen
         self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
         self._began = upper.began_ns
         self._counting = Counting()
@@ -109,9 +110,10 @@ class _Walk:
         rules = rules.within(prefix, up, None if opaque else low)
         names = sorted(os.listdir(up))
         shaken = shaken if low is None else not self._old(os.fstat(low))
-        for name in names:
-            path = prefix + name
-            with _explained(path):
+        path = prefix
+        try:
+            for name in names:
+                path = prefix + name
                 found = os.stat(name, dir_fd=up, follow_symlinks=False)
                 beneath = _beneath(low, name)
                 ignored = rules.covers(path, directory=st.S_ISDIR((beneath or found).st_mode))
@@ -121,6 +123,8 @@ class _Walk:
                         self._removed(here, beneath, rules)
                 else:
                     self._there(here, found, beneath, rules)
+        except OSError as error:
+            raise explain(error, path) from error
         if opaque and low is not None:
             for name in sorted(set(os.listdir(low)) - set(names)):
                 path = prefix + name
@@ -158,6 +162,8 @@ class _Walk:
             self._clash(here, CHANGED, after, before)
         elif beneath is None and here.shaken and found.st_nlink == 1 and self._brought_up(here, found):
             self._missing.append(self._conflict(here, GONE))
+        if self._seen is not None and beneath is not None and before is not None:
+            self._seen.note(encode_path(here.path), beneath, before, after)
         self._change(here, before, after)
 
     def _left(self, here: _Here, found: os.stat_result) -> FileContent:
@@ -216,7 +222,7 @@ class _Walk:
         """What lies in the project now."""
         low, mode = here.low, st.S_IMODE(beneath.st_mode)
         assert low is not None
-        if st.S_ISREG(beneath.st_mode) and not self._opening and not beneath.st_mode & st.S_IRUSR and os.geteuid():
+        if st.S_ISREG(beneath.st_mode) and self._seen is None and not beneath.st_mode & st.S_IRUSR and os.geteuid():
             return FileContent(FileState("file", mode, size=beneath.st_size))
         return content_of(low, here.name, beneath, mode, lambda: open_file(low, here.name))
 

@@ -17,6 +17,7 @@ from treadle.errors import NotFound, ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
 from treadle.workspace.history.content_store import ContentStore
+from treadle.workspace.history.seen import Seen
 from treadle.workspace.history.states import Folders, parts_of, reading
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths.entries import held
@@ -57,14 +58,16 @@ class Surveyor:
         images: ContentStore,
         ready: Ready,
         batch: StoreBatch | None = None,
+        seen: Seen | None = None,
         *,
         tried: bool = False,
     ) -> None:
-        """`tried`: folders may have been made by an earlier try that was not decided."""
+        """`seen`: what was read just before. `tried`: folders may have been made by a try that was not decided."""
         self._folders = folders
         self._images = images
         self._ready = ready
         self._batch = batch
+        self._seen = seen
         self._tried = tried
 
     def survey(self, changes: Iterable[FileChange]) -> list[PathProgress]:
@@ -87,6 +90,8 @@ class Surveyor:
 
     def _standing(self, change: FileChange, stat: os.stat_result | None, in_place: bool) -> Standing:
         if self._batch is not None:
+            if self._seen is not None and self._seen_before(self._seen, change, stat, self._batch):
+                return "before"
             standing = _kept(self._folders, change, self._batch)
             begun = self._tried and standing == "other" and change.before is None and mode_pending(change, stat)
             return "half" if begun else standing
@@ -97,6 +102,15 @@ class Surveyor:
         if mode_pending(change, stat) or _removed(change, stat) or (in_place and self._mixed(change)):
             return "half"
         return "other"
+
+    def _seen_before(self, seen: Seen, change: FileChange, stat: os.stat_result | None, batch: StoreBatch) -> bool:
+        before, after = change.before, change.after
+        data = None if before is None or after is None else seen.before(change.path, before, stat)
+        if before is None or after is None or data is None:
+            return False
+        if before.digest != after.digest and not batch.known(before.digest):
+            batch.add(before.digest, data)
+        return True
 
     def _mixed(self, change: FileChange) -> bool:
         """Whether a file is on its way from its old bytes to its new ones."""

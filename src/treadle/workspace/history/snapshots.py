@@ -32,6 +32,7 @@ from treadle.protocol.files import (
 from treadle.workspace.history.apply import GivenContent, StoreSource
 from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
+from treadle.workspace.history.seen import Seen
 from treadle.workspace.history.states import Folders, reading, state_of
 from treadle.workspace.history.transaction import Transactions
 from treadle.workspace.root import Root
@@ -92,19 +93,21 @@ class ProjectSnapshots:
     def commit(self, name: str, view: str) -> Effect:
         from treadle.workspace.history import effects
 
-        def read() -> Effect:
-            return self._gated(view, self._effect(view, opening=True))
+        seen = Seen()
 
-        effect = self._transactions.commit(name, view, read, effects.source)
-        self.remember(effect.files)
+        def read() -> Effect:
+            return self._gated(view, self._effect(view, seen))
+
+        effect = self._transactions.commit(name, view, read, effects.source, seen)
+        remember(self._root, after_images(self._folder), effect.files, seen)
         return effect
 
-    def _effect(self, view: str, *, opening: bool = False) -> Effect:
+    def _effect(self, view: str, seen: Seen | None = None) -> Effect:
         from treadle.workspace.history import copied, effects
 
         if copied.is_copied(view):
             return copied.read(self._root, view, self.images)
-        return effects.read(self._root, view, opening=opening)
+        return effects.read(self._root, view, seen=seen)
 
     def beginning(self, view: str) -> "Beginning":
         """Of a view that is a copy of this project."""
@@ -196,8 +199,8 @@ _LARGEST_REMEMBERED = 1 << 20
 """… of this size at most."""
 
 
-def remember(root: Root, after_images: ContentStore, changes: Sequence[FileChange]) -> None:
-    """Keep the small texts that these changes left, as they are on disk now. Never fails."""
+def remember(root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen: Seen | None = None) -> None:
+    """Keep the small texts that these changes left, as they are on disk now, unless they were seen. Never fails."""
     wanted = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
     if not wanted:
         return
@@ -206,9 +209,13 @@ def remember(root: Root, after_images: ContentStore, changes: Sequence[FileChang
             with suppress(OSError, ToolError):
                 if batch.known(state.digest):
                     continue
-                with reading(*folders.of(path)) as fd:
-                    data = os.pread(fd, state.size + 1, 0)
-                if hashlib.sha256(data).hexdigest() == state.digest and is_text(data):
+                data = None if seen is None else seen.after(state.digest)
+                if data is None:
+                    with reading(*folders.of(path)) as fd:
+                        data = os.pread(fd, state.size + 1, 0)
+                    if hashlib.sha256(data).hexdigest() != state.digest:
+                        continue
+                if is_text(data):
                     batch.add(state.digest, data)
 
 

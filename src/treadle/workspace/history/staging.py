@@ -31,6 +31,8 @@ class StagingFolder:
         self._name = temp_name("stage", key)
         self._fd = -1
         self._again = True
+        self._listless: set[str] = set()
+        """What came up from the file that it will replace, and brought no access control list along."""
 
     def open(self, *, new: bool = False) -> None:
         """As an earlier process left it; or empty, if it is `new`."""
@@ -115,12 +117,15 @@ class StagingFolder:
             fits = st.S_ISREG(found.st_mode) and found.st_nlink == 1 and (found.st_uid, found.st_gid) == owner
             if not fits or st.S_IMODE(found.st_mode) != state.mode or not state.mode & st.S_IRUSR:
                 return False
-            if set(os.listxattr(f"/proc/self/fd/{folder}/{source}", follow_symlinks=False)) - _HARMLESS:
+            attributes = os.listxattr(f"/proc/self/fd/{folder}/{source}", follow_symlinks=False)
+            if not _HARMLESS.issuperset(attributes):
                 return False
             os.link(source, name, src_dir_fd=folder, dst_dir_fd=self._fd, follow_symlinks=False)
         except OSError:
             return False
         self._sync.file(name, self._fd)
+        if _ORIGIN in attributes:
+            self._listless.add(name)
         return True
 
     def link(self, name: str, state: FileState) -> None:
@@ -146,7 +151,8 @@ class StagingFolder:
         with suppress(OSError, AttributeError):  # most have none, some systems know none
             os.removexattr(f"/proc/self/fd/{self._fd}/{name}", _ORIGIN, follow_symlinks=False)
         _inherit_group(self._fd, name, folder)
-        _inherit_list(self._fd, name, folder, "" if new else goal)
+        if new or name not in self._listless:
+            _inherit_list(self._fd, name, folder, "" if new else goal)
         try:
             _put(self._fd, name, folder, goal, new=new)
         except OSError as error:

@@ -15,6 +15,7 @@ import msgspec
 
 from treadle.lines.diff import count_lines
 from treadle.protocol.files import DiffStat, FileState, StateKind, decode_path, encode_path
+from treadle.workspace.history.packs import SMALL as PACKED
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
@@ -36,6 +37,8 @@ class FileContent(msgspec.Struct, frozen=True):
     """Of a text; 0 for what is none."""
     text: str | None = None
     """The whole of a small text."""
+    data: bytes | None = None
+    """The whole of a small file."""
 
 
 def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened: Callable[[], int]) -> FileContent:
@@ -56,21 +59,21 @@ def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened:
 
 
 def _file(fd: int, mode: int, expected: int) -> FileContent:
-    total, size, lines, first, last = hashlib.sha256(), 0, 0, b"", b""
-    most = min(expected + 1, _CHUNK)
-    while chunk := os.read(fd, most):
-        total.update(chunk)
-        lines += chunk.count(b"\n")
-        first = first or chunk
-        last = chunk
-        size += len(chunk)
-        if size == expected and len(chunk) < most:  # the end was seen already
-            break
+    first = last = os.read(fd, min(expected + 1, _CHUNK))
+    total, size, lines = hashlib.sha256(first), len(first), first.count(b"\n")
+    if size != expected or size >= _CHUNK:  # the end was not seen
+        while chunk := os.read(fd, _CHUNK):
+            total.update(chunk)
+            lines += chunk.count(b"\n")
+            last = chunk
+            size += len(chunk)
     state = FileState("file", mode, total.hexdigest(), size)
+    whole = len(first) == size
+    data = first if whole and size <= PACKED else None
     if b"\0" in first[:_SNIFFED]:
-        return FileContent(state)
+        return FileContent(state, data=data)
     lines += bool(size) and not last.endswith(b"\n")
-    return FileContent(state, lines, text_of(first) if size <= SMALL else None)
+    return FileContent(state, lines, text_of(first) if whole and size <= SMALL else None, data)
 
 
 def text_of(data: bytes) -> str:

@@ -6,7 +6,6 @@ import os
 import secrets
 import threading
 import time
-from contextlib import suppress
 
 from treadle.faultpoint import faultpoint
 from treadle.workspace.history.packs import FEWEST, FULL, OVERHEAD, SMALL, write_pack
@@ -111,7 +110,7 @@ class StoreBatch:
             used = os.lstat(path).st_mtime
         except FileNotFoundError:
             return False
-        self._sync.folder(os.path.dirname(path))
+        self._sync.folder(_shard(self._objects, digest))
         if time.time() - used > _FRESH_S:
             os.utime(path)
         return True
@@ -120,7 +119,7 @@ class StoreBatch:
 
     def _name(self, temp: str, digest: str) -> None:
         path = place_of(self._objects, digest)
-        shard = os.path.dirname(path)
+        shard = _shard(self._objects, digest)
         name = self._link if temp in self._packs else os.rename
         try:
             name(temp, path)
@@ -153,8 +152,10 @@ class StoreBatch:
         self._made.update(dict.fromkeys(small, temp))
 
     def _link(self, pack: str, path: str) -> None:
-        with suppress(FileExistsError):  # somebody else keeps it, too
+        try:
             os.link(pack, path)
+        except FileExistsError:  # somebody else keeps it, too
+            return
 
     def _write(self, digest: str, data: bytes) -> None:
         temp, fd = self._new()
@@ -180,3 +181,7 @@ class StoreBatch:
 
 def place_of(objects: str, digest: str) -> str:
     return f"{objects}/{digest[:2]}/{digest}"
+
+
+def _shard(objects: str, digest: str) -> str:
+    return f"{objects}/{digest[:2]}"

@@ -31,6 +31,7 @@ from treadle.workspace.history.apply import ChangeApplier, ContentSource, StoreS
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Ending, Journal, Journals, Verdict
 from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders, mode_pending
+from treadle.workspace.history.seen import Seen
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
 from treadle.workspace.paths.durable import FEW, SyncAhead
@@ -50,7 +51,10 @@ class Transactions:
         self._journals = journals
         self._fingerprint = fingerprint
 
-    def commit(self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf) -> Effect:
+    def commit(
+        self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen: Seen | None = None
+    ) -> Effect:
+        """`seen` is what `read` sees."""
         with self._alone() as folders:
             journal = self._journals.read(name)
             if journal is not None:
@@ -63,7 +67,7 @@ class Transactions:
             source = source_of(view)
             if not effect.files and not any(True for _ in source.touched()):
                 return effect  # most commands only look: there is nothing to decide, and nothing to wait for
-            return self._first(begun, source, folders)
+            return self._first(begun, source, folders, seen)
 
     def change(self, name: str, files: Sequence[FileChange], source: ContentSource) -> Effect:
         """These changes, or those that were begun by this name. With conflicts nothing is changed."""
@@ -105,13 +109,13 @@ class Transactions:
 
     # -- the first time -----------------------------------------------------------------------------------------
 
-    def _first(self, begun: Journal, source: ContentSource, folders: Folders) -> Effect:
+    def _first(self, begun: Journal, source: ContentSource, folders: Folders, seen: Seen | None = None) -> Effect:
         self._journals.begin(begun.name)
         ahead = SyncAhead(folders.at(())) if len(begun.files) > FEW else None
         self._stage(folders, begun.name, "back").remove()
         with self._stage(folders, begun.name) as stage, self._images.batch() as batch:
             try:
-                surveyor = Surveyor(folders, self._images, _nothing_ready, batch, tried=begun.passing)
+                surveyor = Surveyor(folders, self._images, _nothing_ready, batch, seen, tried=begun.passing)
                 found = surveyor.survey(begun.files)
                 taken = _taken(found)
                 making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))

@@ -199,6 +199,8 @@ def _syncfs() -> _Sync | None:
 
 def private_folder(path: str) -> None:
     """A folder that nobody else may look into, and the one it lies in."""
+    if os.path.isdir(path):
+        return
     for each in (os.path.dirname(path), path):
         os.makedirs(each, 0o700, exist_ok=True)
 
