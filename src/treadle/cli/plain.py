@@ -53,6 +53,7 @@ async def _converse(root: str, first: str, resume: str | None, flags: Mapping[st
 
 async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
     from treadle.cli.dialogue import follow
+    from treadle.typed import spoken
 
     try:
         if text == "/undo":
@@ -60,8 +61,9 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
             _say(undone.error or f"undone: {len(undone.files)} changes; left as they are: {len(undone.conflicts)}")
             return
         await chat.open()
-        head = (await chat.state()).head
-        await follow(chat, chat.send(text), head, as_json=False, asks=True, plain=True)
+        state = await chat.state()
+        said, images = await spoken(agent, state.options, text)
+        await follow(chat, chat.send(said, images=images), state.head, as_json=False, asks=True, plain=True)
     except TreadleError as error:
         _say(str(error))
 

@@ -43,7 +43,10 @@ class Recorded:
     async def changes(self, **_more: Any) -> list[Any]:
         return []
 
-    async def own_commands(self, _root: str) -> dict[str, Any]:
+    async def resources(self, _root: str, _chat: str = "") -> Sequence[str]:
+        return ()
+
+    async def own_commands(self, _root: str, _chat: str = "") -> dict[str, Any]:
         return {}
 
     async def models(self) -> list[ModelRow]:

@@ -28,7 +28,8 @@ async def carry_out(
 async def send(call: ApiRequest) -> ApiReply:
     wanted = call.body(SendMessage)
     state = await call.service.state(call.user, call.path("chat"))
-    await call.service.require_work(state)  # before a server of the project is asked for anything
+    if wanted.expand:
+        await call.service.require_work(state)  # before a server of the project is asked for anything
     queue_id = new_id("q")
     text, images = await said(call, wanted, state.options)
     sent = c.Send(text, wanted.delivery, tuple(images), queue_id, call.traceparent)
