@@ -14,7 +14,8 @@ and so it is committed: the name gets bytes of its own. Names outside the root a
 import os
 import stat as st
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -254,6 +255,7 @@ def _explained(path: str) -> Iterator[None]:
 MOST_FILES = 60
 _MOST_LINES = 400
 _MOST_CHARS = 24_000
+_SHEBANG, _RUNS = b"#!", 0o111
 NOTHING = "It changes nothing in the project."
 
 
@@ -266,6 +268,7 @@ def describe(root: Root, view: str, effect: Effect) -> str:
     lines = [_head(effect), *change_lines(effect.files, shown, MOST_FILES, JUDGED)]
     lines += [f"[not committed: {shown(each.path)}: {each.reason}]" for each in effect.uncaptured[:MOST_FILES]]
     lines += conflict_lines(effect.conflicts)
+    lines += [f"[a new script, not executable: {shown(path)}]" for path in _scripts(upper, effect)]
     diffs = _diffs(root, upper, effect)
     return "\n".join([*lines, "", *diffs] if diffs else lines)
 
@@ -283,6 +286,16 @@ def _head(effect: Effect) -> str:
     files = sort_out(effect.files, JUDGED).told
     stat = total(files, ())
     return f"{count(len(files), 'change')}, +{stat.added:,} -{stat.removed:,}"
+
+
+def _scripts(upper: ContentSource, effect: Effect) -> Iterator[str]:
+    """New files that name a program to run them and lack the mode: nothing runs them yet, but somebody might."""
+    new = (file for file in sort_out(effect.files, JUDGED).told if file.action == "created" and file.after)
+    for file in islice(new, MOST_FILES):
+        if file.after and file.after.kind == "file" and not file.after.mode & _RUNS and file.after.size > len(_SHEBANG):
+            with suppress(ToolError, OSError):
+                if _bytes(upper, file.path, file.after, len(_SHEBANG)) == _SHEBANG:
+                    yield file.path
 
 
 def _diffs(root: Root, upper: ContentSource, effect: Effect) -> list[str]:

@@ -182,6 +182,7 @@ def test_names_of_any_bytes(views: Views) -> None:
     view = views.run("echo z > $'caf\\xe9'; echo n > $'new\\nline'")
     root = Root(str(views.root))
     text = effects.describe(root, str(view), effects.read(root, str(view)))
+    assert "new script" not in text
     assert "new\\nline" in text
     assert "\x1b" not in text
 
@@ -281,6 +282,14 @@ def test_a_clock_that_was_set_back_hides_no_conflict(views: Views) -> None:  # f
 def test_a_view_that_is_gone_is_an_error_and_no_empty_effect(views: Views, tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="no longer there"):
         effects.read(Root(str(views.root)), str(tmp_path / "none"))
+
+
+def test_new_scripts_are_named_which_nothing_else_would_show(views: Views) -> None:
+    (views.root / "old").write_text("#!/bin/sh\n")
+    make = "for f in new ready; do printf '#!/bin/sh\\n' > $f; done; chmod +x ready; echo >> old; echo '# !' > text"
+    root, view = Root(str(views.root)), str(views.run(make))
+    text = effects.describe(root, view, effects.read(root, view))
+    assert [line for line in text.split("\n") if "script" in line] == ["[a new script, not executable: new]"]
 
 
 def test_the_description_is_bounded_and_the_same_for_the_same_effect(views: Views) -> None:  # W-09, S-08
