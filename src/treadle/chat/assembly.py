@@ -120,6 +120,13 @@ class Assembler:
     `on_call(position, delta)` is told where each fragment of a call went, for those who show calls live.
     """
 
+    # fmt: off
+    __slots__ = (
+        "_blocks", "_by_id", "_by_index", "_calls", "_current", "_on_call", "_size", "_text", "_thoughts", "_turn",
+        "finish_reason", "notices", "usage",
+    )
+    # fmt: on
+
     def __init__(self, turn: int, on_call: Callable[[int, CallDelta], None] | None = None) -> None:
         self._turn = turn
         self._on_call = on_call

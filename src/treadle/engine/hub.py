@@ -4,7 +4,6 @@ loses deltas, never events, and holds up nobody. What another process wrote is n
 a gap is nudged, and fills it from the store."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from treadle.protocol.events import Envelope, Live, RunEnd, SessionIdle
@@ -14,12 +13,28 @@ MAX_BACKLOG = 10_000
 
 
 class Subscription:
-    """One reader of one chat. Iterate over it; close it when done."""
+    """One reader of one chat. Close it when done."""
+
+    __slots__ = (
+        "_closed",
+        "_early",
+        "_first",
+        "_hub",
+        "_next",
+        "_nudged",
+        "_ready",
+        "_taken",
+        "_waiter",
+        "chat",
+        "source",
+    )
 
     def __init__(self, hub: "Hub", chat: ChatId, after: int) -> None:
         self._hub = hub
         self.chat = chat
-        self._ready: deque[Envelope] = deque()
+        self._ready: list[Envelope] = []
+        self._taken: list[Envelope] = []
+        """What is given out next, the last one first: a deque has room for 64, and most readers wait for one."""
         self._early: dict[int, Envelope] = {}
         self._first = self._next = after + 1
         self._waiter: asyncio.Future[None] | None = None
@@ -30,7 +45,7 @@ class Subscription:
 
     def deliver(self, envelope: Envelope) -> None:
         if envelope.seq == 0:
-            if len(self._ready) >= MAX_BACKLOG and isinstance(envelope.data, Live):
+            if len(self._ready) + len(self._taken) >= MAX_BACKLOG and isinstance(envelope.data, Live):
                 return
             self._ready.append(envelope)
         elif envelope.seq > self._next:
@@ -64,7 +79,7 @@ class Subscription:
     @property
     def untouched(self) -> bool:
         """Whether there has been no news at all."""
-        return self._next == self._first and not self._ready
+        return self._next == self._first and not (self._ready or self._taken)
 
     def nudge(self) -> None:
         """Let a waiting `get` return empty-handed, so that its reader can look elsewhere."""
@@ -73,7 +88,7 @@ class Subscription:
 
     async def get(self) -> Envelope | None:
         """The next piece of news; None when the subscription was closed or nudged."""
-        while not self._ready:
+        while (envelope := self.take()) is None:
             if self._closed or self._nudged:
                 self._nudged = False
                 return None
@@ -82,11 +97,16 @@ class Subscription:
                 await self._waiter
             finally:
                 self._waiter = None
-        return self._ready.popleft()
+        return envelope
 
     def take(self) -> Envelope | None:
         """The next piece of news if it is there already."""
-        return self._ready.popleft() if self._ready else None
+        if not self._taken:
+            if not self._ready:
+                return None
+            self._taken, self._ready = self._ready, self._taken
+            self._taken.reverse()
+        return self._taken.pop()
 
     def close(self) -> None:
         self._closed = True

@@ -100,6 +100,8 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
 class ModelAttempt:
     """One try at a turn: reads the stream, shows it, and keeps what came."""
 
+    __slots__ = ("_assembler", "_deps", "_gates", "_model", "_tenure", "heard", "turn")
+
     def __init__(self, tenure: Tenure, model: Model, turn: int, deps: Deps) -> None:
         self.turn = turn
         self.heard = False
@@ -107,9 +109,8 @@ class ModelAttempt:
         self._model = model
         self._deps = deps
         self._assembler = Assembler(turn, self._show_call)
-        self._marks = False
-        """Whether the marker is looked for; known once the answer begins, because only then its rung is."""
-        self._text_gate, self._thought_gate = MarkerFilter(), MarkerFilter()
+        self._gates: tuple[MarkerFilter, MarkerFilter] | None = None
+        """For text and thinking, if the marker is looked for; known once the answer begins: only then its rung is."""
 
     async def run(self, request: ModelRequest) -> ModelAnswer:
         faultpoint("model.before_call")
@@ -126,7 +127,8 @@ class ModelAttempt:
             async for deltas in stream:
                 if not self.heard and not _beside(deltas):
                     self.heard = True
-                    self._marks = marks(self._tenure.state.options, self._model.info.native_tools)
+                    if marks(self._tenure.state.options, self._model.info.native_tools):
+                        self._gates = MarkerFilter(), MarkerFilter()
                     faultpoint("model.first_delta")
                     waited = self._deps.clock.monotonic() - asked
                     self._deps.observer.first_token(self._tenure.state.chat, self.turn, waited)
@@ -140,22 +142,23 @@ class ModelAttempt:
     def _so_far(self) -> list[Envelope]:
         """For whoever comes in the middle of the answer (D-04)."""
         text, thinking = self._assembler.text, self._assembler.thinking_text
-        if self._marks:
-            self._text_gate, self._thought_gate = MarkerFilter(), MarkerFilter()
-            text, thinking = self._text_gate.feed(text), self._thought_gate.feed(thinking)
+        if self._gates:
+            self._gates = MarkerFilter(), MarkerFilter()
+            text, thinking = self._gates[0].feed(text), self._gates[1].feed(thinking)
         live: list[Live] = [ReasoningDelta(self.turn, thinking)] if thinking else []
         live += [MessageDelta(self.turn, text)] if text else []
         now = self._deps.clock.now_ms()
         return [Envelope(0, self._tenure.state.chat, now, event) for event in live]
 
     def _show(self, deltas: Sequence[Delta]) -> None:
+        gates = self._gates
         for delta in deltas:
             if isinstance(delta, TextDelta):
-                text = self._text_gate.feed(delta.text) if self._marks else delta.text
+                text = gates[0].feed(delta.text) if gates else delta.text
                 if text:
                     self._tenure.live(MessageDelta(self.turn, text))
             elif isinstance(delta, ThinkingDelta):
-                thought = self._thought_gate.feed(delta.text) if self._marks else delta.text
+                thought = gates[1].feed(delta.text) if gates else delta.text
                 if thought:
                     self._tenure.live(ReasoningDelta(self.turn, thought))
 
@@ -179,7 +182,7 @@ class ModelAttempt:
         answer = self._assembler.partial(info.ref) if isinstance(done, Stopped) else done
         usage = self.cost()
         text, thinking, marked = answer.text, answer.thinking, False
-        if self._marks:
+        if self._gates:
             text, marked = strip_marker(text)
             thinking, thought_so = strip_thinking(thinking)
             if thought_so and not answer.requests:  # who thinks of the end and goes on has not ended

@@ -15,7 +15,7 @@ from treadle.chat.transcript import entries, estimate
 from treadle.engine.deps import Deps
 from treadle.engine.tenure import Tenure
 from treadle.errors import Damaged, NotFound
-from treadle.ports.model import Model, ModelInfo, ModelRequest
+from treadle.ports.model import NOTHING_WITHHELD, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.events import LimitReached
 from treadle.protocol.options import ChatOptions
@@ -75,7 +75,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         system=system_text(options, info, deps),
         entries=entries(state),
         tools=tools,
-        withheld=withheld(state, tools) if _is_small(options, info) else frozenset(),
+        withheld=withheld(state, tools) if _is_small(options, info) else NOTHING_WITHHELD,
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from treadle.engine.tenure import CancelScope
 from treadle.errors import ModelError
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta, UsageDelta
 
@@ -28,11 +29,13 @@ class SilenceTimeout:
     """Ends its block with a ModelError: of kind `silence` when nothing was heard for too long, of kind `answer_limit`
     when the whole takes too long."""
 
+    __slots__ = ("_answer_s", "_end", "_last", "_loop", "_scope", "_silence_s", "_timer")
+
     def __init__(self, silence_s: float, answer_s: float = ANSWER_S) -> None:
         self._silence_s = silence_s
         self._answer_s = answer_s
         self._loop = asyncio.get_running_loop()
-        self._timeout = asyncio.timeout(None)
+        self._scope = CancelScope()
         self._last = self._loop.time()
         self._end = self._last + answer_s
         self._timer = self._loop.call_at(self._due(), self._look)
@@ -51,23 +54,21 @@ class SilenceTimeout:
         if self._loop.time() < due:
             self._timer = self._loop.call_at(due, self._look)
         else:
-            self._timeout.reschedule(due)
+            self._scope.cancel()
 
     async def __aenter__(self) -> Self:
-        await self._timeout.__aenter__()
+        self._scope.__enter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError as late:
+        if self._scope.__exit__(kind, error, trace):
             if self._loop.time() >= self._end:
                 said = f"The model did not end its answer within {self._answer_s:g} seconds; it was given up."
-                raise ModelError("answer_limit", said) from late
-            raise ModelError("silence", f"The model sent nothing for {self._silence_s:g} seconds.") from late
+                raise ModelError("answer_limit", said) from error
+            raise ModelError("silence", f"The model sent nothing for {self._silence_s:g} seconds.") from error
 
 
 def _tells(delta: Delta) -> bool:

@@ -37,6 +37,8 @@ class CancelScope:
     """A block of the running task that others may cancel: the task goes on behind the block, unless it was cancelled
     itself meanwhile."""
 
+    __slots__ = ("_before", "_open", "_task", "cancelled")
+
     def __enter__(self) -> Self:
         task = asyncio.current_task()
         assert task is not None

@@ -82,5 +82,19 @@ def preload_http(model: str) -> None:
 
 
 def _load_http() -> None:
-    with suppress(Exception):  # whoever needs it meets the same error, and can say what it means
-        import_module("aiohttp")
+    """Of the two TLS contexts that the library makes when it is loaded, one checks nobody: for that one the
+    certificates are not read."""
+    import ssl
+
+    read = ssl.SSLContext.set_default_verify_paths
+
+    def read_if_checked(context: ssl.SSLContext) -> None:
+        if context.verify_mode != ssl.CERT_NONE:
+            read(context)
+
+    ssl.SSLContext.set_default_verify_paths = read_if_checked  # type: ignore[method-assign, assignment]
+    try:
+        with suppress(Exception):  # whoever needs it meets the same error, and can say what it means
+            import_module("aiohttp")
+    finally:
+        del ssl.SSLContext.set_default_verify_paths

@@ -106,6 +106,9 @@ class Memo:
         return self._pieces
 
 
+NOTHING_WITHHELD: frozenset[str] = frozenset()
+
+
 class ModelRequest(msgspec.Struct, frozen=True):
     """Everything a provider must know for one call."""
 
@@ -113,7 +116,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     entries: Sequence[Entry]
     """Repaired: every call is followed by exactly one result, in order (L-20)."""
     tools: tuple[ToolSpec, ...] = ()
-    withheld: frozenset[str] = frozenset()
+    withheld: frozenset[str] = NOTHING_WITHHELD
     """Tools that would be called in vain now, and `WORDS` where words would be: where an answer can be held to a form,
     it is none of them. They are told all the same, so that the beginning of the request stays what it was."""
     temperature: float | None = None

@@ -113,7 +113,7 @@ class OllamaChat(HttpModel):
         body = encode_json({"model": self._info.name})
         told = bytearray()
         try:
-            async with self._http.post(f"{access.base_url}/api/show", access.headers, body, access.key) as reply:
+            with await self._http.post(f"{access.base_url}/api/show", access.headers, body, access.key) as reply:
                 while len(told) < SHOWN_CAP and (chunk := await reply.read()):
                     told += chunk
         except ModelError as error:

@@ -71,6 +71,8 @@ MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What all providers take that take pictures at all."""
 
 NO_PICTURES: Pictures = {}
+NONE_REFUSED: frozenset[str] = frozenset()
+"""One for all conversations."""
 
 
 class Picture(NamedTuple):
@@ -105,7 +107,7 @@ class Talk:
     """What is remembered of one conversation from request to request."""
 
     def __init__(self) -> None:
-        self.refused: frozenset[str] = frozenset()
+        self.refused = NONE_REFUSED
         """Thinking that the provider did not take back."""
         self.memo: Memo | None = None
         """In place of the request's own, which holds bytes of another way to encode."""

@@ -4,9 +4,9 @@ module that sees aiohttp, which is imported at the first request."""
 import asyncio
 import os
 import zlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
@@ -62,17 +62,25 @@ CLOSE_S = 0.05
 
 
 class HttpResponse:
-    """An answer, as its bytes come in."""
+    """An answer, as its bytes come in. Holds the connection as long as its block runs; leaving early drops it."""
+
+    __slots__ = ("_content", "_inflate", "_response", "_size", "_where")
 
     def __init__(self, where: str, response: "aiohttp.ClientResponse") -> None:
         self._where = where
+        self._response = response
         self._content = response.content
-        self.close = response.close
         encoding = response.headers.get("Content-Encoding", "").strip().lower()
         if encoding not in ("", "identity", *KNOWN):
             raise ModelError("bad_request", f"{where} compressed its answer ({encoding[:40]}), which was not asked for")
         self._inflate = Inflate() if encoding in KNOWN else None
         self._size = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._response.close()
 
     def at_eof(self) -> bool:
         return self._content.at_eof()
@@ -116,20 +124,6 @@ class HttpResponse:
             return None
 
 
-class HttpExchange:
-    """A block that begins with sending a request and holds the connection; leaving early drops it."""
-
-    def __init__(self, sending: Coroutine[Any, Any, HttpResponse]) -> None:
-        self._sending = sending
-
-    async def __aenter__(self) -> HttpResponse:
-        self._response = await self._sending
-        return self._response
-
-    async def __aexit__(self, *_: object) -> None:
-        self._response.close()
-
-
 class Http:
     """The session of one registry, made when it is first needed; it belongs to the event loop of that moment."""
 
@@ -137,23 +131,22 @@ class Http:
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[tuple[str, str], str | None] = {}
 
-    def post(
+    async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, key: Secret, *, key_header: str = ""
-    ) -> HttpExchange:
+    ) -> HttpResponse:
         """The key goes nowhere else: into the header of this name, or as a bearer token."""
-        sent = {"Content-Type": "application/json", **headers}
-        return HttpExchange(self._send("POST", url, sent, body, key, key_header))
+        return await self._send("POST", url, {"Content-Type": "application/json", **headers}, body, key, key_header)
 
     async def get(self, url: str, headers: Mapping[str, str], key: Secret, *, key_header: str = "") -> bytes:
         """A whole document. It is waited for no longer than a connection: nobody watches over its silence."""
         document = bytearray()
-        sent = HttpExchange(self._send("GET", url, headers, None, key, key_header))
         try:
-            async with asyncio.timeout(CONNECT_S), sent as reply:
-                while piece := await reply.read():
-                    document += piece
-                    if len(document) > DOCUMENT_CAP:
-                        raise ModelError("bad_request", f"{host_of(url)} answered with more than can be read")
+            async with asyncio.timeout(CONNECT_S):
+                with await self._send("GET", url, headers, None, key, key_header) as reply:
+                    while piece := await reply.read():
+                        document += piece
+                        if len(document) > DOCUMENT_CAP:
+                            raise ModelError("bad_request", f"{host_of(url)} answered with more than can be read")
         except TimeoutError as error:
             raise ModelError("network", f"{host_of(url)} did not answer within {CONNECT_S:g} seconds") from error
         return bytes(document)

@@ -14,7 +14,7 @@ from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.base import ModelBase
 from treadle.models.keys import Secret
-from treadle.models.wire.encoder import NO_PICTURES, RequestEncoder
+from treadle.models.wire.encoder import NO_PICTURES, NONE_REFUSED, RequestEncoder
 from treadle.models.wire.failures import is_refusal
 from treadle.models.wire.http import Http, host_of
 from treadle.models.wire.reading import AnswerReader
@@ -122,7 +122,7 @@ class HttpModel(ModelBase, ABC):
         refused = False
         asked = request
         mends = 0
-        known = frozenset(self._refused)
+        known = frozenset(self._refused) if self._refused else NONE_REFUSED
         while True:
             request = self._seen(asked)
             access = await self._endpoint.access(request)
@@ -131,8 +131,8 @@ class HttpModel(ModelBase, ABC):
             body = self._encoder.body(parameters, request)
             heard = False
             try:
-                sent = self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
-                async with sent as reply:
+                sent = await self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
+                with sent as reply:
                     reader = self._reader(host_of(url))
                     while not reader.done:
                         chunk = await (reply.read() if reader.finish_reason is None else reply.read_on())

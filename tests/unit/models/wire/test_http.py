@@ -21,12 +21,13 @@ async def _answer(exchange: Exchange) -> None:
 async def test_a_long_answer_is_whole_though_reading_is_paused(patience: int) -> None:
     """More than is buffered: the connection stops reading and goes on, in the middle of what it parses."""
     http = Http()
-    async with serving(_answer) as server, http.post(server.url, {}, b"{}", Secret("")) as reply:
-        read = []
-        while piece := await reply.read():
-            read.append(piece)
-            for _ in range(patience * 200):
-                await asyncio.sleep(0)  # the server gets ahead
+    async with serving(_answer) as server:
+        with await http.post(server.url, {}, b"{}", Secret("")) as reply:
+            read = []
+            while piece := await reply.read():
+                read.append(piece)
+                for _ in range(patience * 200):
+                    await asyncio.sleep(0)  # the server gets ahead
     await http.close()
     assert b"".join(read) == b"".join(LINES)
 
@@ -42,9 +43,10 @@ async def test_what_is_read_does_not_go_through_the_parser_again(monkeypatch: py
     async def answer(exchange: Exchange) -> None:
         await exchange.stream(*LINES[:50])
 
-    async with serving(answer) as server, http.post(server.url, {}, b"{}", Secret("")) as reply:
-        while await reply.read():
-            pass
+    async with serving(answer) as server:
+        with await http.post(server.url, {}, b"{}", Secret("")) as reply:
+            while await reply.read():
+                pass
     await http.close()
     assert fed
     assert b"" not in fed
