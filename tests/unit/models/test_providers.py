@@ -28,6 +28,20 @@ def test_it_is_loaded_in_a_thread_unless_it_is_known_to_be_of_no_use(model: str)
     assert "aiohttp" in modules_after(f"from treadle.models.providers import preload_http\npreload_http({model!r})")
 
 
+def test_the_certificates_are_read_for_the_context_that_checks() -> None:  # of the two, the other needs none
+    program = """
+import ssl
+from treadle.models import providers
+providers._load_http()
+from aiohttp import connector
+counts = [context.cert_store_stats()["x509"] for context in (
+    connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, ssl.create_default_context())]
+assert counts[0] == counts[2], counts
+assert counts[1] == 0 and "set_default_verify_paths" not in vars(ssl.SSLContext)
+"""
+    assert "aiohttp" in modules_after(program)
+
+
 def test_it_is_not_loaded_for_models_that_are_no_servers() -> None:
     program = "from treadle.models.providers import preload_http\n"
     modules = modules_after(program + "\n".join(f"preload_http('{name}:x')" for name in sorted(WITHOUT_HTTP)))
