@@ -87,7 +87,7 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
     if not found.files:
         where = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
-        hint = " To see that file use read_file." if _is_file(workspace, query.path) else ""
+        hint = " To see that file use read_file." if _kind(workspace, query.path) == "file" else ""
         text = f"No matches for {inert(query.pattern)}{where}{only}.{hint}"
         return Outcome("\n".join([text, *late]), summary=summary)
     match output:
@@ -103,17 +103,22 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
     return Outcome("\n".join([*meant, summary, *parts, *more, *late]), summary=summary)
 
 
-def _is_file(workspace: Workspace, path: str) -> bool:
-    return (found := workspace.stat(path)) is not None and found.kind == "file"
+def _kind(workspace: Workspace, path: str) -> str:
+    with suppress(ToolError):
+        if path and (found := workspace.stat(path)) is not None:
+            return found.kind
+    return ""
 
 
 def _inside_folder(workspace: Workspace, query: Query) -> Query | None:
-    """What was meant by a folder before the text, as in a path: small models write it so."""
+    """What was meant by a folder before the text, as in a path, or in place of a glob: small models write it so."""
     folder, _, rest = query.pattern.rpartition("/")
-    with suppress(ToolError):
-        if folder and rest and (found := workspace.stat(folder)) is not None and found.kind == "directory":
-            return replace(query, pattern=rest, path=folder)
-    return None
+    meant = query
+    if _kind(workspace, query.include) == "directory":
+        meant = replace(meant, path=query.include, include="")
+    if rest and _kind(workspace, folder) == "directory":
+        meant = replace(meant, path=folder, pattern=rest)
+    return meant if meant != query else None
 
 
 def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:

@@ -38,6 +38,7 @@ async def test_lines_with_their_numbers_by_file(grep, call, project: Path) -> No
     assert outcome.success
     misread = (await grep.run(call(pattern="src/foo"))).text
     assert misread == "No matches for src/foo; for foo in src:\n1 match in 1 file\nsrc/a.py\n1:\tfoo"
+    assert (await grep.run(call(pattern="src/foo", path="src", include="src"))).text == misread
     assert (await grep.run(call(pattern="src/bar"))).text == "No matches for src/bar."
     assert (await grep.run(call(pattern="y", path="b.py"))).text == (
         "No matches for y in b.py. To see that file use read_file."
