@@ -76,7 +76,7 @@ class Prose:
         complete = bool(newline) or last
         if self._fence:
             return complete and self._code(whole, rest)
-        if self._may_be_row(whole):
+        if self._markup and whole.lstrip(" ").startswith("|"):
             return complete and self._row(whole, rest)
         self._put_table()
         stripped = whole.lstrip(" \t")
@@ -192,9 +192,6 @@ class Prose:
         self._word, self._spaces = [], 0
 
     # -- tables -------------------------------------------------------------------------------------------------------
-
-    def _may_be_row(self, line: str) -> bool:
-        return self._markup and line.lstrip(" ").startswith("|")
 
     def _row(self, whole: str, rest: str) -> bool:
         self._rows.append(whole)

@@ -11,6 +11,7 @@ from treadle.mcp.tool import ServerTool
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
+from treadle.tools.builtin.base import parameters
 
 FIND = "find_tools"
 CALL = "call_tool"
@@ -55,12 +56,7 @@ class FindTools(ReadOnlyTool):
             FIND,
             "Look for tools of the connected MCP servers, by name or by what they do; gives their schemas. Call what "
             f"was found by its name, or with {CALL}.{names}",
-            {
-                "type": "object",
-                "properties": {"query": {"type": "string", "description": "Words, or a name. Empty lists all names."}},
-                "required": ["query"],
-                "additionalProperties": False,
-            },
+            parameters(("query",), query={"type": "string", "description": "Words, or a name. Empty lists all names."}),
             read_only=True,
             idempotent=True,
             summary_argument="query",
@@ -90,15 +86,11 @@ class CallTool(ReadOnlyTool):
     spec = ToolSpec(
         CALL,
         f"Call a tool that {FIND} found and that is not listed itself.",
-        {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "minLength": 1},
-                "arguments": {"type": "object", "description": "As its schema says."},
-            },
-            "required": ["name"],
-            "additionalProperties": False,
-        },
+        parameters(
+            ("name",),
+            name={"type": "string", "minLength": 1},
+            arguments={"type": "object", "description": "As its schema says."},
+        ),
         read_only=True,
         idempotent=True,
         summary_argument="name",

@@ -10,7 +10,6 @@ import msgspec
 
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.files import FileChange
 from treadle.protocol.views import touched
 from treadle.types import CallKey
 
@@ -131,7 +130,7 @@ class SimpleView:
             case e.ExecutionComplete(call=call, success=success, result_summary=summary):
                 return [*self._begun(call), ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
-                return [_modified(file) for file in files]
+                return [FileModified(file.path, file.action) for file in files]
             case e.SessionIdle(reason=reason, why=why):
                 return [Done(reason, why)]
             case e.SessionError(error_class=error_class, message=message):
@@ -147,10 +146,6 @@ class SimpleView:
         """The beginning of a call whose request was seen; nothing if it has been told."""
         request = self._requests.pop(call, None)
         return [] if request is None else [ToolStart(call, name or request.name, summary or touched(request.arguments))]
-
-
-def _modified(file: FileChange) -> Word:
-    return FileModified(file.path, file.action)
 
 
 class _Text:

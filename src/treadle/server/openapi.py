@@ -83,7 +83,8 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     if route.mutates:
         shown["parameters"].append(_key())
     if route.media_type == "text/event-stream":
-        shown["parameters"].append(_last_event_id())
+        last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
+        shown["parameters"].append(last)
     own = [
         *ANYWHERE,
         *(() if route.open else WITH_TOKEN),
@@ -160,10 +161,6 @@ def _key() -> dict[str, Any]:
     about = "The same request under the same key gets the first answer; another one under it is refused."
     pattern = f"^[ -~]{{1,{MAX_KEY}}}$"
     return _header("Idempotency-Key", about, {"type": "string", "pattern": pattern})
-
-
-def _last_event_id() -> dict[str, Any]:
-    return _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
 
 
 def _header(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:

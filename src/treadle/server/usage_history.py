@@ -54,7 +54,8 @@ class UsageHistory:
             for key, spent in chat.spent.items():
                 if key[0] >= since_ms // DAY_MS:
                     total[key] += spent
-        return [(_date(day), model, total[day, model]) for day, model in sorted(total)]
+        dates = {day: datetime.fromtimestamp(day * DAY_MS / 1_000, UTC).date().isoformat() for day, _ in total}
+        return [(dates[day], model, total[day, model]) for day, model in sorted(total)]
 
     async def _catch_up(self, owner: str) -> None:
         while found := await self._store.changes(owner=owner, after=self._after[owner], limit=PAGE):
@@ -94,7 +95,3 @@ def _take(chat: _Chat, envelope: Envelope) -> None:
 def _add(chat: _Chat, now_ms: int, spent: Spent) -> None:
     key = now_ms // DAY_MS, chat.model
     chat.spent[key] = chat.spent.get(key, Spent()) + spent
-
-
-def _date(day: int) -> str:
-    return datetime.fromtimestamp(day * DAY_MS / 1_000, UTC).date().isoformat()

@@ -98,13 +98,11 @@ def read_python_list(source: Source, at: int) -> Result:
         match = BETWEEN.match(text, got.end)
         at = match.end() if match else got.end
         if at == len(text):
-            return FoundCalls([*calls[:-1], _doubted(calls[-1])], at) if source.final else None
+            last = calls[-1]
+            doubted = TextCall(last.name, last.arguments, True)
+            return FoundCalls([*calls[:-1], doubted], at) if source.final else None
         if text[at] == "]":
             return FoundCalls(calls, at + 1)
-
-
-def _doubted(call: TextCall) -> TextCall:
-    return TextCall(call.name, call.arguments, True)
 
 
 def read_next(source: Source, at: int) -> Result:

@@ -10,7 +10,7 @@ from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.diagnostics import data_files
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, arranged, bounded, count
-from treadle.tools.builtin.diagnostics.linters import GROUPS, Group, Target
+from treadle.tools.builtin.diagnostics.linters import GROUPS, Target
 from treadle.tools.builtin.diagnostics.lsp import SERVERS, ask_server
 from treadle.tools.builtin.diagnostics.running import Asking, LinterAnswer, LinterContext, ask_all, linter_context
 
@@ -51,7 +51,7 @@ class Examination:
             return [LinterAnswer(parsed[0], tuple(parsed[1]))]
         ending = relative.rpartition(".")[2].lower()
         target = Target(workspace.path, relative, data)
-        groups = [_quick(group) if quick else group for group in GROUPS.get(ending, ())]
+        groups = [tuple(each for each in group if each.quick or not quick) for group in GROUPS.get(ending, ())]
         said = await ask_all(self._asking, [group for group in groups if group], target, around)
         thorough = any(answer.by and not _is_quick(answer.by, ending) for answer in said)
         if not quick and not thorough and ending in SERVERS:
@@ -59,10 +59,6 @@ class Examination:
             if server.by or server.failed or not any(answer.by for answer in said):
                 said.append(server)  # that there is none is worth a word only where nobody else could be asked
         return said
-
-
-def _quick(group: Group) -> Group:
-    return tuple(linter for linter in group if linter.quick)
 
 
 def _is_quick(name: str, ending: str) -> bool:
