@@ -10,25 +10,9 @@ from typing import Any
 import msgspec
 
 from treadle.errors import InvalidInput
-from treadle.evaluation.tasks import GitState, Task
-from treadle.protocol.options import Mode
+from treadle.evaluation.tasks import GitState, Task, TaskFile
 
 FILE = "task.toml"
-
-
-class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands in `task.toml`; the meaning is that of `Task`."""
-
-    prompt: str
-    check: str
-    deleted: tuple[str, ...] = ()
-    check_timeout_s: float = 60.0
-    max_turns: int = 20
-    max_tokens: int = 0
-    wall_s: float = 900.0
-    mode: Mode = "auto-edit"
-    requires: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
 
 
 def read_suite(place: Path, repositories: Path | None = None) -> list[Task]:
@@ -61,7 +45,7 @@ def missing(task: Task) -> list[str]:
 
 def _read_task(folder: Path) -> Task:
     try:
-        file = msgspec.toml.decode((folder / FILE).read_bytes(), type=_TaskFile)
+        file = msgspec.toml.decode((folder / FILE).read_bytes(), type=TaskFile)
     except (msgspec.MsgspecError, ValueError, OSError) as error:
         raise InvalidInput(f"the task {folder / FILE} cannot be read: {error}") from error
     if not (folder / "start").is_dir():

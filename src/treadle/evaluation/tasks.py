@@ -14,20 +14,12 @@ class GitState(msgspec.Struct, frozen=True):
     commit: str
 
 
-class Task(msgspec.Struct, frozen=True):
-    name: str
+class TaskFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What stands in `task.toml`."""
+
     prompt: str
     check: str
     """The command that succeeds if the task is solved, carried out by bash in a world of the attempt's."""
-    start: Path | GitState
-    """The tree to begin with."""
-    check_files: Path | None = None
-    """Files that are laid over it before the check; the model never sees them."""
-    check_patch: str = ""
-    """The same as a patch."""
-    reference: Path | None = None
-    """Files that, laid over the start, solve the task."""
-    reference_patch: str = ""
     deleted: tuple[str, ...] = ()
     """Files of the start that the reference solution deletes."""
     check_timeout_s: float = 60.0
@@ -40,3 +32,16 @@ class Task(msgspec.Struct, frozen=True):
     requires: tuple[str, ...] = ()
     """Programs without which the task cannot be done here."""
     tags: tuple[str, ...] = ()
+
+
+class Task(TaskFile, frozen=True, kw_only=True):
+    name: str
+    start: Path | GitState
+    """The tree to begin with."""
+    check_files: Path | None = None
+    """Files that are laid over it before the check; the model never sees them."""
+    check_patch: str = ""
+    """The same as a patch."""
+    reference: Path | None = None
+    """Files that, laid over the start, solve the task."""
+    reference_patch: str = ""
