@@ -104,9 +104,12 @@ async def test_users_reach_the_servers_whose_tools_their_chat_has(tmp_path: Path
         assert (await type_to(alice, hers, "/odd:tidy well")).startswith("Tidy all well: some notes")
         assert await names(alice, hers) == ["odd:tidy", "@odd:notes://all", "@odd:notes://days/"]
 
+        some = await alice.create(root=str(roots["alice"]), tools=["odd__no*"])
+        assert await names(alice, some) == await names(alice, hers)
+
         his = await bob.create(root=str(roots["bob"]))
-        without = await alice.create(root=str(roots["alice"]), tools=[])
-        for user, chat in ((bob, his), (alice, without)):
+        without = [await alice.create(root=str(roots["alice"]), tools=each) for each in ([], ["odd__*", "!odd__*"])]
+        for user, chat in ((bob, his), *((alice, each) for each in without)):
             assert await names(user, chat) == []
             for content in ("/odd:tidy well", "See @odd:notes://all", "/hello"):
                 assert await type_to(user, await copy(user, chat), content) == content

@@ -14,6 +14,7 @@ import msgspec
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.inert import inert_line
 from treadle.mcp_hub.hub import Hub, Link, Place
+from treadle.mcp_hub.known import tool_name
 from treadle.protocol.options import ChatOptions
 from treadle.tools.registry import SERVER_MARK, may_call
 from treadle.types import ChatId, new_id
@@ -232,9 +233,10 @@ class Offerings:
 
 def _may_call(link: Link, options: ChatOptions) -> bool:
     """Of a server without tools: whether it could call any."""
-    taken = link.declared.server.takes
-    tools = [tool.name for tool in (link.known.tools if link.known is not None else ()) if taken(tool.name)]
-    return any(may_call(f"{link.declared.name}{SERVER_MARK}{name}", options) for name in tools or ["*"])
+    server, known = link.declared, link.known.tools if link.known is not None else ()
+    tools = [tool.name for tool in known if server.server.takes(tool.name)]
+    names = [tool_name(server.name, name) for name in tools] or [f"{server.name}{SERVER_MARK}*"]
+    return any(may_call(name, options) for name in names)
 
 
 def _prompts(link: Link) -> list[Prompt]:
