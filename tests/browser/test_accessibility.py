@@ -45,6 +45,8 @@ def complaints(page: Page) -> list[str]:
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop", "phone"])
 def test_no_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, int]) -> None:  # U-05
     chat = asking(site)
+    (site.cli.home / "commands").mkdir(exist_ok=True)
+    (site.cli.home / "commands" / "tidy.md").write_text("Tidy up.")
     with window(browser, site, size, color_scheme=scheme, reduced_motion="reduce") as opened:
         page = opened.page
         page.goto(site.address)
@@ -54,7 +56,11 @@ def test_no_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, in
         assert complaints(page) == []
         page.goto(f"{site.address}#/new")
         page.click("new-chat summary")
+        page.focus("new-chat textarea")
+        page.keyboard.type("/")
+        expect(page.locator(".hints li")).to_contain_text("/tidy")
         assert complaints(page) == []
+        page.keyboard.press("Backspace")
         opened.show(chat)
         expect(page.locator(".action .allow")).to_be_visible()
         expect(page.locator(".code .k, .code .nb").first).to_be_visible()
