@@ -121,6 +121,7 @@ class Agent:
         self.options = options or ChatOptions()
         self.warnings: list[str] = []
         self._instructions, self._skills, self._extensions = instructions, skills, extensions
+        self._prepared = self.options
         self._env = os.environ if env is None else env
         self._home = Path(home) if home is not None else home_of(self._env)
         self.rules = RuleBook(self._home, clock)
@@ -312,6 +313,9 @@ class Agent:
             # The user's own are for the user: other people's chats on a server get the project's alone.
             found["skills"] = self.documents.skills(options.project, own=not highest)
         options = msgspec.structs.replace(options, **found)
+        if options == self._prepared:
+            options = self._prepared  # chats that begin alike share them, and what is known by them
+        self._prepared = options
         return Prepared(options, self._notices(options.model), self.tool_warnings(options))
 
     @cached_property

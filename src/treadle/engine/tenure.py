@@ -67,6 +67,8 @@ class CancelScope:
 
 
 class Tenure:
+    __slots__ = ("_log", "_writing", "ahead", "lease", "leaving", "released", "reserved", "state", "under_way")
+
     def __init__(self, lease: Lease, log: Log, state: ChatState) -> None:
         self.lease = lease
         self.state = state
