@@ -130,18 +130,13 @@ def tsc(path: str, output: str, _errors: str) -> list[Diagnostic]:
         if said is not None:
             file = said["file"].replace("\\", "/")
             where = path if path.endswith(file) or file.endswith(path) else file
-            found.append(
-                Diagnostic(
-                    where,
-                    int(said["line"]),
-                    int(said["column"]),
-                    _severity(said["kind"]),
-                    said["text"],
-                    "tsc",
-                    said["code"],
-                )
-            )
+            found.append(_matched(where, said, "tsc"))
     return found
+
+
+def _matched(path: str, said: re.Match[str], source: str) -> Diagnostic:
+    place = int(said["line"]), int(said["column"])
+    return Diagnostic(path, *place, _severity(said["kind"]), said["text"], source, said["code"] or "")
 
 
 def eslint(path: str, output: str, _errors: str) -> list[Diagnostic]:
@@ -195,18 +190,7 @@ def shellcheck(path: str, output: str, _errors: str) -> list[Diagnostic]:
 
 
 def rustfmt(path: str, _output: str, errors: str) -> list[Diagnostic]:
-    return [
-        Diagnostic(
-            path,
-            int(said["line"]),
-            int(said["column"]),
-            _severity(said["kind"]),
-            said["text"],
-            "rustfmt",
-            said["code"] or "",
-        )
-        for said in _RUSTFMT.finditer(errors)
-    ]
+    return [_matched(path, said, "rustfmt") for said in _RUSTFMT.finditer(errors)]
 
 
 def cargo(path: str, output: str, _errors: str) -> list[Diagnostic]:
