@@ -62,13 +62,14 @@ class EditFile(FileTool):
 
 
 def _edit(workspace: Workspace, path: str, invocation: Invocation) -> Change:
+    from treadle.tools.builtin.nearby import not_there
     from treadle.tools.builtin.replacement import replace
 
     arguments, shown = invocation.arguments, inert(path)
     if workspace.stat(path) is None:
         if invocation.seen.get(path):
             raise ToolError(f"{shown} does not exist any more: someone deleted it. To create it anew use write_file.")
-        raise ToolError(f"{shown} does not exist. To create it use write_file.")
+        raise ToolError(f"{not_there(workspace, path)} To create it use write_file.")
     old = workspace.read_bytes(path, MAX_FILE)
     pre = sha256(old)
     text = decode(old, shown)

@@ -14,6 +14,7 @@ from treadle.tools.builtin import knowledge
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, cut, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import sha256
+from treadle.tools.builtin.nearby import not_there
 from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal, visible
 
 
@@ -56,7 +57,9 @@ def _read(workspace: Workspace, given: str, start: int, end: int) -> tuple[Outco
     """The result, and the bytes that the model has now seen if they are few enough to be kept."""
     path = workspace.relative(given)
     found = workspace.stat(path)
-    if found is not None and found.kind == "file" and found.size > MAX_FILE:
+    if found is None:
+        raise ToolError(not_there(workspace, path))
+    if found.kind == "file" and found.size > MAX_FILE:
         return read_large(workspace, path, start, end), None
     data = workspace.read_bytes(path, MAX_FILE)
     seen = (Seen(path, sha256(data)),)
