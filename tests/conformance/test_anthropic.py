@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.lazily import lazily
 from treadle.chat.assembly import Assembler
 from treadle.models.anthropic.adapter import AnthropicMessages
 from treadle.models.anthropic.request import AnthropicEncoder
@@ -14,7 +15,7 @@ from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolResult, U
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_anthropic import FakeAnthropic, Reply, event
 
-anthropic = pytest.importorskip("anthropic")
+anthropic = lazily("anthropic")
 
 INFO = ModelInfo("anthropic", "claude-opus-5-5", temperature=None, thinking=True)
 TOOLS = (ToolSpec("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}}),)

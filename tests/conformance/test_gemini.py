@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.lazily import lazily
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.models.gemini.adapter import Gemini
 from treadle.models.gemini.signature import signatures
@@ -18,7 +19,7 @@ from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRe
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_gemini import FakeGemini, Reply
 
-genai = pytest.importorskip("google.genai")
+genai = lazily("google.genai")
 
 INFO = ModelInfo("gemini", "gemini-3.8-flash", temperature=None, thinking=True)
 OLDER = ModelInfo("gemini", "gemini-2.5-pro", thinking=True)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.lazily import lazily
 from treadle.chat.assembly import Assembler
 from treadle.errors import ModelError
 from treadle.models.ollama.adapter import OllamaChat
@@ -15,7 +16,7 @@ from treadle.protocol.content import AssistantEntry, ResultsEntry, ToolRequest, 
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_ollama import FakeOllama, Reply
 
-ollama = pytest.importorskip("ollama")
+ollama = lazily("ollama")
 
 INFO = ModelInfo("ollama", "qwen3:8b")
 PARAMETERS = {

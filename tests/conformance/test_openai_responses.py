@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.lazily import lazily
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.ports.model import ModelInfo, ModelRequest
@@ -13,7 +14,7 @@ from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_responses import FakeResponses, Reply
 from treadle.types import call_key
 
-openai = pytest.importorskip("openai")
+openai = lazily("openai")
 
 INFO = ModelInfo("openai-responses", "o-test", thinking=True)
 CASES = {

@@ -1,16 +1,17 @@
 """An editor for tests: the client of the protocol's own SDK, which starts the real `treadle acp` as its agent."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-import acp
-from acp import schema as a
-
 from tests.forked import forking
+from tests.lazily import Lazy, lazily
 from tests.scenario.command_line import CommandLine
 
+acp, a = lazily("acp"), Lazy("acp.schema")
 WAIT_S = 60
 
 

@@ -7,20 +7,16 @@ import sys
 import time
 from typing import Any
 
-import acp
 import pytest
-from acp import schema as a
 
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.command_line import CommandLine
-from tests.scenario.editor import WAIT_S, Editor, begin, editing
+from tests.scenario.editor import WAIT_S, Editor, a, acp, begin, editing
 from tests.scenario.mcp_servers.kit import ODD
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-
-
 TRIES = 5
 
 

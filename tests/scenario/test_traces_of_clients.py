@@ -4,20 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import acp
 import pytest
-from mcp import Client
 
 from tests.collector import Collector
+from tests.lazily import lazily
 from tests.scenario.command_line import CommandLine
 from tests.scenario.copilot_kit import Program
 from tests.scenario.editor import begin, editing
 from tests.scenario.mcp_servers.kit import Kit, results, seen
-from treadle.mcp_server.server import Desk
 from treadle.models.scripted import Call, Say
 from treadle.protocol.trace_context import brought
 from treadle.telemetry.settings import Telemetry
 
+acp, mcp, serving = lazily("acp"), lazily("mcp"), lazily("treadle.mcp_server.server")
 OUTSIDE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HELLO = '[[turn]]\ntext = "Hello."\n'
 
@@ -78,7 +77,7 @@ async def test_a_program_is_told_the_span_in_which_its_tool_is_waited_for(
 
 async def test_a_task_of_another_agent_joins_its_trace(kit: Kit, collector: Collector) -> None:
     agent = kit.agent([Say("Hello.")], {}, telemetry=Telemetry(collector.url))
-    async with Client(Desk(agent, [str(kit.root)]).server()) as client:
+    async with mcp.Client(serving.Desk(agent, [str(kit.root)]).server()) as client:
         given = {"prompt": "Say hello."}
         begun = await client.call_tool("start_task", given, meta={"traceparent": OUTSIDE})
         await client.call_tool("follow_task", {"task": (begun.structured_content or {})["task"], "after": 3})

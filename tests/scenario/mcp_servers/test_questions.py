@@ -4,13 +4,15 @@ call goes on; of a newer server in another process, too."""
 import asyncio
 from pathlib import Path
 
+from tests.lazily import lazily
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
-from tests.scenario.mcp_servers.modern import Modern
 from treadle.models.scripted import Call, Say, ScriptedModel, Turn, Used
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
+
+modern = lazily("tests.scenario.mcp_servers.modern")
 
 
 async def test_a_question_waits_like_any_other_and_the_call_goes_on(kit: Kit) -> None:
@@ -99,7 +101,7 @@ async def test_a_question_of_an_older_server_is_lost_with_its_process(kit: Kit) 
 
 
 async def test_a_question_of_a_newer_server_is_answered_after_a_restart(kit: Kit, tmp_path: Path) -> None:
-    async with Modern(tmp_path / "greeted") as server:
+    async with modern.Modern(tmp_path / "greeted") as server:
         agent = kit.agent([Call("new__greet", greeting="Hello"), Say("Done.")], {"new": {"url": server.url}})
         chat = kit.chat(agent, interactive=True)
         asked = action(await seen(chat.send("Go.")))
@@ -114,7 +116,7 @@ async def test_a_question_of_a_newer_server_is_answered_after_a_restart(kit: Kit
 async def test_streamable_http_progress_changes_and_a_server_that_comes_back(kit: Kit, tmp_path: Path) -> None:
     steps = [Call("new__count", to=2), Call("new__learn"), Call("find_tools", query="learned")]
     steps += [Call("call_tool", name="new__learned", arguments={}), Call("new__fail"), Say("Done.")]
-    async with Modern(tmp_path / "greeted") as server:
+    async with modern.Modern(tmp_path / "greeted") as server:
         chat = kit.chat(kit.agent(steps, {"new": {"url": server.url}}))
         events = await seen(chat.send("Go."))
         counted, learned, found, called, failed = results(events)
@@ -144,11 +146,11 @@ async def test_an_http_server_that_is_not_there_is_a_notice_and_costs_no_more(ki
 async def test_an_http_server_that_goes_away_and_comes_back(kit: Kit, tmp_path: Path) -> None:
     kit.replayed = False
     steps = [Call("new__count", to=1), Say("1"), Call("new__count", to=2), Say("2"), Call("new__count", to=3), Say("3")]
-    async with Modern(tmp_path / "greeted") as server:
+    async with modern.Modern(tmp_path / "greeted") as server:
         agent = kit.agent(steps, {"new": {"url": server.url, "start_s": 5}})
         chat = kit.chat(agent)
         assert results(await seen(chat.send("Go.")))[0].success
     failed = results(await seen(chat.send("Again.")))[0]
     assert not failed.success
-    async with Modern(tmp_path / "greeted", server.port):
+    async with modern.Modern(tmp_path / "greeted", server.port):
         assert results(await seen(chat.send("And again.")))[0].result == "counted to 3"

@@ -6,26 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client import Transport  # noqa: F401 - the SDK is there
-from mcp_types import CallToolResult
 
+from tests.lazily import lazily
 from tests.scenario.mcp_servers.kit import Kit
-from treadle.mcp_server.server import Desk
 from treadle.models.scripted import Call, Say
 
+mcp, types, serving = lazily("mcp"), lazily("mcp_types"), lazily("treadle.mcp_server.server")
 ROUNDS = 40
 
 
-async def called(client: Client, name: str, **arguments: Any) -> Any:
+async def called(client: Any, name: str, **arguments: Any) -> Any:
     result = await client.call_tool(name, arguments)
-    assert isinstance(result, CallToolResult)
+    assert isinstance(result, types.CallToolResult)
     assert not result.is_error, result.content
     found = result.structured_content or {}
     return found.get("result", found)
 
 
-async def quiet(client: Client, task: str) -> Any:
+async def quiet(client: Any, task: str) -> Any:
     """Follow a task until it is idle or waits."""
     told: list[str] = []
     after = 0
@@ -46,7 +44,7 @@ async def test_a_task_is_handed_over_followed_answered_and_undone(kit: Kit) -> N
         Say("All done."),
     ]
     agent = kit.agent(steps, {})
-    async with Client(Desk(agent, [str(kit.root)], "confirm").server()) as client:
+    async with mcp.Client(serving.Desk(agent, [str(kit.root)], "confirm").server()) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[:3] == ["start_task", "follow_task", "list_tasks"]
         task = (await called(client, "start_task", prompt="Say hello."))["task"]
@@ -80,7 +78,7 @@ async def test_it_works_only_in_its_own_project(kit: Kit) -> None:
     kit.replayed = False
     agent = kit.agent([Say("x")], {})
     elsewhere = await agent.chat(root=kit.folder).open()
-    async with Client(Desk(agent, [str(kit.root)]).server()) as client:
+    async with mcp.Client(serving.Desk(agent, [str(kit.root)]).server()) as client:
         for arguments in ({"root": ".."}, {"root": "/"}, {"mode": "yolo"}):
             assert (await client.call_tool("start_task", {"prompt": "x", **arguments})).is_error
         assert await called(client, "list_tasks") == []
@@ -97,12 +95,12 @@ async def test_a_task_outlives_the_server_that_began_it(kit: Kit, tmp_path: Path
     script.chmod(0o755)
     environment = {"TREADLE_HOME": str(kit.home), "TREADLE_COMMAND_SLOW": str(script), "TREADLE_CONSENT": "command"}
     arguments = ["-m", "treadle", "mcp", "serve", "--root", str(kit.root), "--model", "command:slow"]
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
-    async with Client(server) as client:
+    server = mcp.StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    async with mcp.Client(server) as client:
         task = (await called(client, "start_task", prompt="Say it."))["task"]
         news = await called(client, "follow_task", task=task, wait_s=0)
         assert news["status"] in ("pending", "running")
     (tmp_path / "model.sh.go").touch()
-    async with Client(server) as client:
+    async with mcp.Client(server) as client:
         news = await quiet(client, task)
         assert (news["status"], news["answer"].strip()) == ("idle", "done")

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-types = pytest.importorskip("mcp_types")
+from tests.lazily import lazily
 
-from treadle.mcp import elicitation  # noqa: E402
-from treadle.mcp.content import MAX_PICTURES, seen  # noqa: E402
+types, elicitation, content = lazily("mcp_types"), lazily("treadle.mcp.elicitation"), lazily("treadle.mcp.content")
 
 
 def form(properties: dict[str, Any], *required: str) -> Any:
@@ -15,11 +14,12 @@ def form(properties: dict[str, Any], *required: str) -> Any:
     return types.ElicitRequestFormParams(message="What?", requested_schema=schema)
 
 
-FORM = form({"name": {"type": "string"}, "age": {"type": "integer"}, "ok": {"type": "boolean"}}, "name")
+def person() -> Any:
+    return form({"name": {"type": "string"}, "age": {"type": "integer"}, "ok": {"type": "boolean"}}, "name")
 
 
 @pytest.mark.parametrize(
-    ("answer", "content"),
+    ("answer", "expected"),
     [
         ('{"name": "Ada", "age": 36, "ok": true}', {"name": "Ada", "age": 36, "ok": True}),
         ("name: Ada\nage: 36\nok: yes", {"name": "Ada", "age": 36, "ok": True}),
@@ -27,14 +27,14 @@ FORM = form({"name": {"type": "string"}, "age": {"type": "integer"}, "ok": {"typ
         ('{"name": "Ada", "more": 1}', {"name": "Ada"}),
     ],
 )
-def test_a_form_is_answered_in_json_or_in_lines(answer: str, content: dict[str, Any]) -> None:
-    said = elicitation.reply(FORM, answer)
-    assert (said.action, said.content) == ("accept", content)
+def test_a_form_is_answered_in_json_or_in_lines(answer: str, expected: dict[str, Any]) -> None:
+    said = elicitation.reply(person(), answer)
+    assert (said.action, said.content) == ("accept", expected)
 
 
 @pytest.mark.parametrize("answer", ["just words", "age: 36", "name: Ada\nage: many", "name: Ada\nok: perhaps"])
 def test_what_does_not_fit_is_said(answer: str) -> None:
-    assert isinstance(elicitation.reply(FORM, answer), str)
+    assert isinstance(elicitation.reply(person(), answer), str)
 
 
 def test_one_field_is_answered_as_it_stands() -> None:
@@ -52,7 +52,7 @@ def test_it_can_be_declined_and_addresses_are_only_shown() -> None:
     assert "\x1b" not in asked.question
     assert asked.options == ("done", "decline")
     assert elicitation.reply(page, "done").action == "accept"
-    for params in (page, FORM):
+    for params in (page, person()):
         assert elicitation.reply(params, "decline").action == "decline"
         assert elicitation.reply(params, "Cancel").action == "cancel"
 
@@ -67,7 +67,7 @@ def test_results_of_every_kind_become_text_and_pictures() -> None:
         types.ResourceLink(uri="a://b", name="b"),
         types.EmbeddedResource(resource=types.TextResourceContents(uri="a://c", text="inside")),
     ]
-    found = seen(blocks)
+    found = content.seen(blocks)
     assert found.pictures == (("image/png", b"\x89PNG"),)
     assert found.text.splitlines() == [
         "hello",
@@ -79,5 +79,6 @@ def test_results_of_every_kind_become_text_and_pictures() -> None:
         "[a://c]",
         "inside",
     ]
-    assert seen([], {"a": 1}).text == '{"a":1}'
-    assert len(seen([types.ImageContent(data="iVBORw==", mime_type="image/png")] * 20).pictures) == MAX_PICTURES
+    assert content.seen([], {"a": 1}).text == '{"a":1}'
+    many = [types.ImageContent(data="iVBORw==", mime_type="image/png")] * 20
+    assert len(content.seen(many).pictures) == content.MAX_PICTURES
