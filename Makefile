@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run run-web test quick again soak mutants check bench docs conformance lock clean
+.PHONY: help venv run run-web test compiled quick again soak mutants check bench docs conformance lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
@@ -33,8 +33,13 @@ run: $(STAMP)  ## show what Treadle does
 run-web: $(STAMP)  ## the web app on a small project; without a key the model is a script
 	@$(BIN)/treadle web --demo
 
-test: check  ## check, then all tests
+test: $(STAMP)  ## check, then all tests
+	@$(MAKE) --no-print-directory -j2 check compiled
 	@$(BIN)/python -m pytest -q $(SPREAD)
+
+# Else every process of the run would compile all tests, at the same time. Meanwhile `check` is busy with one core.
+compiled: $(STAMP)
+	@$(BIN)/python -m pytest -q --collect-only > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
 QUICK ?= tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
   tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
