@@ -62,7 +62,7 @@ def walked(top: Path, known: Tree | None, *, glanced: bool = True, keep: bool = 
         return one.over(Root(str(top))), one.changed
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(some.lists(some.lists(some.sampled_from(COMMANDS), min_size=0, max_size=4), min_size=1, max_size=4))
 def test_a_glance_makes_no_difference(rounds: list[list[str]]) -> None:  # W-10
     with TemporaryDirectory() as folder:
