@@ -26,7 +26,7 @@ from treadle.workspace.paths.entries import held
 
 FEWEST = 2_000
 """Fewer entries are looked at before a program has started …"""
-_MOST = 400_000
+_MOST = 200_000
 """… and of more too much would be remembered."""
 _MOST_AT_ONCE = 8
 _ARGUMENTS = 1 << 19
