@@ -6,6 +6,7 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import MOST_FOUND, Child, Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import PATH, WorkspaceReader, in_stoppable_thread, in_thread, parameters
+from treadle.tools.builtin.nearby import require
 
 
 class FindFiles(WorkspaceReader):
@@ -39,6 +40,7 @@ class FindFiles(WorkspaceReader):
 
 
 def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop: threading.Event) -> Outcome:
+    require(workspace, path)
     found = workspace.find(pattern, path, ignore_case=ignore_case, stop=stop)
     count = f"{found.total:,} {'file' if found.total == 1 else 'files'}"
     lines = [inert(each) for each in found.paths]
@@ -78,6 +80,7 @@ class ListDirectory(WorkspaceReader):
 
 
 def _list(workspace: Workspace, path: str) -> Outcome:
+    require(workspace, path)
     children = sorted(workspace.listdir(path), key=lambda child: child.name)
     shown = inert(workspace.relative(path))
     count = f"{len(children):,} {'entry' if len(children) == 1 else 'entries'}"

@@ -8,6 +8,14 @@ from treadle.ports.workspace import Child, Workspace, inert
 
 _MOST = 12
 """So many names are told; of more only those that are near."""
+_SENT = 3
+"""So many are told in the very words to send, which small models take up."""
+
+
+def require(workspace: Workspace, path: str) -> None:
+    """ToolError where nothing lies."""
+    if workspace.stat(path) is None:
+        raise ToolError(not_there(workspace, workspace.relative(path)))
 
 
 def not_there(workspace: Workspace, path: str) -> str:
@@ -21,6 +29,9 @@ def not_there(workspace: Workspace, path: str) -> str:
         except ToolError:  # not there either, or no folder
             continue
         told = names if len(names) <= _MOST else _near(wanted, names)
+        if 0 < len(told) <= _SENT:
+            ways = " or ".join(f'"path": "{inert(str(here / name))}"' for name in told)
+            return f"{said} Send the call again with {ways}, if you mean that."
         where = "the project" if not here.name else inert(f"{here}/")
         return f"{said} In {where} there is: {', '.join(map(inert, told))}." if told else said
     return said

@@ -13,7 +13,7 @@ from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, PATH, WorkspaceReader, in_stoppable_thread, parameters
-from treadle.tools.builtin.nearby import not_there
+from treadle.tools.builtin.nearby import require
 
 MAX_MATCHES = 50
 MAX_FILES = 100
@@ -78,8 +78,7 @@ class GrepSearch(WorkspaceReader):
 
 
 def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event) -> Outcome:
-    if workspace.stat(query.path) is None:
-        raise ToolError(not_there(workspace, workspace.relative(query.path)))
+    require(workspace, query.path)
     found, meant = workspace.search(query, stop), list[str]()
     if not found.files and (inside := _inside_folder(workspace, query)) is not None:
         found = workspace.search(inside, stop)

@@ -7,25 +7,30 @@ import pytest
 from treadle.tools.builtin.nearby import not_there
 from treadle.workspace.root import Root
 
+TREE = (
+    "README",
+    "menü.txt",
+    "src/strings.py",
+    "many/summary.txt",
+    *(f"many/{9 * letter}" for letter in "abcdefghijkl"),
+)
+ALL = "In the project there is: README, many/, menü.txt, src/."
+
 
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("menu.txt", "menu.txt does not exist. In the project there is: many/, src/, メニュー.txt."),
-        ("src/util/a.py", "src/util/a.py does not exist. In src/ there is: strings.py."),
-        ("src/strings.py/a", "src/strings.py/a does not exist. In src/ there is: strings.py."),
-        ("many/sumary.txt", "many/sumary.txt does not exist. In many/ there is: summary.txt."),
-        ("many/quite-another", "many/quite-another does not exist."),
-        ("src\x1b[1m", "src\\x1b[1m does not exist. In the project there is: many/, src/, メニュー.txt."),
+        ("menu/a.txt", ALL),
+        ("x\x1b[1m", ALL),  # S-12
+        ("src/util/a.py", 'Send the call again with "path": "src/strings.py", if you mean that.'),
+        ("src/strings.py/a", 'Send the call again with "path": "src/strings.py", if you mean that.'),
+        ("many/sumary.txt", 'Send the call again with "path": "many/summary.txt", if you mean that.'),
+        ("many/quite-another", ""),
     ],
 )
 def test_the_names_that_are_there(tmp_path: Path, path: str, said: str) -> None:
-    for name in (
-        "メニュー.txt",
-        "src/strings.py",
-        "many/summary.txt",
-        *(f"many/{9 * letter}" for letter in "abcdefghijkl"),
-    ):
+    for name in TREE:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x\n")
-    assert not_there(Root(str(tmp_path)), path) == said
+    shown = path.replace("\x1b", "\\x1b")
+    assert not_there(Root(str(tmp_path)), path) == f"{shown} does not exist. {said}".rstrip()
