@@ -46,9 +46,11 @@ def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop
     lines = [inert(each) for each in found.paths]
     if not lines:
         where = "" if path == "." else f" in {inert(path)}"
+        word = pattern.rpartition("/")[2]
+        said = f' with "pattern": "{inert(word)}"' if word.replace("_", "").isalnum() else ""
         lines = [
             f"No file matches {inert(pattern)}{where}. Only names of files were looked at: to find text in files use "
-            "grep_search. Ignored files are left out, unless path is their folder."
+            f"grep_search{said}. Ignored files are left out, unless path is their folder."
         ]
     if found.total > len(found.paths):
         lines.append(f"[{found.total - len(found.paths):,} more files are not shown; use a narrower pattern or path]")

@@ -35,7 +35,7 @@ class GrepSearch(WorkspaceReader):
             f".gitignore names are not, unless path names it. At most {MAX_MATCHES} matching lines, or {MAX_FILES} "
             "files, and how many more there are."
         ),
-        short=ShortForm("Search the lines of files with a regular expression.", ("pattern",), ("path", "include")),
+        short=ShortForm("Search the lines of files with a regular expression.", ("pattern",), ("path",)),
         parameters=parameters(
             required=("pattern",),
             pattern={"type": "string", "minLength": 1, "description": "A regular expression; see literal."},

@@ -25,6 +25,7 @@ async def test_paths_sorted_and_counted(find, call, project: Path) -> None:
     assert (await find.run(call(pattern=f"{project}/src/*.py"))).text == "src/a.py"
     assert (await find.run(call(pattern="B.PY", ignore_case=True))).text == "b.py"
     assert (await find.run(call(pattern="B.PY"))).text.startswith("No file matches B.PY.")
+    assert 'use grep_search with "pattern": "LIMIT".' in (await find.run(call(pattern="src/LIMIT"))).text
 
 
 async def test_a_hundred_and_how_many_more(find, call, project: Path) -> None:
