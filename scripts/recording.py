@@ -112,7 +112,7 @@ async def record() -> Recorder:
 
 async def _play(recorder: Recorder, app: TreadleApp, pilot: Pilot[Left]) -> None:
     app.composer.cursor_blink = False
-    await recorder.until(lambda: app.conduct is not None)
+    await recorder.until(lambda: app.controller is not None)
     await recorder.read(0.8)
     await recorder.type(TASK)
     await recorder.read(0.6)

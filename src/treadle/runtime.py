@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from treadle.mcp_hub.setup import McpServers
     from treadle.skills.documents import Documents
     from treadle.skills.reading import CustomAgent, OwnCommand
-    from treadle.subagents.racing import RunningRace
+    from treadle.subagents.running_race import RunningRace
     from treadle.subagents.subagents import AgentSubagents
     from treadle.telemetry.settings import Telemetry
     from treadle.worlds.worlds import Worlds
@@ -226,7 +226,7 @@ class Agent:
         what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
         `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
         passed. The other options are those of a chat."""
-        from treadle.subagents.racing import RunningRace, ordered
+        from treadle.subagents.running_race import RunningRace, ordered
 
         race, options = ordered(task, wanted, self.options.model)
         return RunningRace(self, self.chat(**options), race)

@@ -57,7 +57,7 @@ async def _find(store: Any, named: str) -> ChatId:
 async def say(pilot: Pilot[Left], text: str) -> None:
     app = pilot.app
     assert isinstance(app, TreadleApp)
-    await until(pilot, lambda: app.conduct is not None)
+    await until(pilot, lambda: app.controller is not None)
     app.composer.insert(text)
     await pilot.press("enter")
 
@@ -144,7 +144,7 @@ async def test_a_large_paste_is_a_chip_and_is_sent_whole(tmp_path: Path) -> None
     async with agent_with([Say("Read it.")], tmp_path) as agent:
         app = app_on(agent, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.conduct is not None)
+            await until(pilot, lambda: app.controller is not None)
             text = "\n".join(f"line {number}" for number in range(100))
             app.composer.post_message(Paste(f"{text}\x1b[31m"))
             await until(pilot, lambda: "[pasted #1: 100 lines]" in app.composer.text)
@@ -160,7 +160,7 @@ async def test_completion_of_commands_and_files(tmp_path: Path) -> None:
     async with agent_with([], tmp_path) as agent:
         app = app_on(agent, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.conduct is not None and app.conduct.offers.files)  # type: ignore[attr-defined]
+            await until(pilot, lambda: app.controller is not None and app.controller.offers.files)  # type: ignore[attr-defined]
             await pilot.press("/", "c", "o", "m")
             await until(pilot, lambda: app.query_one("#offers", OptionList).option_count == 1)
             await pilot.press("tab")
@@ -201,7 +201,7 @@ async def test_own_commands_and_custom_agents(tmp_path: Path) -> None:  # E-03
     async with agent_with([Say("Tidied.")], home) as agent:
         app = app_on(agent, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.conduct is not None and app.conduct.offers.own)  # type: ignore[attr-defined]
+            await until(pilot, lambda: app.controller is not None and app.controller.offers.own)  # type: ignore[attr-defined]
             await pilot.press("/", "t", "i")
             await until(pilot, lambda: app.query_one("#offers", OptionList).option_count == 1)
             await pilot.press("tab")
@@ -233,7 +233,7 @@ async def test_a_chat_of_ten_thousand_events_opens_at_its_end_and_scrolls() -> N
 
     app = make_app(connect, Start("/", "m:x", chat="c_1"))
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.conduct is not None)
+        await until(pilot, lambda: app.controller is not None)
         await until(pilot, lambda: app.conversation.seq >= 10_000 and "the last words" in shown(app))
         drawn = len(app.transcript._lines)
         assert drawn < 200
@@ -275,8 +275,8 @@ def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
     from treadle.tui.card import Choice
     from treadle.tui.connection import Asked
 
-    assert app.conduct is not None
-    return app.conduct.chose(Choice(Asked(action), "once"))
+    assert app.controller is not None
+    return app.controller.chose(Choice(Asked(action), "once"))
 
 
 async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) -> None:  # L-07
@@ -285,7 +285,7 @@ async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) ->
         (tmp_path / "project").mkdir()
         app = app_on(agent, tmp_path / "project", prompt="Go on.")
         async with app.run_test(size=(60, 14)) as pilot:
-            await until(pilot, lambda: app.conduct is not None)
+            await until(pilot, lambda: app.controller is not None)
             await until(pilot, lambda: app.conversation.view.activity == "running run_command")
             await pilot.press("ctrl+c")
             await until(pilot, lambda: any("stops where it is" in str(each.message) for each in app._notifications))
@@ -307,7 +307,7 @@ async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> 
         await chat.send("Go on.")
         app = app_on(reading, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.conduct is not None)
+            await until(pilot, lambda: app.controller is not None)
             assert app.connection is not None
             app.showing.attach(await app.connection.open(chat.id))
             await until(pilot, lambda: "Half of the answer is here" in shown(app))

@@ -47,7 +47,7 @@ async def test_chats_are_found_by_what_was_said_in_them(tmp_path: Path) -> None:
         second = await remote.create(model="scripted:x")
         await second.change(title="Nothing of it")
         async with app.run_test(size=(120, 34)) as pilot:
-            await until(pilot, lambda: app.conduct is not None)
+            await until(pilot, lambda: app.controller is not None)
             await say(pilot, "/chats")
             await until(pilot, lambda: isinstance(app.screen, Picker))
             await until(pilot, lambda: app.screen.query_one("#rows", OptionList).option_count == 2)
@@ -102,7 +102,7 @@ async def test_what_is_written_here_is_completed_by_the_server(
     odd = {"command": sys.executable, "args": ["-S", ODD, str(tmp_path / "notes")]}
     server = app_on_server(tmp_path, [Say("A picture."), Say("Tidied.")], odd=odd)
     async with server as (app, _), app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: app.conduct is not None)
+        await until(pilot, lambda: app.controller is not None)
         await pilot.press("ctrl+v")
         await until(pilot, lambda: "[image #1: from the clipboard]" in app.composer.text)
         app.composer.insert("What is it?")

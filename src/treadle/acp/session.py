@@ -22,6 +22,7 @@ from treadle.errors import Refused
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert
+from treadle.message_expansion import spoken
 from treadle.models.offering import usable_refs
 from treadle.presentation.slash import available, find_slash
 from treadle.protocol import commands as c
@@ -29,7 +30,6 @@ from treadle.protocol import events as e
 from treadle.protocol.content import Image
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
-from treadle.typed import spoken
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent

@@ -53,7 +53,7 @@ async def _converse(root: str, first: str, resume: str | None, flags: Mapping[st
 
 async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
     from treadle.cli.dialogue import follow
-    from treadle.typed import spoken
+    from treadle.message_expansion import spoken
 
     try:
         if text == "/undo":

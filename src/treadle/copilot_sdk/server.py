@@ -25,7 +25,7 @@ from treadle.errors import ChatExists, NotFound, Refused
 from treadle.handle import Chat
 from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.models.bare_names import BareNames
-from treadle.models.brought import BroughtModels
+from treadle.models.client_models import ClientModels
 from treadle.models.registry import ModelRegistry
 from treadle.policy.standard import StandardPolicy
 from treadle.ports.store import ChatFilter, Listed
@@ -57,7 +57,7 @@ class Runtime:
         self._root_of = root_of
         self._token = token
         self._names = BareNames(models, options.model)
-        self._brought = BroughtModels(models)
+        self._brought = ClientModels(models)
         self.connections: set[Connection] = set()
         self.sessions: dict[str, Session] = {}
         self._opening = asyncio.Lock()

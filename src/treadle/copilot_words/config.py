@@ -9,7 +9,7 @@ import msgspec
 from treadle.copilot_words.names import OURS, matches, server_patterns
 from treadle.copilot_words.system_message import SystemMessage, prompt_of
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
-from treadle.models.brought import Provider, ProviderModel
+from treadle.models.client_models import Provider, ProviderModel
 from treadle.protocol.options import ChatOptions, Skill
 from treadle.protocol.tools import ANY_OBJECT, DynamicTool
 

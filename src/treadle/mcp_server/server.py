@@ -37,7 +37,7 @@ _CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True)
 Answered = dict[str, Any]
 
 
-class Desk:
+class TaskTools:
     """Where tasks are handed over. Work is done only below `roots`."""
 
     def __init__(self, agent: Agent, roots: Sequence[str], mode: Mode | None = None, model: str = "") -> None:

@@ -2,7 +2,7 @@
 of the model that counts without one."""
 
 from treadle.errors import ConfigError
-from treadle.models.brought import PREFIX
+from treadle.models.client_models import PREFIX
 from treadle.models.offering import NAMELESS, all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from treadle.errors import InvalidInput
 from treadle.host_patterns import ALL, READY, check, choice, expand, family, joined, within, without
-from treadle.policy import by_words
-from treadle.policy.by_words import Case, Need
+from treadle.policy import word_verdicts
 from treadle.policy.shell.model import Part
-from treadle.policy.showing import shown
+from treadle.policy.shown_call import shown
+from treadle.policy.word_verdicts import Case, Need
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.options import NetworkChoice
@@ -36,7 +36,7 @@ def stopped(case: Case) -> Verdict | None:
         return None
     hosts = expand(hosts_in(case.act.parts))
     denying = (rule for rule in _denying(case) if rule.pattern == ALL or _any_within(hosts, rule.pattern))
-    return next((by_words.refused(rule) for rule in denying), None)
+    return next((word_verdicts.refused(rule) for rule in denying), None)
 
 
 def standing(case: Case, verdict: Verdict) -> Verdict:
@@ -55,7 +55,7 @@ def needed(case: Case) -> Verdict | None:
     """The question about a command whose words plainly need hosts that it may not reach; None if there is none, or its
     words are trusted: then it is tried."""
     wants = _missing(case)
-    return _question(case, wants) if wants and not by_words.trusted(case) else None
+    return _question(case, wants) if wants and not word_verdicts.trusted(case) else None
 
 
 def failed(case: Case, rehearsal: Rehearsal) -> Verdict | None:
@@ -146,7 +146,7 @@ def _not_denied(case: Case, wants: Sequence[str]) -> tuple[str, ...]:
 
 def _question(case: Case, wants: tuple[str, ...]) -> Verdict:
     way = f"A person can start it with --network {','.join(wants)}."
-    return replace(by_words.asked(case, Need(_reason(wants), _offers(wants), way)), wants=wants)
+    return replace(word_verdicts.asked(case, Need(_reason(wants), _offers(wants), way)), wants=wants)
 
 
 def _reason(wants: Sequence[str]) -> str:

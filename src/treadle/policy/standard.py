@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 
 from treadle.errors import ConfigError
 from treadle.lines.changes import is_folder
-from treadle.policy import by_words, network, rules
+from treadle.policy import network, rules, word_verdicts
 from treadle.policy.acts import act_of
-from treadle.policy.by_words import Case, Need
 from treadle.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
 from treadle.policy.rule_book import RuleBook, rules_of
-from treadle.policy.showing import shown
+from treadle.policy.shown_call import shown
+from treadle.policy.word_verdicts import Case, Need
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal
 from treadle.protocol.files import decode_path
@@ -69,7 +69,7 @@ class StandardPolicy:
         if spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in found):
             return Verdict("allow")
         case = Case(spec, invocation, options, found, act_of(spec, invocation), self.every_command(options))
-        stopped = network.stopped(case) or by_words.stopped(case)
+        stopped = network.stopped(case) or word_verdicts.stopped(case)
         if closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
         return network.standing(case, stopped or _by_words_or_review(case))
@@ -86,7 +86,7 @@ class StandardPolicy:
         if rehearsal is None:
             return _unrehearsed(case)
         if (denied := stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
-            return by_words.refused(denied)
+            return word_verdicts.refused(denied)
         if (asked := network.failed(case, rehearsal)) is not None:
             return asked
         if rehearsal.empty:
@@ -103,11 +103,11 @@ def _by_words_or_review(case: Case) -> Verdict:
     """Whether what the call would change has to be found out first."""
     act, mode = case.act, case.options.mode
     if not _can_be_rehearsed(case):
-        return by_words.verdict(case)
+        return word_verdicts.verdict(case)
     if act.kind == "edit" and mode == "confirm":
-        return by_words.verdict(case)
+        return word_verdicts.verdict(case)
     if act.kind == "command" and mode != "read-only":
-        if mode == "confirm" and (said := by_words.verdict(case)).decision != "allow":
+        if mode == "confirm" and (said := word_verdicts.verdict(case)).decision != "allow":
             return said
         if (asked := network.needed(case)) is not None:
             return asked
@@ -125,7 +125,7 @@ def _unrehearsed(case: Case) -> Verdict:
     """By words, because nobody can tell what it would change."""
     if case.options.mode == "read-only":
         return Verdict("deny", _READ_ONLY.format(case.spec.name))
-    said = by_words.verdict(case)
+    said = word_verdicts.verdict(case)
     if said.decision != "ask" or case.act.kind != "command":
         return said
     return Verdict("ask", f"{said.reason}; {UNREHEARSED}", said.severity, said.shown, said.offers)
@@ -140,7 +140,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     raised = concerns(changes, case.options.sensitive, case.rules)
     if case.options.auto_approve_sensitive_edits:
         raised = tuple(each for each in raised if each.kind != "sensitive")
-    passed = "" if edit else by_words.trusted(case)
+    passed = "" if edit else word_verdicts.trusted(case)
     trusting = bool(passed) or case.options.mode in ("auto-edit", "autopilot")
     if trusting:
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
@@ -148,7 +148,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     if need is None:
         return Verdict("allow", passed or _passed(case))
     if case.options.interactive or edit:
-        asked = by_words.asked(case, need)
+        asked = word_verdicts.asked(case, need)
         return asked if edit else _with_effect(asked, rehearsal)
     return Verdict("discard", _UNASKED.format(need.reason), case.act.finding.severity)
 
@@ -159,17 +159,17 @@ def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every:
     if raised:
         reason = "; ".join(each.reason for each in raised)
         if edit and all(each.kind == "sensitive" for each in raised):
-            return by_words.sensitive_need([path for each in raised for path in each.paths], reason, tool)
+            return word_verdicts.sensitive_need([path for each in raised for path in each.paths], reason, tool)
         if edit or any(each.kind in ALWAYS_ASKED for each in raised):
-            return Need(reason, way_out=by_words.SENSITIVE_WAY)
-        return by_words.command_need(case, reason)
+            return Need(reason, way_out=word_verdicts.SENSITIVE_WAY)
+        return word_verdicts.command_need(case, reason)
     if not every:
         return None
     if not edit:
-        return by_words.command_need(case, f"in mode {case.options.mode} every change is asked for")
+        return word_verdicts.command_need(case, f"in mode {case.options.mode} every change is asked for")
     paths = [decode_path(file.path) for file in rehearsal.files if not is_folder(file)]
     left = [path for path in paths if rules.allows_file(case.rules, tool, (path,), sensitive=False) is None]
-    return by_words.edit_need(case, left) if left else None
+    return word_verdicts.edit_need(case, left) if left else None
 
 
 def _with_effect(asked: Verdict, rehearsal: Rehearsal) -> Verdict:
@@ -178,5 +178,5 @@ def _with_effect(asked: Verdict, rehearsal: Rehearsal) -> Verdict:
 
 def _passed(case: Case) -> str:
     if case.act.kind == "edit":
-        return by_words.sensitive_passed(case)
-    return f"auto-approved (what it changes raises no concern; {by_words.rated(case.act)})"
+        return word_verdicts.sensitive_passed(case)
+    return f"auto-approved (what it changes raises no concern; {word_verdicts.rated(case.act)})"

@@ -9,11 +9,11 @@ from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.inert import inert_line
 from treadle.lines.changes import change_lines, count
+from treadle.message_expansion import commands
 from treadle.protocol import commands as c
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES, ChatOptions
 from treadle.runtime import Agent
-from treadle.typed import commands
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent

@@ -25,7 +25,7 @@ from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.integrity import check_gapless
 from treadle.stores.listing import fits, place
-from treadle.stores.said import said, wanted
+from treadle.stores.text_index import said, wanted
 from treadle.types import ChatId, Clock, SystemClock
 
 

@@ -1,5 +1,5 @@
 """The app: its first frame, keys, and leaving. The frame needs no chat, so that it is there at once; what is shown in
-it (`showing`) and what people do (`conduct`) are loaded behind it."""
+it (`showing`) and what people do (`controller`) are loaded behind it."""
 
 import os
 import sys
@@ -24,9 +24,9 @@ from treadle.tui.marks import LIGHT, Plain, marks_for
 
 if TYPE_CHECKING:
     from treadle.tui.card import Card, Choice
-    from treadle.tui.conducting import Conducting, Showing
     from treadle.tui.connection import ChatLink, Connection
     from treadle.tui.conversation import Conversation
+    from treadle.tui.late_parts import Controlling, Showing
     from treadle.tui.transcript import Transcript
 
 LEAVE_S = 3.0
@@ -79,7 +79,7 @@ class TreadleApp(App[Left]):
         self,
         connect: "Callable[[], Awaitable[Connection]]",
         show: "Callable[[TreadleApp], Showing]",
-        conductor: "Callable[[TreadleApp], Conducting]",
+        make_controller: "Callable[[TreadleApp], Controlling]",
         start: Start,
         *,
         home: Path | None = None,
@@ -93,10 +93,10 @@ class TreadleApp(App[Left]):
         self.home = home
         self._connect = connect
         self._show = show
-        self._conductor = conductor
+        self._make_controller = make_controller
         self._theme_name = theme
         self.connection: Connection | None = None
-        self.conduct: Conducting | None = None
+        self.controller: Controlling | None = None
         self._showing: Showing | None = None
         self.last_key = 0.0
         self._asked_to_leave = 0.0
@@ -138,9 +138,9 @@ class TreadleApp(App[Left]):
         except TreadleError as error:
             self.say_status(inert_line(str(error)), "red")
             return
-        self.conduct = self._conductor(self)
+        self.controller = self._make_controller(self)
         self.showing.draw_facts()
-        await self.guarded(self.conduct.begin())
+        await self.guarded(self.controller.begin())
 
     @property
     def composer(self) -> Composer:
@@ -210,18 +210,18 @@ class TreadleApp(App[Left]):
         await super().on_event(event)
 
     async def on_composer_submitted(self, message: Composer.Submitted) -> None:
-        if self.conduct is None:
+        if self.controller is None:
             self.composer.put(message.text)
             return
-        self.run_worker(self.guarded(self.conduct.submitted(message)))
+        self.run_worker(self.guarded(self.controller.submitted(message)))
 
     def on_composer_completing(self, message: Composer.Completing) -> None:
-        if self.conduct is not None:
-            self.conduct.completing(message)
+        if self.controller is not None:
+            self.controller.completing(message)
 
     def on_choice(self, choice: "Choice") -> None:
-        if self.conduct is not None:
-            self.run_worker(self.guarded(self.conduct.chose(choice)))
+        if self.controller is not None:
+            self.run_worker(self.guarded(self.controller.chose(choice)))
 
     def action_leave(self) -> None:
         """Ctrl-C: what is written goes first; twice leaves, and says what becomes of the run."""
@@ -255,7 +255,7 @@ class TreadleApp(App[Left]):
         self.exit(Left(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
     async def action_escape(self) -> None:
-        if self.conduct is None or self.conduct.put_down():
+        if self.controller is None or self.controller.put_down():
             return
         if self.conversation.view.busy and self.link is not None:
             self.say_status("stopping …", "yellow")
@@ -264,7 +264,7 @@ class TreadleApp(App[Left]):
         now = time.monotonic()
         if now - self._escaped < TWICE_S and not self.composer.text:
             self._escaped = 0.0
-            self.run_worker(self.guarded(self.conduct.command("rewind", "")))
+            self.run_worker(self.guarded(self.controller.command("rewind", "")))
         else:
             self._escaped = now
 
@@ -295,5 +295,5 @@ class TreadleApp(App[Left]):
 
     def action_do(self, command: str, rest: str = "") -> None:
         """A slash command by a key."""
-        if self.conduct is not None:
-            self.run_worker(self.guarded(self.conduct.command(command, rest)))
+        if self.controller is not None:
+            self.run_worker(self.guarded(self.controller.command(command, rest)))

@@ -9,9 +9,9 @@ from rich.text import Text
 from treadle.errors import TreadleError
 from treadle.inert import inert_line
 from treadle.presentation.names import model_name
+from treadle.tui.command_context import CommandContext, Purpose, look_of
 from treadle.tui.connection import ChatRow
 from treadle.tui.conversation import Conversation
-from treadle.tui.desk import Desk, Purpose, look_of
 from treadle.tui.drawing import drawn
 from treadle.tui.picker import Entry, Picker
 
@@ -29,23 +29,23 @@ _STATES = {
 }
 
 
-async def pick_chat(desk: Desk) -> None:
+async def pick_chat(context: CommandContext) -> None:
     async def found(query: str) -> Sequence[Entry[ChatRow]]:
-        return [_chat_entry(row) for row in await desk.connection.chats(query)]
+        return [_chat_entry(row) for row in await context.connection.chats(query)]
 
     async def act(key: str, row: ChatRow) -> str | None:
         try:
-            return await _chat_key(desk, key, row)
+            return await _chat_key(context, key, row)
         except TreadleError as error:
             return inert_line(str(error))
 
     async def preview(row: ChatRow) -> RenderableType:
-        return await _chat_preview(desk, row)
+        return await _chat_preview(context, row)
 
     keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork"}
-    chosen = await desk.app.push_screen_wait(Picker("Chats", found, keys=keys, act=act, preview=preview))
+    chosen = await context.app.push_screen_wait(Picker("Chats", found, keys=keys, act=act, preview=preview))
     if chosen is not None:
-        await desk.open(await desk.connection.open(chosen.id))
+        await context.open(await context.connection.open(chosen.id))
 
 
 def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
@@ -63,29 +63,29 @@ def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
     return Entry(text, row)
 
 
-async def _chat_key(desk: Desk, key: str, row: ChatRow) -> str | None:
+async def _chat_key(context: CommandContext, key: str, row: ChatRow) -> str | None:
     match key:
         case "ctrl+t":
-            await desk.open(await desk.connection.open(row.id))
-            desk.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
+            await context.open(await context.connection.open(row.id))
+            context.ask_for(Purpose("rename", "the title: Enter keeps it", target=row.id), row.title)
             return None
         case "ctrl+x":
-            await (await desk.connection.open(row.id)).change(archived=not row.archived)
+            await (await context.connection.open(row.id)).change(archived=not row.archived)
             return f"archived: {inert_line(row.title or row.id, 60)}"
         case _:
-            await desk.open(await desk.connection.fork(row.id, 0))
+            await context.open(await context.connection.fork(row.id, 0))
             return None
 
 
-async def _chat_preview(desk: Desk, row: ChatRow) -> RenderableType:
+async def _chat_preview(context: CommandContext, row: ChatRow) -> RenderableType:
     conversation = Conversation()
-    link = await desk.connection.open(row.id)
+    link = await context.connection.open(row.id)
     async for batch in link.news(max(0, row.head - READ)):
         for envelope in batch:
             conversation.apply(envelope)
         if conversation.seq >= row.head:
             break
-    look = look_of(desk, 60)
+    look = look_of(context, 60)
     parts = [drawn(block, look) for block in conversation.blocks[-PREVIEWED:]]
     return Group(*(part for part in parts if part is not None))
 

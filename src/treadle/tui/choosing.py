@@ -11,8 +11,8 @@ from treadle.inert import inert, inert_line
 from treadle.presentation.names import MODE_WORDS
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
+from treadle.tui.command_context import CommandContext, Purpose, look_of, outcome_words
 from treadle.tui.connection import ChangedFile, ChatLink
-from treadle.tui.desk import Desk, Purpose, look_of, outcome_words
 from treadle.tui.drawing import Look, diff, numbers
 from treadle.tui.picker import Entry, Picker
 from treadle.tui.screens import Reading
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent
 
 
-async def rewind(desk: Desk) -> None:
+async def rewind(context: CommandContext) -> None:
     """Go back to before a message: the conversation, the files, or both (W-03)."""
-    app, link = desk.app, desk.link()
+    app, link = context.app, context.link()
     said = {block.seq: block.text for block in reversed(app.conversation.messages())}
 
     async def messages(query: str) -> Sequence[Entry[int]]:
@@ -36,7 +36,7 @@ async def rewind(desk: Desk) -> None:
 
     async def act(key: str, seq: int) -> str | None:
         try:
-            await desk.open(await desk.connection.fork(link.id, seq - 1))
+            await context.open(await context.connection.fork(link.id, seq - 1))
         except TreadleError as error:
             return inert_line(str(error))
         app.composer.put(said[seq])
@@ -75,9 +75,9 @@ async def _files_back(link: ChatLink, seq: int) -> Sequence[str]:
         return [str(error)]
 
 
-async def review(desk: Desk) -> None:
+async def review(context: CommandContext) -> None:
     """Changed files and their hunks, to keep or to undo (W-03, W-04)."""
-    link = desk.link()
+    link = context.link()
     files: dict[str, ChangedFile] = {}
 
     async def found(query: str) -> Sequence[Entry[tuple[str, int]]]:
@@ -89,8 +89,8 @@ async def review(desk: Desk) -> None:
         path, hunk = chosen
         hunks = {path: (hunk,)} if hunk else None
         if key == "enter":
-            shown = _file_diff(files[path], hunk, look_of(desk, max(30, desk.app.size.width - 8)))
-            await desk.app.push_screen_wait(Reading(inert_line(decode_path(path)), shown))
+            shown = _file_diff(files[path], hunk, look_of(context, max(30, context.app.size.width - 8)))
+            await context.app.push_screen_wait(Reading(inert_line(decode_path(path)), shown))
             return ""
         try:
             if key == "k":
@@ -101,12 +101,12 @@ async def review(desk: Desk) -> None:
             return inert_line(str(error))
 
     async def preview(chosen: tuple[str, int]) -> RenderableType:
-        return _file_diff(files[chosen[0]], chosen[1], look_of(desk, 80))
+        return _file_diff(files[chosen[0]], chosen[1], look_of(context, 80))
 
     keys = {"enter": "look", "k": "keep", "u": "undo"}
-    await desk.app.push_screen_wait(Picker("Changes", found, keys=keys, act=act, preview=preview, searches=False))
-    desk.app.showing.side.files = list(files.values())
-    desk.app.showing.draw_facts()
+    await context.app.push_screen_wait(Picker("Changes", found, keys=keys, act=act, preview=preview, searches=False))
+    context.app.showing.side.files = list(files.values())
+    context.app.showing.draw_facts()
 
 
 _SIGNS = {"created": "A", "deleted": "D"}
@@ -133,8 +133,8 @@ def _file_diff(file: ChangedFile, hunk: int, look: Look) -> RenderableType:
     return Group(*notes, *shown)
 
 
-async def jobs(desk: Desk) -> None:
-    link = desk.link()
+async def jobs(context: CommandContext) -> None:
+    link = context.link()
 
     async def found(query: str) -> Sequence[Entry[str]]:
         entries = []
@@ -150,16 +150,18 @@ async def jobs(desk: Desk) -> None:
         await link.stop_job(job)
         return f"stopped: {job}"
 
-    await desk.app.push_screen_wait(Picker("Background commands", found, keys={"s": "stop"}, act=act, searches=False))
+    await context.app.push_screen_wait(
+        Picker("Background commands", found, keys={"s": "stop"}, act=act, searches=False)
+    )
 
 
-async def queue(desk: Desk) -> None:
-    link = desk.link()
+async def queue(context: CommandContext) -> None:
+    link = context.link()
 
     async def found(query: str) -> Sequence[Entry[str]]:
         return [
             Entry(inert_line(f"{'(steers) ' if item.delivery == 'steering' else ''}{item.content}", 200), item.id)
-            for item in desk.app.conversation.view.queue
+            for item in context.app.conversation.view.queue
         ]
 
     async def act(key: str, id: str) -> str | None:
@@ -173,14 +175,14 @@ async def queue(desk: Desk) -> None:
         return None
 
     keys = {"d": "drop", "s": "send now, steering"}
-    chosen = await desk.app.push_screen_wait(Picker("Queued messages", found, keys=keys, act=act, searches=False))
+    chosen = await context.app.push_screen_wait(Picker("Queued messages", found, keys=keys, act=act, searches=False))
     if chosen is not None:
-        text = next((item.content for item in desk.app.conversation.view.queue if item.id == chosen), "")
-        desk.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=chosen), text)
+        text = next((item.content for item in context.app.conversation.view.queue if item.id == chosen), "")
+        context.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=chosen), text)
 
 
-async def choose_model(desk: Desk) -> str:
-    known = await desk.connection.models()
+async def choose_model(context: CommandContext) -> str:
+    known = await context.connection.models()
 
     async def found(query: str) -> Sequence[Entry[str]]:
         rows = [row for row in known if query.casefold() in row.model.casefold()]
@@ -195,17 +197,17 @@ async def choose_model(desk: Desk) -> str:
             entries.insert(0, Entry(f"{query}  (as typed)", query))
         return entries
 
-    return await desk.app.push_screen_wait(Picker("Model", found)) or ""
+    return await context.app.push_screen_wait(Picker("Model", found)) or ""
 
 
-async def choose_mode(desk: Desk) -> str:
+async def choose_mode(context: CommandContext) -> str:
     async def found(query: str) -> Sequence[Entry[str]]:
         return [Entry(f"{mode:10} {MODE_WORDS[mode][1]}", str(mode)) for mode in MODES if query in mode]
 
-    return await desk.app.push_screen_wait(Picker("Mode", found, searches=False)) or ""
+    return await context.app.push_screen_wait(Picker("Mode", found, searches=False)) or ""
 
 
-async def choose_agent(desk: Desk, known: "Mapping[str, CustomAgent]") -> str:
+async def choose_agent(context: CommandContext, known: "Mapping[str, CustomAgent]") -> str:
     async def found(query: str) -> Sequence[Entry[str]]:
         rows = [
             Entry(Text(inert_line(f"{each.name}  {each.description}", 200), no_wrap=True), each.name)
@@ -214,11 +216,11 @@ async def choose_agent(desk: Desk, known: "Mapping[str, CustomAgent]") -> str:
         ]
         return [*rows, Entry("none  as itself again", "none")]
 
-    return await desk.app.push_screen_wait(Picker("Work as", found)) or ""
+    return await context.app.push_screen_wait(Picker("Work as", found)) or ""
 
 
-async def choose_theme(desk: Desk) -> None:
-    app = desk.app
+async def choose_theme(context: CommandContext) -> None:
+    app = context.app
 
     async def found(query: str) -> Sequence[Entry[str]]:
         return [Entry(name, name) for name in sorted(app.available_themes) if query in name]

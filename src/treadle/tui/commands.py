@@ -18,8 +18,8 @@ from treadle.lines.changes import count
 from treadle.protocol.options import MODES, Mode
 from treadle.tui import choosing
 from treadle.tui.chat_list import pick_chat
+from treadle.tui.command_context import CommandContext, Purpose, outcome_words
 from treadle.tui.connection import Outcome
-from treadle.tui.desk import Desk, Purpose, outcome_words
 from treadle.tui.screens import Reading
 from treadle.tui.side import network_words
 
@@ -73,137 +73,141 @@ KEYS = {
 _CYCLE: tuple[Mode, ...] = ("ask", "auto-edit", "review", "read-only")
 
 
-async def carry_out(desk: Desk, name: str, rest: str) -> None:
-    await _ACTS[name](desk, rest)
+async def carry_out(context: CommandContext, name: str, rest: str) -> None:
+    await _ACTS[name](context, rest)
 
 
-async def _help(desk: Desk, rest: str) -> None:
+async def _help(context: CommandContext, rest: str) -> None:
     keys, commands = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
     for key, words in KEYS.items():
         keys.add_row(Text(key, "bold"), words)
-    own = await desk.connection.own_commands(desk.root, desk.app.link.id if desk.app.link is not None else "")
+    own = await context.connection.own_commands(
+        context.root, context.app.link.id if context.app.link is not None else ""
+    )
     described = {name: inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
     for name, words in {**COMMANDS, **described}.items():
         commands.add_row(Text(f"/{inert_line(name, 40)}", "bold cyan"), words)
-    desk.app.push_screen(Reading("Keys and commands", Group(keys, "", commands)))
+    context.app.push_screen(Reading("Keys and commands", Group(keys, "", commands)))
 
 
-async def _mode(desk: Desk, rest: str) -> None:
+async def _mode(context: CommandContext, rest: str) -> None:
 
-    now = desk.app.conversation.view.options.mode
+    now = context.app.conversation.view.options.mode
     if rest == "next":
         rest = _CYCLE[(_CYCLE.index(now) + 1) % len(_CYCLE)] if now in _CYCLE else _CYCLE[0]
-    wanted = rest or await choosing.choose_mode(desk)
+    wanted = rest or await choosing.choose_mode(context)
     if not wanted:
         return
     if wanted not in MODES:
         raise InvalidInput(f"there is no mode {inert_line(wanted, 40)!r}{did_you_mean(wanted, get_args(Mode))}")
-    await _change(desk, mode=wanted)
-    desk.app.tell(f"mode: {wanted}", grave=False)
+    await _change(context, mode=wanted)
+    context.app.tell(f"mode: {wanted}", grave=False)
 
 
-async def _model(desk: Desk, rest: str) -> None:
+async def _model(context: CommandContext, rest: str) -> None:
 
-    wanted = rest or await choosing.choose_model(desk)
-    if wanted and await desk.may_see(wanted):
-        await _change(desk, model=wanted)
-        desk.app.tell(f"model: {wanted}", grave=False)
+    wanted = rest or await choosing.choose_model(context)
+    if wanted and await context.may_see(wanted):
+        await _change(context, model=wanted)
+        context.app.tell(f"model: {wanted}", grave=False)
 
 
-async def _agent(desk: Desk, rest: str) -> None:
+async def _agent(context: CommandContext, rest: str) -> None:
     from treadle.presentation.slash import NO_AGENT, agent_changes
 
-    found = await desk.connection.custom_agents(desk.root)
-    wanted = rest or await choosing.choose_agent(desk, found)
+    found = await context.connection.custom_agents(context.root)
+    wanted = rest or await choosing.choose_agent(context, found)
     if wanted:
-        await _change(desk, **agent_changes(found, wanted))
-        desk.app.tell("works as itself" if wanted == NO_AGENT else f"works as {inert_line(wanted, 64)}", grave=False)
+        await _change(context, **agent_changes(found, wanted))
+        context.app.tell("works as itself" if wanted == NO_AGENT else f"works as {inert_line(wanted, 64)}", grave=False)
 
 
-async def _change(desk: Desk, **options: object) -> None:
+async def _change(context: CommandContext, **options: object) -> None:
     """For this chat; without one for the next."""
-    if desk.app.link is not None:
-        await desk.app.link.change(**options)
-    desk.chosen.update(options)
-    desk.app.showing.draw_facts()
+    if context.app.link is not None:
+        await context.app.link.change(**options)
+    context.chosen.update(options)
+    context.app.showing.draw_facts()
 
 
-async def _network(desk: Desk, rest: str) -> None:
+async def _network(context: CommandContext, rest: str) -> None:
 
     if not rest:
-        now = network_words(desk.app.conversation.view.options.network)
+        now = network_words(context.app.conversation.view.options.network)
         raise InvalidInput(f"commands may reach: {now}. Say /network none, all, or hosts: registries, github.com …")
     wanted = False if rest in ("none", "off") else host_patterns.read(rest)
-    await _change(desk, network=wanted)
-    desk.app.tell(f"commands may reach: {network_words(wanted)}", grave=False)
+    await _change(context, network=wanted)
+    context.app.tell(f"commands may reach: {network_words(wanted)}", grave=False)
 
 
-async def _undo(desk: Desk, rest: str) -> None:
-    _tell(desk, "undone", await desk.link().undo(tuple(rest.split())))
+async def _undo(context: CommandContext, rest: str) -> None:
+    _tell(context, "undone", await context.link().undo(tuple(rest.split())))
 
 
-async def _redo(desk: Desk, rest: str) -> None:
-    _tell(desk, "redone", await desk.link().redo())
+async def _redo(context: CommandContext, rest: str) -> None:
+    _tell(context, "redone", await context.link().redo())
 
 
-def _tell(desk: Desk, word: str, done: Outcome) -> None:
-    desk.app.tell(outcome_words(word, done), grave=bool(done.error or done.conflicts))
+def _tell(context: CommandContext, word: str, done: Outcome) -> None:
+    context.app.tell(outcome_words(word, done), grave=bool(done.error or done.conflicts))
 
 
-async def _world(desk: Desk, rest: str) -> None:
-    world, worlds = desk.app.conversation.view.options.world, desk.connection.worlds
+async def _world(context: CommandContext, rest: str) -> None:
+    world, worlds = context.app.conversation.view.options.world, context.connection.worlds
     if not world:
         raise InvalidInput('this chat works in the project itself; with the setting world = "chat" new ones do not')
     match rest:
         case "":
             shown = Text(inert(await worlds.diff(world)))
-            desk.app.push_screen(Reading("What a commit of the world would change: /world commit", shown))
+            context.app.push_screen(Reading("What a commit of the world would change: /world commit", shown))
         case "commit":
             done = await worlds.commit(world)
             undo = f"; take it back: treadle undo {done.chat}" if done.files else ""
-            desk.app.tell(f"committed {count(len(done.files), 'change')}{undo}", grave=False)
+            context.app.tell(f"committed {count(len(done.files), 'change')}{undo}", grave=False)
         case "rebase":
             merged = await worlds.rebase(world)
-            desk.app.tell(f"the world is up to date; {count(len(merged), 'text')} merged", grave=False)
+            context.app.tell(f"the world is up to date; {count(len(merged), 'text')} merged", grave=False)
         case _:
             raise InvalidInput("say /world, /world commit or /world rebase")
 
 
-async def _compact(desk: Desk, rest: str) -> None:
-    await desk.link().compact()
+async def _compact(context: CommandContext, rest: str) -> None:
+    await context.link().compact()
 
 
-async def _fork(desk: Desk, rest: str) -> None:
-    copy = await desk.connection.fork(desk.link().id, int(rest) if rest.isdecimal() else 0)
-    await desk.open(copy)
-    desk.app.tell(f"this is a copy: {copy.id}", grave=False)
+async def _fork(context: CommandContext, rest: str) -> None:
+    copy = await context.connection.fork(context.link().id, int(rest) if rest.isdecimal() else 0)
+    await context.open(copy)
+    context.app.tell(f"this is a copy: {copy.id}", grave=False)
 
 
-async def _rename(desk: Desk, rest: str) -> None:
+async def _rename(context: CommandContext, rest: str) -> None:
     if rest:
-        await desk.link().change(title=rest)
+        await context.link().change(title=rest)
     else:
-        desk.ask_for(Purpose("rename", "the title: Enter keeps it, Esc goes back"), desk.app.conversation.view.title)
+        context.ask_for(
+            Purpose("rename", "the title: Enter keeps it, Esc goes back"), context.app.conversation.view.title
+        )
 
 
-async def _new(desk: Desk, rest: str) -> None:
-    desk.app.showing.detach()
+async def _new(context: CommandContext, rest: str) -> None:
+    context.app.showing.detach()
     if rest:
-        await desk.say(rest, ())
+        await context.say(rest, ())
 
 
-async def _rules(desk: Desk, rest: str) -> None:
-    chat = desk.app.conversation.view.options.rules
+async def _rules(context: CommandContext, rest: str) -> None:
+    chat = context.app.conversation.view.options.rules
     lines = [
         Text(f"{rule.effect:5} {rule.tool} {inert_line(rule.pattern or '(every use)', 100)}  ({rule.scope})")
-        for rule in (*chat, *await desk.connection.rules())
+        for rule in (*chat, *await context.connection.rules())
     ]
     none = [Text("There are none. An approval offers them; see also: treadle rules", "dim")]
-    desk.app.push_screen(Reading("Standing answers", Group(*(lines or none))))
+    context.app.push_screen(Reading("Standing answers", Group(*(lines or none))))
 
 
-async def _cost(desk: Desk, rest: str) -> None:
-    view = desk.app.conversation.view
+async def _cost(context: CommandContext, rest: str) -> None:
+    view = context.app.conversation.view
     usage = view.usage
     rows = Table.grid(padding=(0, 2))
     rows.add_row("tokens in", f"{usage.input:,}")
@@ -211,13 +215,13 @@ async def _cost(desk: Desk, rest: str) -> None:
     rows.add_row("cost", f"${view.cost or usage.usd:.4f}")
     if view.window:
         rows.add_row("context", f"{view.tokens:,} of {view.window:,} tokens")
-    desk.app.push_screen(Reading("What this chat has cost", rows))
+    context.app.push_screen(Reading("What this chat has cost", rows))
 
 
-async def _export(desk: Desk, rest: str) -> None:
-    link = desk.link()
+async def _export(context: CommandContext, rest: str) -> None:
+    link = context.link()
     path = await asyncio.to_thread(_write_new, rest or f"{link.id}.jsonl", await link.export())
-    desk.app.tell(f"written to {path}", grave=False)
+    context.app.tell(f"written to {path}", grave=False)
 
 
 def _write_new(name: str, data: bytes) -> Path:
@@ -230,45 +234,45 @@ def _write_new(name: str, data: bytes) -> Path:
     return path
 
 
-async def _copy(desk: Desk, rest: str) -> None:
-    text = desk.app.transcript.last_answer()
+async def _copy(context: CommandContext, rest: str) -> None:
+    text = context.app.transcript.last_answer()
     if not text:
         raise InvalidInput("there is no answer to copy")
-    desk.app.copy_to_clipboard(inert(text))
-    desk.app.tell("copied, where the terminal allows it", grave=False)
+    context.app.copy_to_clipboard(inert(text))
+    context.app.tell("copied, where the terminal allows it", grave=False)
 
 
-async def _paste(desk: Desk, rest: str) -> None:
+async def _paste(context: CommandContext, rest: str) -> None:
     from treadle.tui.images import clipboard_picture
 
-    path = await clipboard_picture(desk.app.home)
-    desk.app.composer.add_chip("image", "from the clipboard", "", path)
-    desk.app.composer.focus()
+    path = await clipboard_picture(context.app.home)
+    context.app.composer.add_chip("image", "from the clipboard", "", path)
+    context.app.composer.focus()
 
 
-async def _doctor(desk: Desk, rest: str) -> None:
-    desk.app.say_status("looking …", "yellow")
+async def _doctor(context: CommandContext, rest: str) -> None:
+    context.app.say_status("looking …", "yellow")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "treadle", "doctor", stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     data, _ = await process.communicate()
-    desk.app.say_status("")
-    desk.app.push_screen(Reading("Doctor", Text(inert(data.decode(errors="replace")))))
+    context.app.say_status("")
+    context.app.push_screen(Reading("Doctor", Text(inert(data.decode(errors="replace")))))
 
 
-async def _quit(desk: Desk, rest: str) -> None:
-    desk.app.leave()
+async def _quit(context: CommandContext, rest: str) -> None:
+    context.app.leave()
 
 
-def _picked(choose: Callable[[Desk], Awaitable[None]]) -> Callable[[Desk, str], Awaitable[None]]:
-    async def act(desk: Desk, rest: str) -> None:
-        await choose(desk)
+def _picked(choose: Callable[[CommandContext], Awaitable[None]]) -> Callable[[CommandContext, str], Awaitable[None]]:
+    async def act(context: CommandContext, rest: str) -> None:
+        await choose(context)
 
     return act
 
 
-_ACTS: dict[str, Callable[[Desk, str], Awaitable[None]]] = {
+_ACTS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "help": _help, "model": _model, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
     "review": _picked(choosing.review), "world": _world,
     "diff": _picked(choosing.review), "compact": _compact, "fork": _fork, "rewind": _picked(choosing.rewind),

@@ -13,6 +13,7 @@ from treadle.feeds.fan_out import Feeds
 from treadle.files import RunSpan
 from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out, without_parents
+from treadle.message_expansion import commands, resources, spoken
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
@@ -31,7 +32,6 @@ from treadle.subagents.tree import tree
 from treadle.transfer import export_chat, fork
 from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
-from treadle.typed import commands, resources, spoken
 from treadle.types import ChatId
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from treadle.inert import inert_line
+from treadle.tui.command_context import CommandContext
 from treadle.tui.connection import ModelRow
-from treadle.tui.desk import Desk
 from treadle.tui.picker import Entry, Picker
 from treadle.tui.screens import Confirm
 
@@ -20,26 +20,26 @@ KEYLESS = (
 _LOOK_S = 0.3
 
 
-async def first_run(desk: Desk) -> None:
-    known, servers = await asyncio.gather(desk.connection.models(), local_servers())
+async def first_run(context: CommandContext) -> None:
+    known, servers = await asyncio.gather(context.connection.models(), local_servers())
     usable = [row for row in known if not row.why]
 
     async def found(query: str) -> Sequence[Entry[str]]:
         return _entries(known, usable, servers, query)
 
-    chosen = await desk.app.push_screen_wait(Picker("Welcome to Treadle. Choose a model", found))
+    chosen = await context.app.push_screen_wait(Picker("Welcome to Treadle. Choose a model", found))
     if chosen is None:
-        desk.app.tell("no model is chosen; /model shows the list, and `treadle demo` needs none", grave=False)
+        context.app.tell("no model is chosen; /model shows the list, and `treadle demo` needs none", grave=False)
         return
-    desk.chosen["model"] = chosen
-    desk.app.showing.draw_facts()
-    if not await desk.may_see(chosen):
-        desk.chosen.pop("model")
+    context.chosen["model"] = chosen
+    context.app.showing.draw_facts()
+    if not await context.may_see(chosen):
+        context.chosen.pop("model")
         return
-    path = None if desk.app.home is None else desk.app.home / "config.toml"
+    path = None if context.app.home is None else context.app.home / "config.toml"
     if path is None or await asyncio.to_thread(path.exists):
         return
-    if await desk.app.push_screen_wait(
+    if await context.app.push_screen_wait(
         Confirm(f"Use {chosen} from now on? That writes {path}.", "write it", "only now")
     ):
         await asyncio.to_thread(path.write_text, f'model = "{chosen}"\n', encoding="utf-8")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from treadle.tui.app import Left, Start, TreadleApp
 
 if TYPE_CHECKING:
-    from treadle.tui.conducting import Conducting, Showing
     from treadle.tui.connection import Connection
+    from treadle.tui.late_parts import Controlling, Showing
 
 
 def make_app(
     connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None, theme: str = ""
 ) -> TreadleApp:
-    return TreadleApp(connect, _show, _conduct, start, home=home, theme=theme)
+    return TreadleApp(connect, _show, _control, start, home=home, theme=theme)
 
 
 async def run(connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None) -> Left | None:
@@ -27,7 +27,7 @@ def _show(app: TreadleApp) -> "Showing":
     return Shown(app)
 
 
-def _conduct(app: TreadleApp) -> "Conducting":
-    from treadle.tui.conduct import Conduct
+def _control(app: TreadleApp) -> "Controlling":
+    from treadle.tui.controller import Controller
 
-    return Conduct(app)
+    return Controller(app)

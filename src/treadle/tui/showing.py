@@ -169,21 +169,21 @@ class Shown:
             app.composer.focus()
 
     def _draw_card(self) -> None:
-        conduct, before = self._app.conduct, self.card.asked
+        controller, before = self._app.controller, self.card.asked
         own = [
             Asked(action)
             for action in self.conversation.view.actions
-            if action.of_person and not (conduct is not None and conduct.settles(action))
+            if action.of_person and not (controller is not None and controller.settles(action))
         ]
         asked = [*own, *self._below]
         self.card.ask(asked[0] if asked else None, max(0, len(asked) - 1))
-        if conduct is not None and before is not None and (not asked or asked[0].key != before.key):
-            conduct.answered(before)
+        if controller is not None and before is not None and (not asked or asked[0].key != before.key):
+            controller.answered(before)
 
     def draw_facts(self) -> None:
         app, view = self._app, self.conversation.view
         if self.link is None and app.connection is not None:
-            chosen = app.conduct.chosen if app.conduct is not None else {}
+            chosen = app.controller.chosen if app.controller is not None else {}
             view = replace(view, options=change_options(app.connection.initial, chosen))
         self.side.place = app.connection.place if app.connection is not None else ""
         self.side.show(view)
@@ -222,13 +222,13 @@ class Shown:
 
     def _draw_status(self) -> None:
         app, view = self._app, self.conversation.view
-        if app.conduct is None:
+        if app.controller is None:
             return
         if trouble := self._trouble():
             app.say_status(trouble, "red")
-        elif (purpose := app.conduct.purpose_words()) and not view.actions:
+        elif (purpose := app.controller.purpose_words()) and not view.actions:
             app.say_status(purpose, "yellow")
-        elif app.conduct.cut_off:
+        elif app.controller.cut_off:
             app.say_status("this run was cut off: Enter goes on with it, Esc ends it", "yellow")
         elif view.busy:
             waits = bool(view.actions or self._below)

@@ -20,7 +20,7 @@ from treadle.protocol.content import Value
 from treadle.protocol.options import Project
 from treadle.sandbox.supervisor.removal import remove_tree
 from treadle.types import new_id
-from treadle.workspace.history.upper import BEGAN, LASTING
+from treadle.workspace.history.overlay_upper import BEGAN, LASTING
 
 How = Literal["overlay", "copy"]
 

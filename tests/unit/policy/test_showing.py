@@ -1,6 +1,6 @@
 """What a person is shown of a call is whole, inert and bounded (S-08, S-12)."""
 
-from treadle.policy.showing import shown
+from treadle.policy.shown_call import shown
 from treadle.ports.toolset import Invocation
 from treadle.types import CallKey, ChatId
 

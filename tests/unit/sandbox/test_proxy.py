@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from treadle.sandbox.network.heads import HEAD_SIZE
 from treadle.sandbox.network.proxy import LIMITS, Journal, Proxy, ProxyLimits
+from treadle.sandbox.network.proxy_requests import HEAD_SIZE
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GREETING = b"\x05\x01\x00"

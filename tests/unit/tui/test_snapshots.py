@@ -89,7 +89,7 @@ async def ready(pilot: Pilot[Any]) -> None:
     app.composer.cursor_blink = False
 
     def drawn() -> bool:
-        if app.conduct is None:
+        if app.controller is None:
             return False
         if isinstance(app.connection, Unused):
             return isinstance(app.screen, Picker)

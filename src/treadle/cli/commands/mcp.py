@@ -253,10 +253,10 @@ async def _serve(root: str | None, force_root: bool, mode: str | None, model: st
     place = str(project_root(root, force=force_root))
     config = configured({"mode": mode, "model": model or None})
     async with open_agent(config, works=True) as agent:
-        from treadle.mcp_server.server import Desk
+        from treadle.mcp_server.server import TaskTools
 
         agent.options = config.settings.chat_options(place)
-        await Desk(agent, [place]).server().run_stdio_async()
+        await TaskTools(agent, [place]).server().run_stdio_async()
     return EXIT_OK
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from treadle.config import Config
     from treadle.runtime import Agent
-    from treadle.subagents.racing import RunningRace
+    from treadle.subagents.running_race import RunningRace
     from treadle.subagents.tree import Row
 
 MODES = ("ask", "auto-edit", "autopilot")
@@ -84,7 +84,7 @@ async def _race(config: "Config", wanted: RaceFlags, as_json: bool) -> int:
 async def _begin(agent: "Agent", config: "Config", wanted: RaceFlags) -> "RunningRace":
     from treadle.cli.commands.run import NO_MODEL
     from treadle.cli.session import find_chat, project_root
-    from treadle.subagents.racing import RunningRace, order
+    from treadle.subagents.running_race import RunningRace, order
 
     if wanted.chat:
         return RunningRace(agent, agent.chat(await find_chat(agent.deps.store, wanted.chat)))

@@ -149,7 +149,7 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     typed = text if task.prompt in (None, "-") else str(task.prompt)
     images: tuple[Image, ...] = ()
     if typed.startswith("/") or "@" in typed:
-        from treadle.typed import spoken
+        from treadle.message_expansion import spoken
 
         said, images = await spoken(agent, (await chat.state()).options, typed)
         text = said + text.removeprefix(typed)

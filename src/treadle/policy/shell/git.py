@@ -3,9 +3,9 @@
 import re
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.looks import literal
 from treadle.policy.shell.model import UNKNOWN, Found, Meanings, ShellCall, names
 from treadle.policy.shell.ratings import ratings
+from treadle.policy.shell.read_only_programs import literal
 
 _LOOKING = names(
     """

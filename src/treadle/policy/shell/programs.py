@@ -9,10 +9,10 @@ import msgspec
 from treadle.policy.shell.arguments import read
 from treadle.policy.shell.git import git
 from treadle.policy.shell.idioms import ruin
-from treadle.policy.shell.looks import only_looks
 from treadle.policy.shell.model import UNKNOWN, Found, Meanings, ShellCall, names
 from treadle.policy.shell.places import deleting, reading, resolve, writing
 from treadle.policy.shell.ratings import is_rated, ratings
+from treadle.policy.shell.read_only_programs import only_looks
 from treadle.policy.shell.wrappers import SHELLS, wrapper
 
 _INTERPRETER = re.compile(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from treadle.host_patterns import expand, is_address, matches, refused_address
-from treadle.sandbox.network.heads import HEAD_SIZE, BadRequest, Request, accepted, declined, read_request
+from treadle.sandbox.network.proxy_requests import HEAD_SIZE, BadRequest, Request, accepted, declined, read_request
 
 _PIECE = 1 << 16
 

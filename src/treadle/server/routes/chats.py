@@ -8,6 +8,7 @@ from starlette.responses import Response, StreamingResponse
 from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
 from treadle.errors import TreadleError
+from treadle.message_expansion import spoken
 from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -23,7 +24,6 @@ from treadle.server.tokens import LOCAL, owner_of
 from treadle.server.views import chat_line, chat_view
 from treadle.server.views import message_view as shown_message
 from treadle.transfer import export_chat
-from treadle.typed import spoken
 from treadle.types import ChatId, new_id
 
 NDJSON = "application/x-ndjson"

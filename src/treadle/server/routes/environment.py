@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from starlette.responses import Response
 
-from treadle import typed
+from treadle import message_expansion
 from treadle.errors import InvalidInput, ToolError
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
@@ -118,13 +118,13 @@ async def commands(call: ApiRequest) -> ApiReply:
         own = admission.options if call.user == LOCAL else replace(admission.options, root="")
         checked = await asyncio.to_thread(admission.change, call.user, {"root": root}) if root else {}
         options = replace(own, **checked)
-    found = await typed.commands(call.service.agent, options, own=call.user == LOCAL)
+    found = await message_expansion.commands(call.service.agent, options, own=call.user == LOCAL)
     views = [CommandView(name=each.name, description=each.description, hint=each.hint) for each in found.values()]
     return reply(CommandList(commands=tuple(views)))
 
 
 async def resources(call: ApiRequest) -> ApiReply:
-    found = await typed.resources(call.service.agent, await _usable(call), own=call.user == LOCAL)
+    found = await message_expansion.resources(call.service.agent, await _usable(call), own=call.user == LOCAL)
     return reply(ResourceList(resources=tuple(map(_resource, found))))
 
 

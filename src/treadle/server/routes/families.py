@@ -12,7 +12,7 @@ from treadle.subagents.tree import tree
 
 
 async def race(call: ApiRequest) -> ApiReply:
-    from treadle.subagents.racing import order
+    from treadle.subagents.running_race import order
 
     wanted = call.body(StartRace)
     admission, models = call.service.admission, call.service.agent.deps.models

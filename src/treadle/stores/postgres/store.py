@@ -34,9 +34,9 @@ from treadle.stores.postgres.blobs import BlobRows
 from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, closed
 from treadle.stores.postgres.notices import Notices
 from treadle.stores.postgres.reading import ReadQueries
-from treadle.stores.postgres.said import SaidTable
+from treadle.stores.postgres.text_index import TextTable
 from treadle.stores.postgres.writing import WriteQueries
-from treadle.stores.said import CatchingUp
+from treadle.stores.text_index import CatchingUp
 from treadle.stores.watch import ANY, Heads, Watch
 from treadle.types import ChatId, Clock
 
@@ -74,7 +74,7 @@ class PostgresStore:
         self._writing = WriteQueries(self._connections, clock, lease_s)
         self._reading = ReadQueries(self._connections, self._writing.now)
         self._blobs = BlobRows(self._connections)
-        self._said = SaidTable(self._connections)
+        self._said = TextTable(self._connections)
         self._catching_up = CatchingUp(self._said.behind, self._said.take_in)
         self._watch = Watch(self._news, POLL_S, listen=lambda: self._notices.listen())
         self._notices = Notices(self._connections, self._heard)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from treadle.stores.integrity import Problem
-    from treadle.stores.said import Behind, CatchingUp
+    from treadle.stores.text_index import Behind, CatchingUp
 
 BUSY_S = 10.0
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class SqliteStore:
         return await self._read(lambda tables: tables.lists.changes(owner, after, limit))
 
     async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
-        from treadle.stores.said import CatchingUp
+        from treadle.stores.text_index import CatchingUp
 
         if self._catching_up is None:
             self._catching_up = CatchingUp(lambda: self._read(lambda tables: tables.said().behind()), self._take_in)

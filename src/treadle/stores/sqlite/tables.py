@@ -22,7 +22,7 @@ from treadle.stores.watch import ANY
 from treadle.types import ChatId
 
 if TYPE_CHECKING:
-    from treadle.stores.sqlite.said import SaidIndex
+    from treadle.stores.sqlite.text_index import TextIndex
 
 PLACES = 1 << 32
 """How many places in `events` each chat has; place = chat number * PLACES + seq."""
@@ -153,10 +153,10 @@ class WriteTables:
             [(lease.chat, lease.epoch, lease.worker) for lease in leases],
         )
 
-    def said(self) -> "SaidIndex":
-        from treadle.stores.sqlite.said import SaidIndex
+    def said(self) -> "TextIndex":
+        from treadle.stores.sqlite.text_index import TextIndex
 
-        return SaidIndex(self._connection)
+        return TextIndex(self._connection)
 
     def save_snapshot(self, chat: ChatId, seq: int, body: bytes) -> None:
         row = self._connection.execute("SELECT no FROM chats WHERE id = ?", (chat,)).fetchone()
@@ -208,10 +208,10 @@ class ReadTables:
         found = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
         return gapless(found, chat, after, head, limit)
 
-    def said(self) -> "SaidIndex":
-        from treadle.stores.sqlite.said import SaidIndex
+    def said(self) -> "TextIndex":
+        from treadle.stores.sqlite.text_index import TextIndex
 
-        return SaidIndex(self._connection, self.of_types)
+        return TextIndex(self._connection, self.of_types)
 
     def of_types(self, types: Sequence[str], number: int, after: int, upto: int) -> Iterator[Record]:
         """The records of a chat, by its number, that are of these types."""

@@ -10,7 +10,7 @@ from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import PATH, parameters
 from treadle.tools.builtin.file_change import Change, change, sha256
 from treadle.tools.builtin.file_tool import FileTool
-from treadle.tools.builtin.knowledge import Stale
+from treadle.tools.builtin.stale_files import Stale
 from treadle.tools.builtin.text import MAX_FILE, decode, encode, visible
 from treadle.tools.builtin.write import whole_file
 

@@ -13,7 +13,7 @@ from treadle.lines.diff import bounded
 from treadle.ports.snapshots import Effect, Snapshots
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement
 from treadle.ports.workspace import Workspace
-from treadle.tools.builtin import file_change, knowledge
+from treadle.tools.builtin import file_change, stale_files
 from treadle.tools.builtin.base import carried_out, in_thread
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import Change, Planned, files_of, plan, recorded, standings
@@ -105,7 +105,7 @@ class FileTool(WithContext, PlainTool, ABC):
         if effect.conflicts:
             places = {each.path for each in effect.conflicts}
             changed = tuple(each.path for each in planned if each.file.path in places)
-            raise await knowledge.refusal(self._context, invocation, changed or tuple(each.path for each in planned))
+            raise await stale_files.refusal(self._context, invocation, changed or tuple(each.path for each in planned))
         return effect
 
     async def _considered(self, invocation: Invocation, *, counted: bool = False) -> tuple[list[Change], Planned]:
@@ -116,14 +116,14 @@ class FileTool(WithContext, PlainTool, ABC):
             changes = self.changes(workspace, invocation)
             planned = plan(workspace, changes, counted=counted)
             file_change.refuse_never_committed(planned, workspace)
-            knowledge.check(invocation, changes)
+            stale_files.check(invocation, changes)
             return changes, planned
 
         try:
             return await in_thread(consider)
-        except knowledge.Stale as stale:
+        except stale_files.Stale as stale:
             paths = stale.paths
-        raise await knowledge.refusal(self._context, invocation, paths)
+        raise await stale_files.refusal(self._context, invocation, paths)
 
     async def _as_planned(self, invocation: Invocation, planned: Planned) -> tuple[list[Change], Planned]:
         """The changes anew, from what is on disk; Conflict if they are no longer those that were planned."""
@@ -135,10 +135,10 @@ class FileTool(WithContext, PlainTool, ABC):
             standing = await in_thread(standings, self._snapshots(invocation), planned)
             if "other" in standing.values():
                 changed = tuple(each.path for each in planned if standing[each.file.path] == "other")
-                raise await knowledge.refusal(self._context, invocation, changed) from None
+                raise await stale_files.refusal(self._context, invocation, changed) from None
             raise
         if planned and [(each.path, each.pre, each.post) for each in changes] != [each.key for each in planned]:
-            raise await knowledge.refusal(self._context, invocation, tuple(each.path for each in planned))
+            raise await stale_files.refusal(self._context, invocation, tuple(each.path for each in planned))
         return changes, now
 
 

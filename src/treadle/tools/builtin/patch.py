@@ -8,7 +8,7 @@ from treadle.protocol.tools import ToolSpec
 from treadle.tools.builtin.base import parameters
 from treadle.tools.builtin.file_change import Change, change, sha256
 from treadle.tools.builtin.file_tool import FileTool
-from treadle.tools.builtin.knowledge import Stale
+from treadle.tools.builtin.stale_files import Stale
 from treadle.tools.builtin.text import MAX_FILE, Text, decode, encode, visible
 
 

@@ -10,7 +10,7 @@ from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Seen
 from treadle.protocol.tools import ShortForm, ToolSpec
-from treadle.tools.builtin import knowledge
+from treadle.tools.builtin import stale_files
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, cut, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import sha256
@@ -49,7 +49,7 @@ class ReadFile(WithContext, ReadOnlyTool):
         if end and end < start:
             raise ToolError(f"end_line {end} comes before start_line {start}.")
         outcome, data = await in_thread(_read, workspace, arguments["path"], start, end)
-        await knowledge.keep(self._context.blobs, data)
+        await stale_files.keep(self._context.blobs, data)
         return outcome
 
 

@@ -28,9 +28,9 @@ from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.workspace.history.apply import ContentSource
+from treadle.workspace.history.overlay_upper import UPPER, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.history.seen import Seen
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, open_file, text_of
-from treadle.workspace.history.upper import UPPER, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.paths.entries import LIST, explain, held
 from treadle.workspace.paths.ignore import Ignoring
 from treadle.workspace.root import Root

@@ -14,7 +14,7 @@ from treadle.errors import ToolError
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.history import effects
 from treadle.workspace.history.effects import CHANGED, GONE
-from treadle.workspace.history.upper import Upper
+from treadle.workspace.history.overlay_upper import Upper
 from treadle.workspace.root import Root
 
 

@@ -50,7 +50,7 @@ class ProviderModel(msgspec.Struct, rename="camel"):
     max_output_tokens: int | None = None
 
 
-class BroughtModels:
+class ClientModels:
     """The providers of all sessions. Their names are made of the session's, so that no session gets another's key."""
 
     def __init__(self, models: ModelRegistry) -> None:
@@ -124,7 +124,7 @@ class BroughtModels:
 class _Endpoint:
     """Implements `treadle.models.wire.http_model.Endpoint`."""
 
-    def __init__(self, brought: BroughtModels, name: str) -> None:
+    def __init__(self, brought: ClientModels, name: str) -> None:
         self._brought = brought
         self._name = name
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.stores.postgres import rows
 from treadle.stores.postgres.connections import Connections, PgConnection
-from treadle.stores.said import SPOKEN, Behind, Part, parts, wanted
+from treadle.stores.text_index import SPOKEN, Behind, Part, parts, wanted
 from treadle.types import ChatId
 
 _BEHIND = (
@@ -28,7 +28,7 @@ _KEEP = (
 )
 
 
-class SaidTable:
+class TextTable:
     def __init__(self, connections: Connections) -> None:
         self._run = connections.run
 

@@ -13,10 +13,10 @@ from treadle.protocol.events import OpenAction
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.card import Choice
+from treadle.tui.command_context import Purpose
 from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer
 from treadle.tui.connection import Asked, ChatLink, Connection
-from treadle.tui.desk import Purpose
 from treadle.tui.file_names import file_names
 from treadle.tui.first_run import first_run
 from treadle.tui.offers import Offers
@@ -25,7 +25,7 @@ from treadle.tui.screens import Confirm
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 
 
-class Conduct:
+class Controller:
     def __init__(self, app: TreadleApp) -> None:
         self.app = app
         self._purpose: Purpose | None = None

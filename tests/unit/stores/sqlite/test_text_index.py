@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.protocol.events import UserMessage
-from treadle.stores.sqlite import SqliteStore, said
+from treadle.stores.sqlite import SqliteStore, text_index
 from treadle.testing.store_contract import A, B, begin
 from treadle.testing.store_contract.said import finds, say
 
@@ -15,7 +15,7 @@ from treadle.testing.store_contract.said import finds, say
 async def test_without_fts5_every_chat_may_have_the_words(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(said, "_MAKE", [statement.replace("fts5", "fts0") for statement in said._MAKE])
+    monkeypatch.setattr(text_index, "_MAKE", [statement.replace("fts5", "fts0") for statement in text_index._MAKE])
     for chat in (A, B):
         await begin(store, chat)
         await say(store, chat, 1, UserMessage("something"))

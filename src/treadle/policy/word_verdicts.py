@@ -12,7 +12,7 @@ from treadle.policy.acts import Act
 from treadle.policy.changes import listed
 from treadle.policy.sensitive_files import Sensitive, names
 from treadle.policy.shell.model import Part
-from treadle.policy.showing import shown
+from treadle.policy.shown_call import shown
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from treadle.errors import StoreError
 from treadle.protocol.wire import Record
-from treadle.stores.said import SPOKEN, Behind, Part, parts, wanted
+from treadle.stores.text_index import SPOKEN, Behind, Part, parts, wanted
 from treadle.types import ChatId
 
 # Neither texts nor places are kept, only which part has which trigrams: four tenths of the size of the texts.
@@ -28,7 +28,7 @@ MOST_GRAMS = 64
 """Of very long words the beginning is looked up."""
 
 
-class SaidIndex:
+class TextIndex:
     """`records`: those of some types in a chat, between two numbers; who only writes needs none."""
 
     def __init__(

@@ -23,7 +23,7 @@ class Purpose(msgspec.Struct, frozen=True):
     target: str = ""
 
 
-class Desk(Protocol):
+class CommandContext(Protocol):
     chosen: dict[str, Any]
     """Options for the next chat."""
 
@@ -61,7 +61,7 @@ def outcome_words(word: str, done: Outcome) -> str:
     return f"{word}: {count(done.files, 'change')}{left}" if done.files or left else f"there is nothing to be {word}"
 
 
-def look_of(desk: Desk, width: int) -> Look:
+def look_of(context: CommandContext, width: int) -> Look:
     """How things are drawn for this width."""
-    app = desk.app
+    app = context.app
     return Look(width, time.time_ns() // 1_000_000, dark=app.current_theme.dark, marks=app.marks)

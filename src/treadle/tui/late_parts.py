@@ -43,7 +43,7 @@ class Showing(Protocol):
     def draw_facts(self) -> None: ...
 
 
-class Conducting(Protocol):
+class Controlling(Protocol):
     """What people do, carried out."""
 
     chosen: dict[str, Any]
