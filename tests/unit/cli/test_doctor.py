@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.unit.sandbox.grounds import NOBODY, becoming, grounds, missing, python_for_everyone
 from treadle.housekeeping.command_trials import TRIALS
 from treadle.sandbox.report import ESCAPES
@@ -22,16 +23,8 @@ def home() -> Iterator[Path]:
 
 
 def doctor(home: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
-    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    environment = kept | {"TREADLE_HOME": str(home)} | more
-    return subprocess.run(
-        [sys.executable, "-m", "treadle", "doctor", *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    environment = forked.ENVIRONMENT | {"HOME": os.environ["HOME"], "TREADLE_HOME": str(home)} | more
+    return forked.run([sys.executable, "-m", "treadle", "doctor", *words], env=environment, timeout=280)
 
 
 needs_bubblewrap = pytest.mark.skipif(bool(missing("bubblewrap")), reason="namespaces cannot be had here")
