@@ -20,6 +20,7 @@ PLACES = {
     "subprocesses": "the one way to run a program to its end",
     "sandbox": "the sandbox itself: what it confines, its supervisors, its trials",
     "workspace.git": "git, confined",
+    "workspace.history.glance": "find of the machine, never of the project, with words of our own and no settings",
     "workspace.search.search": "the search program of the machine, without settings of a project",
     "tools.hooks": "the user's own hooks; those of a project only trusted and confined",
     "tools.builtin.diagnostics.running": "linters: confined, or of the machine and such as execute nothing",
