@@ -181,9 +181,10 @@ def test_nothing_hostile_comes_alive(browser: Browser, site: Site) -> None:  # S
         page.click(".tabs button:has-text('Log')")
         page.click(".events summary >> nth=2")
         page.click(".thinking summary")
+        for text in ("hacked=1>\\u202e", "I \\u202e think", "a\\u202eb\\u200bc"):
+            expect(page.locator("body")).to_contain_text(text)
         said = page.evaluate("document.title + document.body.textContent")
         assert not set(said) & {"\u202e", "\u200b"}  # nothing reorders or hides what is read
-        assert all(text in said for text in ("hacked=1>\\u202e", "I \\u202e think", "a\\u202eb\\u200bc"))
         assert page.evaluate("window.hacked") is None
         assert page.locator("chat-page img, chat-page iframe, chat-page script").count() == 0
         links = page.eval_on_selector_all("chat-page a[href]", "all => all.map(a => a.getAttribute('href'))")
