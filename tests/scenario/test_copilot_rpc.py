@@ -450,3 +450,13 @@ async def test_what_is_no_message_ends_the_connection(start: Start) -> None:
     program.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
     assert program.process is not None
     assert await asyncio.wait_for(program.process.wait(), 60) == 0
+
+
+async def test_a_session_is_idle_though_the_end_was_read_before_its_writer_went_on(cli: CommandLine) -> None:
+    """Whoever watches the log may see a commit before the one who made it: the end is told all the same."""
+    cli.environment["TREADLE_FAULTS"] = "delay@store.after_commit#*=0.3"
+    program = await Program.start(cli, cli.script('[[turn]]\ntext = "Hello."\n'))
+    await program.call("session.create", {"sessionId": "s1"})
+    done = await program.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Say hello."})
+    assert done["response"]["data"]["content"] == "Hello."
+    await program.close()

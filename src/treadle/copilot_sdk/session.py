@@ -165,8 +165,8 @@ class Session:
 
     async def _take(self, envelope: e.Envelope) -> None:
         if isinstance(envelope.data, e.SessionIdle):
-            state = self.agent.deps.log.peek(self.chat.id)
-            goes_on = state is not None and (state.run is not None or starts_queued(state))
+            state = await self.chat.state()  # what this process knows may be older than what was just read
+            goes_on = state.run is not None or starts_queued(state)
             if envelope.data.reason == "superseded" or goes_on:
                 return  # the session is idle when its queue is
             if envelope.data.reason == "done" and await self._sent_on():
