@@ -149,7 +149,7 @@ async def test_sessions_that_the_server_ends(postgres_database: str) -> None:
             )
         await asyncio.sleep(0)
     await writing
-    assert killed > 5
+    assert killed > 1
     assert seqs(await store.read(A)) == list(range(1, 60))
     await behind.close()
     await store.close()
