@@ -148,6 +148,13 @@ def complete_words_of_servers(page: Page, site: Site) -> None:  # T-10
     page.keyboard.press("Enter")
     expect(page.locator(".row-user >> nth=-1")).to_contain_text("[notes://all]")
     expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Seen.")
+    for folder in ("__pycache__", "plans", ".venv"):
+        (site.cli.project / folder).mkdir()
+    area.press_sequentially("@")
+    expect(hints.nth(0)).to_have_text("plans/")
+    area.press_sequentially("__")
+    expect(hints).to_have_text(["__pycache__/"])
+    area.fill("")
     area.press_sequentially("And @odd")
     expect(hints).to_have_count(2)
     expect(hints.nth(1)).to_be_in_viewport(ratio=1)

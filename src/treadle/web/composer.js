@@ -12,6 +12,7 @@ const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"])
 const MOST = 8 << 20;
 const LONGEST = 100_000;
 const MOST_OFFERED = 8;
+const UNTYPED = /^(\..*|__pycache__|node_modules)$/; // offered only when their first letters are typed
 /** What was typed and not sent: it is there again when the page is, in this window. */
 const draft = (chat) => sessionStorage.getItem(`treadle.draft.${chat}`) ?? "";
 function keepDraft(chat, text) {
@@ -157,7 +158,7 @@ class Composer extends HTMLElement {
     const listed = await api("GET", chatPath(this.chat, `/files?path=${encodeURIComponent(typed.slice(0, cut) || ".")}`), undefined,
         { quick: true }).catch(() => null);
     const wanted = typed.slice(cut).toLowerCase();
-    const found = (listed?.entries ?? []).filter(({ name }) => name.toLowerCase().startsWith(wanted) && (wanted || !name.startsWith(".")));
+    const found = (listed?.entries ?? []).filter(({ name }) => name.toLowerCase().startsWith(wanted) && (wanted || !UNTYPED.test(name)));
     return found.slice(0, MOST_OFFERED).map(({ name, kind }) => kind === "directory"
       ? { text: `@${typed.slice(0, cut)}${name}/`, shown: `${name}/`, more: true } : { text: `${typed.slice(0, cut)}${name} `, shown: name });
   }
