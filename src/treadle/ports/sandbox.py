@@ -1,8 +1,9 @@
 """What keeps a command in its place. A sandbox turns a command line into one that the operating system confines; it
 starts nothing itself. How strong it is was tried out, not assumed (S-03)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, assert_never
+from typing import Literal, assert_never
 
 from treadle.errors import SandboxError
 from treadle.protocol.content import Value
@@ -142,28 +143,20 @@ class Confinement(Value, frozen=True):
     """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
 
 
-class Sandbox(Protocol):
-    @property
-    def level(self) -> Level: ...
+class Sandbox(ABC):
+    level: Level
+    views: bool = False
+    """Whether a copy-on-write view of the root works here."""
+    lays: bool = False
+    """Whether it takes a view that whoever starts the command has mounted (`View.laid`), which is quicker with many
+    changes."""
 
-    @property
-    def views(self) -> bool:
-        """Whether a copy-on-write view of the root works here."""
-        ...
-
-    @property
-    def lays(self) -> bool:
-        """Whether it takes a view that whoever starts the command has mounted (`View.laid`), which is quicker with many
-        changes."""
-        ...
-
+    @abstractmethod
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         """The command line that runs `argv` in `cwd` so confined. SandboxError if this sandbox cannot do what is asked
         for: it never does less. Whoever runs it passes on no descriptor but the standard ones: what is open is open to
         the command, too."""
-        ...
 
-    def tidy(self) -> None:
+    def tidy(self) -> None:  # noqa: B027 - most put nothing anywhere
         """Remove what this sandbox had put into projects for commands that were killed with everything around them.
         What belongs to commands that run stays. Never fails."""
-        ...

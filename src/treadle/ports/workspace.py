@@ -19,24 +19,11 @@ MOST_FOUND = 100
 
 
 class FileStat(msgspec.Struct, frozen=True):
-    """What lies at a path, links followed; `link` only where it leads nowhere or outside."""
+    """What lies at a path. With links followed it is a `link` only where that leads nowhere or outside."""
 
     kind: FileKind
     size: int
     mode: int
-
-
-class PathEntry(msgspec.Struct, frozen=True):
-    """What lies at a path itself: a link is a link, wherever it points."""
-
-    kind: FileKind
-    size: int
-    mode: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-    device: int
-    nlink: int
 
 
 class Child(msgspec.Struct, frozen=True):
@@ -134,7 +121,7 @@ class Workspace(Protocol):
         """What lies there, or None."""
         ...
 
-    def inspect(self, path: str) -> PathEntry | None:
+    def inspect(self, path: str) -> FileStat | None:
         """What lies there itself, a link not followed; or None."""
         ...
 

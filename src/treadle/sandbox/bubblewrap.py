@@ -26,6 +26,7 @@ from treadle.ports.sandbox import (
     Direct,
     Hosts,
     Level,
+    Sandbox,
     Unwritable,
     View,
     WorldMount,
@@ -57,7 +58,7 @@ PRIVATE_SIZE = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 """Bytes of memory that a private folder may take."""
 
 
-class Bubblewrap:
+class Bubblewrap(Sandbox):
     """`binary` is a bwrap that was tried and works. `scratch` is a folder of Treadle's own, outside any project, for
     the filter and for what is mounted on protected paths that do not exist."""
 

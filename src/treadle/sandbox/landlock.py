@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
-from treadle.ports.sandbox import Confinement, Direct, Level, View, all_hosts
+from treadle.ports.sandbox import Confinement, Direct, Level, Sandbox, View, all_hosts
 from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
 from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble
 
@@ -43,20 +43,15 @@ def version() -> int:
     return max(0, found)
 
 
-class Landlock:
+class Landlock(Sandbox):
     """`scratch` is a folder of Treadle's own, outside any project: what was made of protected paths is kept there."""
 
     level: Level = "landlock"
-    views = False
-    lays = False
 
     def __init__(self, scratch: str, *, abi: int | None = None, launcher: Launcher | None = None) -> None:
         self._scratch = scratch
         self._abi = version() if abi is None else abi
         self._launcher = launcher or Launcher()
-
-    def tidy(self) -> None:
-        """Nothing was put anywhere."""
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if (world := confinement.world) is not None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between
-from treadle.ports.sandbox import Confinement, Direct, Level, View, all_hosts
+from treadle.ports.sandbox import Confinement, Direct, Level, Sandbox, View, all_hosts
 from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
 
 BINARY = "/usr/bin/sandbox-exec"
@@ -26,13 +26,8 @@ _NO_SOCKETS = "(deny network-outbound (remote unix-socket))"
 _TERMINAL = '(allow file-write* file-ioctl (literal "/dev/tty") (regex #"^/dev/ttys[0-9]+$") (literal "/dev/ptmx"))'
 
 
-class SandboxExec:
+class SandboxExec(Sandbox):
     level: Level = "sandbox-exec"
-    views = False
-    lays = False
-
-    def tidy(self) -> None:
-        """Nothing was put anywhere."""
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         if (world := confinement.world) is not None:

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 
 from treadle.errors import SandboxError
-from treadle.ports.sandbox import Confinement, Level, View
+from treadle.ports.sandbox import Confinement, Level, Sandbox, View
 from treadle.sandbox.launcher import Launcher, at_folder, in_world
 
 
-class NoSandbox:
+class NoSandbox(Sandbox):
     level: Level = "none"
-    views = False
-    lays = False
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         """The command as it is, in a world in its place. Asking for a view is asking for more than nothing, so it is
@@ -20,6 +18,3 @@ class NoSandbox:
         if (world := confinement.world) is not None:
             return in_world(Launcher(), argv, world, at_folder(world, confinement.root, cwd))
         return list(argv)  # whoever starts the command starts it in its directory
-
-    def tidy(self) -> None:
-        """Nothing was put anywhere."""

@@ -5,7 +5,6 @@ Special files are never opened: a FIFO would hang, a device might act. A file wi
 read; a write gives this name new bytes and leaves the others, wherever they lie, with the old ones.
 """
 
-import hashlib
 import os
 import stat as st
 import threading
@@ -16,20 +15,9 @@ from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.ports.sandbox import WorldMount
-from treadle.ports.workspace import (
-    MOST_FOUND,
-    Child,
-    FileStat,
-    Ground,
-    Location,
-    Matches,
-    PathEntry,
-    Paths,
-    Query,
-    inert,
-)
+from treadle.ports.workspace import MOST_FOUND, Child, FileStat, Ground, Location, Matches, Paths, Query, inert
 from treadle.workspace.paths import entries
-from treadle.workspace.paths.durable import new_mode
+from treadle.workspace.paths.durable import digest_of, new_mode
 from treadle.workspace.paths.entries import LIST, READ, Missing, held, missing, require_file
 from treadle.workspace.paths.resolve import HeldPath, Resolver
 
@@ -66,21 +54,14 @@ class Root:
         return self._paths.relative(path)
 
     def stat(self, path: str) -> FileStat | None:
-        try:
-            with self._paths.at(path) as place:
-                found = place.found
-        except Missing:
-            return None
-        if found is None:
-            return None
-        return FileStat(entries.kind(found.st_mode), found.st_size, st.S_IMODE(found.st_mode))
+        with suppress(Missing), self._paths.at(path) as place:
+            return entries.stat_of(place.found)
+        return None
 
-    def inspect(self, path: str) -> PathEntry | None:
-        try:
-            with self._paths.at(path, follow=False) as place:
-                return None if place.found is None else entries.entry(place.found)
-        except Missing:
-            return None
+    def inspect(self, path: str) -> FileStat | None:
+        with suppress(Missing), self._paths.at(path, follow=False) as place:
+            return entries.stat_of(place.found)
+        return None
 
     def directory(self, path: str) -> str:
         with self._paths.at(path, exact=True) as place:
@@ -125,14 +106,9 @@ class Root:
                 yield chunk
 
     def digest(self, path: str) -> str | None:
-        try:
-            with self.open(path) as fd:
-                total = hashlib.sha256()
-                while chunk := os.read(fd, _CHUNK):
-                    total.update(chunk)
-                return total.hexdigest()
-        except Missing:
-            return None
+        with suppress(Missing), self.open(path) as fd:
+            return digest_of(fd)
+        return None
 
     # -- looking for things -------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from treadle.ports.sandbox import WorldMount
 from treadle.protocol.files import FileState
 from treadle.sandbox.launch.world import READY, TAKEN
 from treadle.sandbox.launcher import Launcher
+from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.identity import Bound
 from treadle.worlds.rebase import Beginnings
 from treadle.worlds.record import World, WorldFolders
@@ -151,9 +152,8 @@ class WorldGround:
     def _start(self) -> socket.socket | None:
         """A new holder, unless another process was faster."""
         world = self._world()
-        fd = Bound(world.root, world.root_id, world.root).open(_LOOK)
-        found = os.fstat(fd)
-        os.close(fd)
+        with held(Bound(world.root, world.root_id, world.root).open(_LOOK)) as fd:
+            found = os.fstat(fd)
         told = {
             "folder": self._folders.path(world.id),
             "socket": SOCKET,
@@ -215,8 +215,5 @@ def _is_used(folder: str) -> bool:
 @contextmanager
 def _short(folder: str) -> Iterator[str]:
     """A short name of a folder: that of a socket has few bytes."""
-    fd = os.open(folder, _LOOK)
-    try:
+    with held(os.open(folder, _LOOK)) as fd:
         yield f"/proc/self/fd/{fd}"
-    finally:
-        os.close(fd)

@@ -15,6 +15,7 @@ from treadle.sandbox.supervisor.folder import boot
 from treadle.types import new_id
 from treadle.workspace.history import copied
 from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.identity import locate
 from treadle.worlds.ground import WorldGround
 from treadle.worlds.rebase import Beginnings, Rebase
@@ -132,11 +133,8 @@ class WorldHome:
     @contextmanager
     def reached(self, id: str) -> Iterator[str]:
         ground = self._ground_of(self.folders.get(id).id)
-        fd = ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with held(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
             yield ground.folder or f"/proc/self/fd/{fd}"
-        finally:
-            os.close(fd)
 
     def drop(self, id: str) -> None:
         world = self.folders.get(id)

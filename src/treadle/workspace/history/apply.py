@@ -7,9 +7,9 @@ import errno
 import os
 import stat as st
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Protocol
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
@@ -19,43 +19,42 @@ from treadle.protocol.files import FileChange, FileConflict, FileState, decode_p
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.progress import CHANGED, PathProgress
 from treadle.workspace.history.staging import StagingFolder
-from treadle.workspace.history.states import Folders, lstat, parts_of, reading, signature
+from treadle.workspace.history.states import Folders, parts_of, reading, signature
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import FEW, sync_all, write_at
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import held, lstat
 from treadle.workspace.paths.freeing import Freeing
 
 
-class ContentSource(Protocol):
+class ContentSource(ABC):
     """Paths are relative to the root, in the form of `encode_path`."""
 
+    @abstractmethod
     def open(self, path: str, state: FileState) -> int:
         """A regular file with the bytes that `path` shall have, open for reading at its beginning; whoever asks closes
         it. It stays what it is until the changes are made. ToolError if the bytes cannot be had."""
-        ...
 
     def lend(self) -> AbstractContextManager[Folders | None]:
         """The folders in which those files lie, if they may become the project's own; else None."""
-        ...
+        return nullcontext()
 
-    def let_go(self, paths: Iterable[str]) -> None:
+    def let_go(self, paths: Iterable[str]) -> None:  # noqa: B027 - most have lent nothing
         """These have become the project's own: they have no other name any more."""
-        ...
 
     def mtime_ns(self, path: str) -> int:
         """The time that the file shall have; 0: whenever it is written."""
-        ...
+        return 0
 
     def time_of(self, fd: int) -> int:
         """The same for a file that `open` gave."""
-        ...
+        return 0
 
     def touched(self) -> Iterable[tuple[str, int]]:
         """Files that stay as they are but for this time."""
-        ...
+        return ()
 
 
-class StoreSource:
+class StoreSource(ContentSource):
     """What is kept of earlier states. Verified before it is used."""
 
     def __init__(self, images: ContentStore) -> None:
@@ -66,23 +65,8 @@ class StoreSource:
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
-    def lend(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
-    def let_go(self, paths: Iterable[str]) -> None:
-        return None
-
-    def mtime_ns(self, path: str) -> int:
-        return 0
-
-    def time_of(self, fd: int) -> int:
-        return 0
-
-    def touched(self) -> Iterable[tuple[str, int]]:
-        return ()
-
-
-class GivenContent(StoreSource):
+class GivenContent(ContentSource):
     """Bytes that whoever asks for the changes has at hand, by their hash."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
@@ -216,7 +200,7 @@ class ChangeApplier:
             if _is_directory(each.change.before):
                 self._step(each, self._rmdir)
 
-    def _step(self, each: PathProgress, step: "ApplyStep") -> None:
+    def _step(self, each: PathProgress, step: Callable[[PathProgress, int, str], None]) -> None:
         path = each.change.path
         try:
             folder, name = self._folders.of(path)
@@ -348,10 +332,6 @@ class ChangeApplier:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     sync_folder(".", self._folders.at(parts))
         faultpoint("transaction.synced")
-
-
-class ApplyStep(Protocol):
-    def __call__(self, each: PathProgress, folder: int, name: str) -> None: ...
 
 
 def _mode_only(each: PathProgress) -> bool:

@@ -4,8 +4,8 @@ comparing the copy with what it was when it was made. Offers what `effects` offe
 import os
 import shutil
 import stat as st
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from fcntl import ioctl
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from treadle.errors import ToolError
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, decode_path
+from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.capture import Captures
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.states import reading, state_of
@@ -110,8 +111,8 @@ class Beginning:
         return False
 
 
-class CopiedTree:
-    """The files of the copy, for a commit (`ContentSource`)."""
+class CopiedTree(ContentSource):
+    """The files of the copy, for a commit."""
 
     def __init__(self, view: str) -> None:
         self._tree = f"{view}/{TREE}"
@@ -119,12 +120,6 @@ class CopiedTree:
     def open(self, path: str, state: FileState) -> int:
         with Root(self._tree).open(decode_path(path)) as fd:
             return os.dup(fd)
-
-    def lend(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def let_go(self, paths: Iterable[str]) -> None:
-        """Nothing was lent."""
 
     def mtime_ns(self, path: str) -> int:
         try:
@@ -134,9 +129,6 @@ class CopiedTree:
 
     def time_of(self, fd: int) -> int:
         return os.fstat(fd).st_mtime_ns
-
-    def touched(self) -> Iterator[tuple[str, int]]:
-        return iter(())
 
 
 def _captures(view: str, images: ContentStore) -> Captures:

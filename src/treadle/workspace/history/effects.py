@@ -16,7 +16,6 @@ import stat as st
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,13 +29,10 @@ from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptur
 from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.overlay_upper import UPPER, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.history.seen import Seen
-from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, lstat, open_file, text_of
-from treadle.workspace.paths.entries import LIST, explain, held
+from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, open_file, text_of
+from treadle.workspace.paths.entries import LIST, explain, held, lstat
 from treadle.workspace.paths.ignore import Ignoring
 from treadle.workspace.root import Root
-
-if TYPE_CHECKING:
-    from treadle.workspace.history.copied import CopiedTree
 
 _MEANWHILE = "while the command ran"
 _SINCE = "since the world began"
@@ -62,7 +58,7 @@ def read(root: Root, view: str, *, seen: Seen | None = None) -> Effect:
     return Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
 
 
-def source(view: str) -> "Upper | CopiedTree":
+def source(view: str) -> ContentSource:
     """Where the bytes of the project's files come from when the effect is made its own."""
     if os.path.exists(f"{view}/{UPPER}"):
         return Upper(view)

@@ -1,12 +1,13 @@
-"""The gitlinks in an index of git: entries that stand for a repository inside the project, into which git would go.
-Reads bytes, and knows no file."""
+"""What an index of git says, entry by entry: which of them are gitlinks, which stand for a repository inside the
+project into which git would go; and a hash of all that it says. Reads bytes, and knows no file."""
 
+import hashlib
 import struct
 from collections.abc import Iterator
 
 _HEADER = struct.Struct(">4sII")
 _FIXED = 62
-"""The bytes of an entry before its name: the mode stands at 24, the flags at 60."""
+"""The bytes of an entry before its name: the mode stands at 24, the object at 40, the flags at 60."""
 _EXTENDED = 0x4000
 _KIND, _GITLINK = 0o170000, 0o160000
 GITLINK = "it links repositories inside the project, into which git would go"
@@ -15,28 +16,65 @@ GITLINK = "it links repositories inside the project, into which git would go"
 def gitlinks(data: bytes) -> frozenset[bytes]:
     """Their paths; nothing of what is no index."""
     try:
-        return frozenset(name for name, mode in _entries(data) if mode & _KIND == _GITLINK)
+        return frozenset(name for fixed, _, name in _entries(data) if _mode(fixed) & _KIND == _GITLINK)
     except (struct.error, ValueError, IndexError):
         return frozenset()
 
 
-def _entries(data: bytes) -> Iterator[tuple[bytes, int]]:
+def index_digest(data: bytes) -> str:
+    """A hash of what an index says: which paths, with which modes, objects and flags. Of its bytes, where it is none
+    that is understood."""
+    try:
+        total = hashlib.sha256(b"index\0")
+        for fixed, more, name in _entries(data, whole=True):
+            flags = int.from_bytes(fixed[60:], "big") & 0xF000
+            total.update(b"%s %s %04x%s %s\0" % (fixed[24:28], fixed[40:60], flags, more, name))
+        return total.hexdigest()
+    except (struct.error, ValueError, IndexError):
+        return hashlib.sha256(data).hexdigest()
+
+
+def _mode(fixed: bytes) -> int:
+    return int.from_bytes(fixed[24:28], "big")
+
+
+def _entries(data: bytes, *, whole: bool = False) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Of each entry what comes before its name, the flags of later versions, and its name. ValueError, or an error of
+    bytes that are not there, for what is no index; with `whole` also for one that is only a part."""
     mark, version, number = _HEADER.unpack_from(data)
-    if mark != b"DIRC":
-        return
+    if mark != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("no index")
     at, name = _HEADER.size, b""
     for _ in range(number):
-        (mode,) = struct.unpack_from(">I", data, at + 24)
-        (flags,) = struct.unpack_from(">H", data, at + _FIXED - 2)
-        start = at + _FIXED + (2 if version >= 3 and flags & _EXTENDED else 0)
-        if version >= 4:  # each name goes on from the one before it
+        (fixed,) = struct.unpack_from(f"{_FIXED}s", data, at)
+        start = at + _FIXED
+        extended = version > 2 and int.from_bytes(fixed[60:], "big") & _EXTENDED
+        more = data[start : start + 2] if extended else b""
+        start += len(more)
+        if version == 4:  # each name goes on from the one before it
             gone, start = _number(data, start)
+            if gone > len(name):
+                raise ValueError("a name that is shorter than nothing")
             end = data.index(b"\0", start)
             name, at = name[: len(name) - gone] + data[start:end], end + 1
         else:
             end = data.index(b"\0", start)
             name, at = data[start:end], at + (end - at) // 8 * 8 + 8
-        yield name, mode
+        yield fixed, more, name
+    if whole:
+        _refuse_shared(data, at)
+
+
+def _refuse_shared(data: bytes, at: int) -> None:
+    """An index that is only a part of one, or that is kept for another kind of hash, is not understood."""
+    end = len(data) - 20
+    while at + 8 <= end:
+        kind, size = struct.unpack_from(">4sI", data, at)
+        if kind == b"link":
+            raise ValueError("a shared index")
+        at += 8 + size
+    if at != end:
+        raise ValueError("something else behind the entries")
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

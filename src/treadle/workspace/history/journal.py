@@ -127,11 +127,6 @@ class Journals:
             if self.ending(journal.name) is None:
                 yield journal
 
-    def all(self) -> Iterator[Journal]:
-        for file in self._files(".json"):
-            if (journal := self._read(file, Journal)) is not None:
-                yield journal
-
     def sweep(self, older_than_s: float) -> int:
         """Remove what is left of what was settled long ago; returns how many decisions were forgotten."""
         before = time.time() - older_than_s

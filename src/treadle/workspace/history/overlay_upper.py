@@ -18,6 +18,7 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.file_system import replace_file
 from treadle.protocol.files import FileState, decode_path
+from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.states import Folders
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.entries import LIST, READ, explain, held
@@ -36,7 +37,7 @@ _LEAP_NS = 500_000_000
 _touches = msgspec.json.Decoder(dict[str, int])
 
 
-class Upper:
+class Upper(ContentSource):
     """`view` is the folder with `upper` and `began` in it. Paths are relative to the root, as the system gives them."""
 
     def __init__(self, view: str) -> None:
@@ -68,10 +69,8 @@ class Upper:
             fd = os.open(f"{self._view}/{UPPER}", LIST)
         except OSError as error:
             raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
-        try:
+        with held(fd):
             yield fd
-        finally:
-            os.close(fd)
 
     def mode(self, path: str, found: os.stat_result) -> int:
         """The permissions that the command left."""
@@ -92,7 +91,7 @@ class Upper:
             self._open_up(parent, name, path, found, 0o600)
         return os.open(name, READ, dir_fd=parent)
 
-    # -- what `ContentSource` asks for ---------------------------------------------------------------------------------
+    # -- as a source of content -------------------------------------------------------------------------------------
 
     def open(self, path: str, state: FileState) -> int:
         try:

@@ -19,7 +19,7 @@ from treadle.workspace.history.packs import SMALL as PACKED
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.entries import READ, Missing, chmod_held, outside, require_file
+from treadle.workspace.paths.entries import READ, Missing, chmod_held, held, lstat, open_up, outside, require_file
 from treadle.workspace.root import Root
 
 _CHUNK = 1 << 20
@@ -51,11 +51,8 @@ def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened:
         return FileContent(FileState("fifo", mode))
     if not st.S_ISREG(found.st_mode):
         return FileContent(FileState("other", mode))
-    fd = opened()
-    try:
+    with held(opened()) as fd:
         return _file(fd, mode, found.st_size)
-    finally:
-        os.close(fd)
 
 
 def _file(fd: int, mode: int, expected: int) -> FileContent:
@@ -130,13 +127,6 @@ def kind_of(mode: int) -> StateKind:
 # -- single names -----------------------------------------------------------------------------------------------------
 
 
-def lstat(folder: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
 def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
     """What has this name in a held folder. With a batch the bytes of a file are kept, too."""
     found = lstat(folder, name)
@@ -175,11 +165,8 @@ def matches(folder: int, name: str, expected: FileState | None) -> bool:
 def reading(folder: int, name: str) -> Iterator[int]:
     """A regular file, open for reading. One that its owner has closed to himself is opened for a moment: its bytes must
     be kept, whatever its mode."""
-    fd = open_file(folder, name)
-    try:
+    with held(open_file(folder, name)) as fd:
         yield fd
-    finally:
-        os.close(fd)
 
 
 def open_file(folder: int, name: str) -> int:
@@ -301,12 +288,7 @@ def _let_in(fd: int) -> int | None:
     """See to it that a held folder of ours can be looked into; its mode, if that had to be changed."""
     if os.geteuid() == 0:
         return None
-    found = os.fstat(fd)
-    need = st.S_IRUSR | st.S_IXUSR
-    if found.st_uid != os.geteuid() or found.st_mode & need == need:
-        return None
-    chmod_held(fd, st.S_IMODE(found.st_mode) | need)
-    return st.S_IMODE(found.st_mode)
+    return open_up(fd)
 
 
 @lru_cache(1 << 12)  # each step of a change asks for them

@@ -6,10 +6,12 @@ import os
 import secrets
 import threading
 import time
+from contextlib import suppress
 
 from treadle.faultpoint import faultpoint
 from treadle.workspace.history.packs import FEWEST, FULL, OVERHEAD, SMALL, write_pack
 from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, unlink_all, write_at
+from treadle.workspace.paths.entries import held
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FRESH_S = 3600.0
@@ -59,13 +61,11 @@ class StoreBatch:
         if self.known(digest):
             return digest
         temp, goal = self._new()
-        try:
+        with held(goal):
             copy(fd, goal)
             digest = digest_of(goal)
             if not self.known(digest):
                 self._written(temp, digest)
-        finally:
-            os.close(goal)
         return digest
 
     def give_names(self) -> None:
@@ -143,27 +143,21 @@ class StoreBatch:
                 self._write(digest, data)
             return
         temp, fd = self._new()
-        try:
+        with held(fd):
             write_pack(fd, small)
-        finally:
-            os.close(fd)
         self._sync.file(temp)
         self._packs.add(temp)
         self._made.update(dict.fromkeys(small, temp))
 
     def _link(self, pack: str, path: str) -> None:
-        try:
+        with suppress(FileExistsError):  # somebody else keeps it, too
             os.link(pack, path)
-        except FileExistsError:  # somebody else keeps it, too
-            return
 
     def _write(self, digest: str, data: bytes) -> None:
         temp, fd = self._new()
-        try:
+        with held(fd):
             write_at(fd, data, 0)
             self._written(temp, digest)
-        finally:
-            os.close(fd)
 
     def _new(self) -> tuple[str, int]:
         temp = os.path.join(self._incoming, secrets.token_hex(16))

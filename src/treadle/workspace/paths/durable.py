@@ -6,23 +6,18 @@ import errno
 import hashlib
 import os
 import stat as st
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
-from typing import Protocol
 
 from treadle.file_system import sync_folder
-from treadle.workspace.paths.entries import READ
+from treadle.workspace.paths.entries import READ, held
 
 FEW = 32
 """So many files are synced one by one. Beyond that one syncfs is cheaper, though it may find others' data to write."""
 CHUNK = 1 << 20
 _FICLONE = 0x40049409
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-
-
-class _Sync(Protocol):
-    def __call__(self, fd: int) -> int: ...
 
 
 def digest_of(fd: int) -> str:
@@ -129,11 +124,8 @@ class Syncing:
 
 
 def sync_file(name: str, folder: int | None = None) -> None:
-    fd = os.open(name, READ, dir_fd=folder)
-    try:
+    with held(os.open(name, READ, dir_fd=folder)) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def sync_all(place: str | int) -> None:
@@ -185,7 +177,7 @@ class SyncAhead:
 
 
 @cache
-def _syncfs() -> _Sync | None:
+def _syncfs() -> Callable[[int], int] | None:
     import ctypes
 
     try:
@@ -222,10 +214,8 @@ def new_mode(folder: int) -> int:
         name = temp_name("", "")
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
         os.unlink(name, dir_fd=folder)
-    try:
+    with held(fd):
         return st.S_IMODE(os.fstat(fd).st_mode)
-    finally:
-        os.close(fd)
 
 
 def temp_name(name: str, token: str) -> str:

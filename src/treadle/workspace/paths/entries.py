@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.errors import OutsideRoot, ToolError
-from treadle.ports.workspace import Child, FileKind, PathEntry, inert
+from treadle.ports.workspace import Child, FileKind, FileStat, inert
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """For a file: a link is not followed, and a FIFO does not hang."""
@@ -26,6 +26,14 @@ def held(fd: int) -> Iterator[int]:
         os.close(fd)
 
 
+def lstat(directory: int, name: str) -> os.stat_result | None:
+    """What has this name, a link not followed."""
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
 def kind(mode: int) -> FileKind:
     if st.S_ISREG(mode):
         return "file"
@@ -34,17 +42,8 @@ def kind(mode: int) -> FileKind:
     return "link" if st.S_ISLNK(mode) else "other"
 
 
-def entry(found: os.stat_result) -> PathEntry:
-    return PathEntry(
-        kind=kind(found.st_mode),
-        size=found.st_size,
-        mode=st.S_IMODE(found.st_mode),
-        mtime_ns=found.st_mtime_ns,
-        ctime_ns=found.st_ctime_ns,
-        inode=found.st_ino,
-        device=found.st_dev,
-        nlink=found.st_nlink,
-    )
+def stat_of(found: os.stat_result | None) -> FileStat | None:
+    return None if found is None else FileStat(kind(found.st_mode), found.st_size, st.S_IMODE(found.st_mode))
 
 
 def child(each: os.DirEntry[str], fd: int) -> Child:
@@ -76,8 +75,18 @@ def bytes_at(directory: int, name: str, most: int) -> bytes | None:
 
 
 def chmod_held(fd: int, mode: int) -> None:
-    """The mode of a folder that is held, by the descriptor's own name: it leads nowhere else."""
+    """The mode of what is held, by the descriptor's own name: it leads nowhere else."""
     os.chmod(f"/proc/self/fd/{fd}", mode)
+
+
+def open_up(folder: int) -> int | None:
+    """See to it that a held folder can be looked into; the mode that it had. None if it can be, or is not ours."""
+    found = os.fstat(folder)
+    need = st.S_IRUSR | st.S_IXUSR
+    if found.st_uid != os.geteuid() or found.st_mode & need == need:
+        return None
+    chmod_held(folder, st.S_IMODE(found.st_mode) | need)
+    return st.S_IMODE(found.st_mode)
 
 
 def chmod(directory: int, name: str, mode: int) -> None:
@@ -86,8 +95,7 @@ def chmod(directory: int, name: str, mode: int) -> None:
         os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
         return
     with held(os.open(name, _BARE, dir_fd=directory)) as fd:
-        # The descriptor's own name: it can lead nowhere but to what is already held. A link refuses.
-        os.chmod(f"/proc/self/fd/{fd}", mode)
+        chmod_held(fd, mode)  # a link refuses
 
 
 # -- what went wrong, in words ----------------------------------------------------------------------------------------

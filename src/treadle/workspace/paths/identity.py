@@ -11,6 +11,7 @@ import os
 
 from treadle.errors import RootChanged
 from treadle.ports.workspace import Ground, inert
+from treadle.workspace.paths.entries import held
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -28,10 +29,8 @@ def locate(path: str) -> tuple[str, str] | None:
         fd = os.open(path, _LOOK)
     except (OSError, ValueError):
         return None
-    try:
+    with held(fd):
         return _path_of(fd, path), identity(fd)
-    finally:
-        os.close(fd)
 
 
 def _path_of(fd: int, path: str) -> str:

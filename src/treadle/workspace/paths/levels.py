@@ -8,7 +8,7 @@ import stat as st
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from treadle.workspace.paths.entries import bytes_at, chmod_held
+from treadle.workspace.paths.entries import bytes_at, chmod_held, open_up
 from treadle.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 
 GIT = ".git"
@@ -92,7 +92,7 @@ class NotEntered(Exception):
 @contextmanager
 def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
     """A folder held open, and what lies in it. One that its owner has closed to himself is open while it is held."""
-    held, mode, fd = -1, -1, -1
+    held, mode, fd = -1, None, -1
     try:
         try:
             try:
@@ -100,7 +100,8 @@ def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
                 listing = listing_of(fd)
             except PermissionError:
                 held = os.open(name, _HELD, dir_fd=above)
-                mode = _let_in(held)
+                if (mode := open_up(held)) is None:
+                    raise
                 fd = fd if fd >= 0 else os.open(".", os.O_RDONLY | _FOLDER, dir_fd=held)
                 listing = listing_of(fd)
         except OSError as error:
@@ -109,18 +110,8 @@ def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
             raise NotEntered(error.errno in _CLOSED) from error
         yield fd, listing
     finally:
-        if mode >= 0:
+        if mode is not None:
             chmod_held(held, mode)
         for each in (fd, held):
             if each >= 0:
                 os.close(each)
-
-
-def _let_in(folder: int) -> int:
-    """Open a folder of our own to ourselves; the mode that it had. PermissionError if it is not ours."""
-    found = os.fstat(folder)
-    need = st.S_IRUSR | st.S_IXUSR
-    if found.st_uid != os.geteuid() or found.st_mode & need == need:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    chmod_held(folder, st.S_IMODE(found.st_mode) | need)
-    return st.S_IMODE(found.st_mode)

@@ -21,7 +21,7 @@ import msgspec
 from treadle.errors import OutsideRoot, ToolError
 from treadle.file_system import path_below
 from treadle.ports.workspace import Ground, inert
-from treadle.workspace.paths.entries import explain, missing, outside
+from treadle.workspace.paths.entries import explain, lstat, missing, outside
 from treadle.workspace.paths.identity import Bound
 
 _NUMBER = 437
@@ -160,9 +160,8 @@ class Resolver:
                 held.append(self._beneath(held[0], "/".join(above), _DIRECTORY))
             except OSError:
                 return None
-        try:
-            found = os.stat(name, dir_fd=held[-1], follow_symlinks=False)
-        except FileNotFoundError:
+        found = lstat(held[-1], name)
+        if found is None:
             return HeldPath(held[-1], name, tuple(parts), None)
         if follow and st.S_ISLNK(found.st_mode):
             _release(held, 1)
@@ -188,7 +187,7 @@ class Resolver:
                 at.pop()
                 os.close(held.pop())
                 continue
-            found = _look(held[-1], part)
+            found = lstat(held[-1], part)
             if found is None:
                 if todo:
                     raise missing(path)
@@ -215,14 +214,6 @@ class Resolver:
             return self._inside(target)
         except OutsideRoot:
             raise OutsideRoot(f"{inert(path)} is a symbolic link that leads outside the project root.") from None
-
-
-def _look(directory: int, name: str) -> os.stat_result | None:
-    """What has this name, a link not followed."""
-    try:
-        return os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
 
 
 def _release(held: list[int], keep: int) -> None:
