@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
-from treadle.protocol.http_requests import Body, NoQuery, Nothing, OptionChanges, RootQuery
+from treadle.protocol.http_queries import NoQuery, RootQuery
+from treadle.protocol.http_requests import Body, Nothing, OptionChanges
 from treadle.server.app import ROUTES
 from treadle.server.problems import codes
 from treadle.server.routing import Route

@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from treadle.errors import AlreadyAnswered, TreadleError
 from treadle.faultpoint import faultpoint
-from treadle.protocol.http_requests import Body, NoQuery, Nothing, Spare
+from treadle.protocol.http_queries import NoQuery
+from treadle.protocol.http_requests import Body, Nothing, Spare
 from treadle.server.guard import token_of
 from treadle.server.idempotency import HEADER, Key, first_answer, key_of, raced
 from treadle.server.problems import Problem

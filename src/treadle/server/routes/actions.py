@@ -11,7 +11,8 @@ from treadle.host_patterns import choice
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
-from treadle.protocol.http_requests import ActionQuery, AnswerBody, Decision, RuleWish, ToolResults
+from treadle.protocol.http_queries import ActionQuery
+from treadle.protocol.http_requests import AnswerBody, Decision, RuleWish, ToolResults
 from treadle.protocol.permissions import BEYOND, NETWORK_TOOL, Rule
 from treadle.server.problems import Problem
 from treadle.server.replies import NOTHING, ApiReply, reply

@@ -19,16 +19,8 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Restored, UserMessage
 from treadle.protocol.files import FileChange
 from treadle.protocol.http_answers import Accepted, ChangedFile, Changes, Restoration, RunList, RunView
-from treadle.protocol.http_requests import (
-    ChangeChoice,
-    ChangesQuery,
-    GoBack,
-    KeepFiles,
-    Page,
-    RedoFiles,
-    UndoFiles,
-    WaitQuery,
-)
+from treadle.protocol.http_queries import ChangesQuery, Page, WaitQuery
+from treadle.protocol.http_requests import ChangeChoice, GoBack, KeepFiles, RedoFiles, UndoFiles
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routes.conversation import carry_out
 from treadle.server.routing import ApiRequest, Route

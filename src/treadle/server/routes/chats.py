@@ -14,7 +14,8 @@ from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundChat, FoundList, MessageList, UsageView
-from treadle.protocol.http_requests import ChatQuery, CreateChat, MessagePage, Page, PatchChat, SearchQuery, SendMessage
+from treadle.protocol.http_queries import ChatQuery, MessagePage, Page, SearchQuery
+from treadle.protocol.http_requests import CreateChat, PatchChat, SendMessage
 from treadle.protocol.options import ChatOptions
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply

@@ -24,7 +24,8 @@ from treadle.protocol.http_answers import (
     ResourceView,
     Ticket,
 )
-from treadle.protocol.http_requests import FileQuery, Nothing, PathQuery, RootQuery
+from treadle.protocol.http_queries import FileQuery, PathQuery, RootQuery
+from treadle.protocol.http_requests import Nothing
 from treadle.protocol.options import ChatOptions
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem

@@ -4,7 +4,8 @@ the others list it with the name of that machine."""
 from treadle.chat.state import ChatState
 from treadle.jobs import Job
 from treadle.protocol.http_answers import JobList
-from treadle.protocol.http_requests import JobInput, Nothing, OutputQuery
+from treadle.protocol.http_queries import OutputQuery
+from treadle.protocol.http_requests import JobInput, Nothing
 from treadle.protocol.views import JobOutput, JobView
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route

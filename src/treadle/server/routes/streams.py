@@ -11,7 +11,8 @@ from starlette.websockets import WebSocket
 
 from treadle.engine.effects import whole_list
 from treadle.protocol.events import Envelope
-from treadle.protocol.http_requests import Body, StreamQuery, WatchQuery
+from treadle.protocol.http_queries import StreamQuery, WatchQuery
+from treadle.protocol.http_requests import Body
 from treadle.protocol.simple import SimpleView
 from treadle.protocol.wire import whole
 from treadle.server.guard import token_of

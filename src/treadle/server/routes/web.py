@@ -14,7 +14,8 @@ from starlette.responses import Response
 from treadle.chat.state import status
 from treadle.ports.store import Remembered
 from treadle.protocol.http_answers import ChatView, Rendered, SignedIn, UsageDays, UsageRow
-from treadle.protocol.http_requests import DaysQuery, ForkChat, Passages, SignInCode
+from treadle.protocol.http_queries import DaysQuery
+from treadle.protocol.http_requests import ForkChat, Passages, SignInCode
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
