@@ -4,12 +4,12 @@ terminal says so and follows the chat."""
 
 import asyncio
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from contextlib import suppress
 
 from treadle.chat.state import open_actions
 from treadle.cli.approvals import chosen_rule, edited
-from treadle.cli.drive import JsonLines, Show, drive
+from treadle.cli.drive import JsonLines, drive
 from treadle.cli.keyboard import END, ESCAPE, Keyboard, someone_is_there
 from treadle.cli.screen import Screen
 from treadle.cli.terminal import Terminal
@@ -19,11 +19,9 @@ from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
 from treadle.presentation.styled import Colour
-from treadle.protocol.events import Envelope, OpenAction
-from treadle.protocol.files import FileChange
+from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.protocol.subagent_events import children_of
-from treadle.protocol.views import JobView
 
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
 _DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
@@ -64,11 +62,11 @@ async def _converse(
     chat: Chat, following: Following, show: Screen, after: int, dialogue: "Dialogue", *, detaches: bool
 ) -> int:
     """Drive the chat, and answer what it asks as long as somebody does. Esc stops the run meanwhile."""
-    seen = _Seen(show, after)
+    show.seq = after
     while True:
         attending = asyncio.ensure_future(dialogue.attend(chat))
         try:
-            code = await drive(chat, following, seen, seen.seq, detaches=detaches)
+            code = await drive(chat, following, show, show.seq, detaches=detaches)
         except Refused as refusal:
             if refusal.reason not in _STALE:
                 raise
@@ -91,30 +89,6 @@ async def _converse(
 
 
 _BY_SIGNAL = 128
-
-
-class _Seen:
-    """Passes events on and knows how far they went."""
-
-    def __init__(self, show: Show, seq: int) -> None:
-        self._show = show
-        self.seq = seq
-
-    def event(self, envelope: Envelope) -> None:
-        self._show.event(envelope)
-        self.seq = envelope.seq or self.seq
-
-    def changed(self, files: Sequence[FileChange], world: str) -> None:
-        self._show.changed(files, world)
-
-    def living(self, jobs: Sequence[JobView]) -> None:
-        self._show.living(jobs)
-
-    def ready(self, chat: Chat) -> None:
-        self._show.ready(chat)
-
-    def left(self, chat: Chat, *, driven: bool) -> None:
-        self._show.left(chat, driven=driven)
 
 
 class Dialogue:

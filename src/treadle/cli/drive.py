@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from treadle.cli.keyboard import Keyboard
 from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
@@ -47,10 +47,11 @@ _CODES: dict[EndReason, int] = {
 }
 
 
-class Show(Protocol):
-    """Where events go."""
+class Show:
+    """Where events go. What the events have told already need not be told again."""
 
-    def event(self, envelope: Envelope) -> None: ...
+    def event(self, envelope: Envelope) -> None:
+        raise NotImplementedError
 
     def changed(self, files: Sequence[FileChange], world: str) -> None:
         """What the run that ends now did to each file, of the project or of a world of it."""
@@ -65,7 +66,7 @@ class Show(Protocol):
         """Whoever watched leaves; the chat was `driven` by this process, or goes on in another."""
 
 
-class JsonLines:
+class JsonLines(Show):
     """What `--json` prints: one event a line, each written out at once."""
 
     def __init__(self) -> None:
@@ -74,15 +75,6 @@ class JsonLines:
     def event(self, envelope: Envelope) -> None:
         self._out.write(wire.to_json(envelope) + b"\n")
         self._out.flush()
-
-    def changed(self, files: Sequence[FileChange], world: str) -> None:
-        """The events have told it."""
-
-    def living(self, jobs: Sequence[JobView]) -> None:
-        """The events have told it."""
-
-    def ready(self, chat: Chat) -> None:
-        """Nothing to say."""
 
     def left(self, chat: Chat, *, driven: bool) -> None:
         print(f"treadle: {left_text(chat, driven)}", file=sys.stderr)

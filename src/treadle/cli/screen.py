@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.cli.activity import Activity
-from treadle.cli.drive import left_text
+from treadle.cli.drive import Show, left_text
 from treadle.cli.terminal import Terminal
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PLAN_MARKS = {"pending": "·", "in_progress": ">", "done": "✓"}
 
 
-class Screen:
+class Screen(Show):
     """Shows a run. `echo` shows the user's own messages too, for a log that is read instead of lived."""
 
     def __init__(
@@ -51,6 +51,8 @@ class Screen:
         self._received = ""
         """The text of the present answer that came live; shown or about to be."""
         self._calls: dict[CallKey, tuple[str, str]] = {}
+        self.seq = 0
+        """The last recorded event that was shown."""
         self._began = time.monotonic()
         self._waits_since = 0.0
         """Since when a person is asked: that is not the run's time."""
@@ -109,6 +111,7 @@ class Screen:
 
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
+        self.seq = envelope.seq or self.seq
         self._heard()
         match event:
             case e.MessageDelta(text=text):

@@ -34,35 +34,19 @@ class Terminal:
         self._err = err or sys.stderr
         env = os.environ if environment is None else environment
         plain = plain or env.get("TERM") == "dumb" or bool(env.get("TREADLE_PLAIN"))
-        self._has_columns = _is_terminal(self._out)
-        self._live = self._has_columns and not plain
+        self.has_columns = _is_terminal(self._out)
+        """Whether lines end somewhere: what is longer is broken between words, or the terminal does it within them."""
+        self.live = self.has_columns and not plain
+        """Whether somebody sees what passes; not so on a dumb terminal."""
         colour = not env.get("NO_COLOR") and not plain
-        self._out_colour = colour and _is_terminal(self._out)
+        self.colours = colour and self.has_columns
         self._err_colour = colour and _is_terminal(self._err)
         for stream in (self._out, self._err):
             if isinstance(stream, io.TextIOWrapper):  # a letter that the locale does not have must not end a run
                 stream.reconfigure(errors="backslashreplace")
-        self._ascii = "utf" not in (self._out.encoding or "").lower()
+        self.ascii = "utf" not in (self._out.encoding or "").lower()
         self._at_start = True
         self._status = ""
-
-    @property
-    def live(self) -> bool:
-        """Whether somebody sees what passes; not so on a dumb terminal."""
-        return self._live
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether lines end somewhere: what is longer is broken between words, or the terminal does it within them."""
-        return self._has_columns
-
-    @property
-    def colours(self) -> bool:
-        return self._out_colour
-
-    @property
-    def ascii(self) -> bool:
-        return self._ascii
 
     @property
     def has_status(self) -> bool:
@@ -71,11 +55,11 @@ class Terminal:
     @property
     def width(self) -> int:
         """Columns of the terminal; a long line's worth where there is none."""
-        return shutil.get_terminal_size().columns if self._has_columns else 160
+        return shutil.get_terminal_size().columns if self.has_columns else 160
 
     def paint(self, text: str, *colours: Colour) -> str:
         """Colour for standard output."""
-        return _painted(text, colours) if self._out_colour else text
+        return _painted(text, colours) if self.colours else text
 
     def stream(self, text: str) -> None:
         """A piece of running text, which may end anywhere."""
@@ -113,7 +97,7 @@ class Terminal:
 
     def folded(self, text: str, indent: str = "   ") -> list[str]:
         """A line in as many as the terminal has room for, without breaking words; whole where there is none."""
-        if not self._has_columns or len(text) < self.width:
+        if not self.has_columns or len(text) < self.width:
             return [text]
         from textwrap import wrap
 
@@ -124,7 +108,7 @@ class Terminal:
 
     def status(self, text: str) -> None:
         """What goes on just now. Never in the middle of a line of the answer."""
-        if self._live and self._at_start:
+        if self.live and self._at_start:
             self.clear()
             self._status = _fitting(text, self.width - 2)
             self._out.write(self.paint(self._plain(self._status), "dim"))
@@ -141,7 +125,7 @@ class Terminal:
         self._out.flush()
 
     def _plain(self, text: str) -> str:
-        return text.translate(_ASCII) if self._ascii else text
+        return text.translate(_ASCII) if self.ascii else text
 
 
 def _fitting(text: str, columns: int) -> str:

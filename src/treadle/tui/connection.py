@@ -2,10 +2,12 @@
 speak in; errors are those of `treadle.errors`, whose sentences are shown."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from treadle.errors import TreadleError
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import FileChange, Hunk
 from treadle.protocol.options import ChatOptions
@@ -13,6 +15,8 @@ from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView, Status
 
 if TYPE_CHECKING:
+    from treadle.client.chats import ClientChat
+    from treadle.handle import Chat
     from treadle.skills.reading import CustomAgent, OwnCommand
 
 
@@ -83,10 +87,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class ChatLink(Protocol):
-    """One chat."""
+    """One chat. What chats of this process and those of a server do in the same words is done here."""
+
+    _chat: "Chat | ClientChat"
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        return self._chat.id
 
     def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
         """Everything that is recorded behind `after`, then what happens, for as long as somebody reads."""
@@ -98,9 +105,10 @@ class ChatLink(Protocol):
 
     async def run_command(self, line: str) -> None:
         """A command of the person's own, on the same view as the model's, recorded and undoable like one."""
-        ...
+        await self._chat.run_command(line)
 
-    async def interrupt(self) -> None: ...
+    async def interrupt(self) -> None:
+        await self._chat.interrupt()
 
     async def go_on(self) -> bool:
         """Take up a run that nobody drives; False if there is none."""
@@ -111,9 +119,11 @@ class ChatLink(Protocol):
         scope: RuleScope = "chat",
     ) -> None: ...  # fmt: skip
 
-    async def deny(self, action: OpenAction, feedback: str = "") -> None: ...
+    async def deny(self, action: OpenAction, feedback: str = "") -> None:
+        await self._chat.deny(action, feedback)
 
-    async def answer(self, action: OpenAction, text: str) -> None: ...
+    async def answer(self, action: OpenAction, text: str) -> None:
+        await self._chat.answer(action, text)
 
     async def arguments(self, action: OpenAction) -> Mapping[str, Any]: ...
 
@@ -129,7 +139,8 @@ class ChatLink(Protocol):
         """Options, `title` among them."""
         ...
 
-    async def compact(self) -> None: ...
+    async def compact(self) -> None:
+        await self._chat.compact()
 
     async def edit_queued(self, id: str, text: str) -> None: ...
 
@@ -155,9 +166,19 @@ class ChatLink(Protocol):
 
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome: ...
 
-    async def jobs(self) -> Sequence[JobRow]: ...
+    async def jobs(self) -> Sequence[JobRow]:
+        rows = []
+        for job in await self._chat.jobs():
+            last = ""
+            with suppress(TreadleError):
+                last = (await job.tail(-500)).text.strip().rpartition("\n")[2]
+            rows.append(JobRow(job.view.job, job.view.command, job.view.status, job.view.began_ms, last))
+        return rows
 
-    async def stop_job(self, job: str) -> None: ...
+    async def stop_job(self, job: str) -> None:
+        for each in await self._chat.jobs():
+            if each.view.job == job:
+                await each.stop()
 
     async def export(self) -> bytes: ...
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
-from treadle.presentation.call_line import CHANGED, MINUS, call_lines, what_came
+from treadle.presentation.call_line import CHANGED, MINUS, call_lines
 from treadle.presentation.styled import Line
 from treadle.protocol.content import PlanStep
 from treadle.tui.blocks import AnyBlock, Calls, Checklist, Ended, Gone, Note, Said, ShownCall, Spoken, Thought
@@ -270,7 +270,3 @@ def styled(line: Line, marks: Marks) -> Text:
     for span in line:
         text.append(marks.plain(span.text), " ".join(_STYLES[colour] for colour in span.colours))
     return text
-
-
-def outcome(call: ShownCall) -> str:
-    return "" if call.done is None else what_came(call.done)

@@ -3,12 +3,10 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from treadle.errors import TreadleError
 from treadle.feeds.fan_out import Feeds
 from treadle.files import RunSpan
 from treadle.handle import Chat
@@ -30,7 +28,7 @@ from treadle.runtime import Agent
 from treadle.searching import search
 from treadle.subagents.tree import tree
 from treadle.transfer import export_chat, fork
-from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
+from treadle.tui.connection import Asked, ChangedFile, ChatLink, ChatRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
 from treadle.types import ChatId
 
@@ -46,15 +44,13 @@ BACKLOG = 10_000
 Find = Callable[[Store, str], Awaitable[ChatId]]
 
 
-class EmbeddedChat:
+class EmbeddedChat(ChatLink):
+    _chat: Chat
+
     def __init__(self, agent: Agent, feeds: Feeds, chat: Chat) -> None:
         self._agent = agent
         self._feeds = feeds
         self._chat = chat
-
-    @property
-    def id(self) -> str:
-        return self._chat.id
 
     async def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
         """A long log in large pages, decoded beside the screen; its end and what follows as any reader gets it."""
@@ -83,12 +79,6 @@ class EmbeddedChat:
         kind, data = await asyncio.to_thread(read_picture, path)
         return Image(kind, await self._agent.deps.store.put_blob(data))
 
-    async def run_command(self, line: str) -> None:
-        await self._chat.run_command(line)
-
-    async def interrupt(self) -> None:
-        await self._chat.interrupt()
-
     async def go_on(self) -> bool:
         if await self._chat.status() != "pending":
             return False
@@ -105,12 +95,6 @@ class EmbeddedChat:
     ) -> None:
         rule = None if offer < 0 else replace(action.offers[offer].rule, scope=scope, effect="allow")
         await self._chat.approve(action, arguments=None if arguments is None else dict(arguments), rule=rule)
-
-    async def deny(self, action: OpenAction, feedback: str = "") -> None:
-        await self._chat.deny(action, feedback)
-
-    async def answer(self, action: OpenAction, text: str) -> None:
-        await self._chat.answer(action, text)
 
     async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
         return await self._chat.arguments(action)
@@ -134,9 +118,6 @@ class EmbeddedChat:
             self._agent.deps.models.get(options["model"])
         if options:
             await self._agent.chat(self._chat.id, **options).open()
-
-    async def compact(self) -> None:
-        await self._chat.compact()
 
     async def edit_queued(self, id: str, text: str) -> None:
         await self._chat.command(c.EditQueued(id, text))
@@ -180,23 +161,6 @@ class EmbeddedChat:
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
         undone = await self._chat.files.back_to(message, conversation=conversation, files=files)
         return Outcome(0) if undone is None else _outcome(undone)
-
-    # -- jobs ---------------------------------------------------------------------------------------------------------
-
-    async def jobs(self) -> Sequence[JobRow]:
-        rows = []
-        for job in await self._chat.jobs():
-            last = ""
-            with suppress(TreadleError):
-                last = (await job.tail(-500)).text.strip().rpartition("\n")[2]
-            view = job.view
-            rows.append(JobRow(view.job, view.command, view.status, view.began_ms, last))
-        return rows
-
-    async def stop_job(self, job: str) -> None:
-        for each in await self._chat.jobs():
-            if each.view.job == job:
-                await each.stop()
 
     async def export(self) -> bytes:
         return b"".join([line async for line in export_chat(self._agent.deps.store, self._chat.id)])

@@ -62,9 +62,3 @@ class History:
             return None
         self._at += 1
         return self._draft if self._at == len(self._entries) else self._entries[self._at]
-
-    def search(self, words: str) -> list[str]:
-        """Entries with all these words, newest first."""
-        wanted = words.casefold().split()
-        found = (each for each in reversed(self._entries) if all(word in each.casefold() for word in wanted))
-        return list(dict.fromkeys(found))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
 from treadle.client.worlds import ClientWorlds
-from treadle.errors import NotFound, TreadleError
+from treadle.errors import NotFound
 from treadle.lines.changes import change_lines, is_folder
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import decode_path
@@ -18,7 +17,7 @@ from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandL
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView
-from treadle.tui.connection import Asked, ChangedFile, ChatRow, JobRow, ModelRow, Outcome
+from treadle.tui.connection import Asked, ChangedFile, ChatLink, ChatRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
 
 if TYPE_CHECKING:
@@ -27,15 +26,13 @@ if TYPE_CHECKING:
 PATIENCE_S = 60.0
 
 
-class RemoteChat:
+class RemoteChat(ChatLink):
+    _chat: ClientChat
+
     def __init__(self, http: Http, chat: ClientChat) -> None:
         self._http = http
         self._chat = chat
         self._at = f"/api/chats/{chat.id}"
-
-    @property
-    def id(self) -> str:
-        return self._chat.id
 
     async def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
         async for envelope in self._chat.events(after):
@@ -44,12 +41,6 @@ class RemoteChat:
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
         read = [await asyncio.to_thread(read_picture, path) for path in images]
         await self._chat.send(text, delivery=delivery, images=read, expand=True)
-
-    async def run_command(self, line: str) -> None:
-        await self._chat.run_command(line)
-
-    async def interrupt(self) -> None:
-        await self._chat.interrupt()
 
     async def go_on(self) -> bool:
         return False  # the server's workers take up what nobody drives
@@ -63,12 +54,6 @@ class RemoteChat:
         scope: RuleScope = "chat",
     ) -> None:
         await self._chat.approve(action, arguments=arguments, offer=None if offer < 0 else offer, scope=scope)
-
-    async def deny(self, action: OpenAction, feedback: str = "") -> None:
-        await self._chat.deny(action, feedback)
-
-    async def answer(self, action: OpenAction, text: str) -> None:
-        await self._chat.answer(action, text)
 
     async def arguments(self, action: OpenAction) -> Mapping[str, Any]:
         for each in (await self._chat.info()).actions:
@@ -88,9 +73,6 @@ class RemoteChat:
 
     async def change(self, **options: Any) -> None:
         await self._chat.change(**options)
-
-    async def compact(self) -> None:
-        await self._chat.compact()
 
     async def edit_queued(self, id: str, text: str) -> None:
         await self._http.change("PUT", f"{self._at}/queue/{id}", {"content": text}, Accepted)
@@ -123,20 +105,6 @@ class RemoteChat:
 
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
         return _outcome(await self._chat.files.back_to(message, conversation=conversation, files=files))
-
-    async def jobs(self) -> Sequence[JobRow]:
-        rows = []
-        for job in await self._chat.jobs():
-            last = ""
-            with suppress(TreadleError):
-                last = (await job.tail(-500)).text.strip().rpartition("\n")[2]
-            rows.append(JobRow(job.view.job, job.view.command, job.view.status, job.view.began_ms, last))
-        return rows
-
-    async def stop_job(self, job: str) -> None:
-        for each in await self._chat.jobs():
-            if each.view.job == job:
-                await each.stop()
 
     async def export(self) -> bytes:
         async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
