@@ -51,7 +51,8 @@ COMMANDS = {
 }
 """Their names and their lines of help, in the order in which they are listed."""
 
-MODULES = {"diff-runs": "diff_runs", "import": "import_", "try": "try_", "untrust": "trust"}
+MODULES = {"diff-runs": "diff_runs", "import": "import_", "keep": "undo", "pending": "approve", "redo": "undo",
+           "try": "try_", "untrust": "trust"}  # fmt: skip
 """Where in `commands` a command is declared, if not in the module of its name."""
 
 YOUNG_OBJECTS = 50_000

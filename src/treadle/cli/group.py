@@ -93,6 +93,18 @@ def _app(given: dict[str, Any]) -> Any:
     return open_app(Wanted(**wanted))
 
 
+def in_loop(body: Body) -> Body:
+    """Make a coroutine function a command."""
+
+    @wraps(body)
+    def command(**given: Any) -> Any:
+        import asyncio
+
+        return asyncio.run(body(**given))
+
+    return command
+
+
 def in_agent(*, works: bool = False) -> Decorator:
     """Make a coroutine function a command: its first argument is an agent on the user's store, closed at its end."""
 

@@ -50,11 +50,13 @@ def open_app(wanted: Wanted) -> int:
 
     root = str(project_root(wanted.root, force=wanted.force_root))
     if wanted.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
+        import asyncio
+
         from treadle.cli.plain import converse
 
         if wanted.server:
             raise click.UsageError("the chats of a server are not shown as plain text; use a terminal with a screen")
-        return converse(root, wanted.prompt, wanted.resume, {"model": wanted.model, "mode": wanted.mode})
+        return asyncio.run(converse(root, wanted.prompt, wanted.resume, {"model": wanted.model, "mode": wanted.mode}))
     return run_app(wanted, root)
 
 

@@ -1,7 +1,6 @@
 """The app as plain text: a line in, what comes of it line by line, and so on. For screen readers, dumb terminals and
 whoever likes it; nothing is drawn over, and nothing moves."""
 
-import asyncio
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,12 +16,8 @@ if TYPE_CHECKING:
 _HELP = "say what is to be done\n/undo takes the last run back, /new begins another chat, /quit or Ctrl-D leaves"
 
 
-def converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:
+async def converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:
     """`first`: the first message; `resume`: the chat to go on with, an empty name being the newest."""
-    return asyncio.run(_converse(root, first, resume, flags))
-
-
-async def _converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:
     from treadle.cli.keyboard import Keyboard
     from treadle.cli.session import configured, find_chat, open_agent
 

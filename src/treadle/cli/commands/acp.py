@@ -7,6 +7,7 @@ from typing import Any, cast
 import click
 
 from treadle.cli.commands.run import MODES
+from treadle.cli.group import in_loop
 from treadle.errors import ConfigError
 
 INSTALL = "editors need the package agent-client-protocol; install it with: pip install 'treadle[acp]'"
@@ -16,7 +17,8 @@ INSTALL = "editors need the package agent-client-protocol; install it with: pip 
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of new sessions.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking, in new sessions.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls a run may make.")
-def acp(**flags: Any) -> int:
+@in_loop
+async def acp(**flags: Any) -> int:
     """Work for an editor that speaks the Agent Client Protocol.
 
     The editor starts this and talks to it by standard input and output; each of its sessions is a chat, which survives
@@ -24,12 +26,6 @@ def acp(**flags: Any) -> int:
     """
     if find_spec("acp") is None:
         raise ConfigError(INSTALL)
-    import asyncio
-
-    return asyncio.run(_serve(flags))
-
-
-async def _serve(flags: dict[str, Any]) -> int:
     from acp import Agent as AcpAgent
     from acp import run_agent
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput, Refused, ToolError
@@ -50,26 +51,20 @@ class Wish(NamedTuple):
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
 @json_option("Print what was done as one JSON object, and do not ask.")
 @gathered(Wish, "wish")
-def apply(wish: Wish, as_json: bool) -> int:
+@in_loop
+async def apply(wish: Wish, as_json: bool) -> int:
     """Apply a patch or a fenced block of an answer to the project.
 
     FILE holds a unified diff, a patch that begins with *** Begin Patch, or an answer with one of these in a fenced
     block; without FILE, or with -, it is read from standard input. With --to a block, or a text without one, becomes
     that file. It is shown first and applied whole or not at all; treadle undo takes it back.
     """
-    import asyncio
-
-    from treadle.cli.session import configured
-
-    return asyncio.run(_apply(configured(), wish, as_json))
-
-
-async def _apply(config: "Config", wish: Wish, as_json: bool) -> int:
     from treadle.cli.changes import print_patch
-    from treadle.cli.session import open_agent
+    from treadle.cli.session import configured, open_agent
     from treadle.lines.changes import count
     from treadle.protocol import wire
 
+    config = configured()
     text = _text(wish)
     terminal = Terminal()
     async with open_agent(config) as agent:

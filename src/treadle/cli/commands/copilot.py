@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import store_option
 
 TOKEN = "COPILOT_CONNECTION_TOKEN"
@@ -20,25 +21,14 @@ _THEIRS_WITH_VALUE = ("--log-level", "--auth-token-env", "--session-idle-timeout
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of sessions that name none.")
 @store_option
-def copilot(stdio: bool, port: int, host: str, **flags: Any) -> int:
+@in_loop
+async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> int:
     """Be the runtime of a program that uses a Copilot SDK.
 
     Let the SDK start it (path to treadle, arguments `copilot`; or COPILOT_CLI_PATH=treadle-copilot), or start it
     yourself and give the SDK its address. Programs that come by the port must show the token in
     COPILOT_CONNECTION_TOKEN; if there is none, one is made and told on standard error.
     """
-    import asyncio
-
-    return asyncio.run(_serve(stdio, host, port, flags))
-
-
-for _name in _THEIRS:
-    copilot.params.append(click.Option([_name], is_flag=True, hidden=True, expose_value=False))
-for _name in _THEIRS_WITH_VALUE:
-    copilot.params.append(click.Option([_name], hidden=True, expose_value=False))
-
-
-async def _serve(stdio: bool, host: str, port: int, flags: dict[str, Any]) -> int:
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.copilot_sdk.hooks import ProgramHooks
     from treadle.copilot_sdk.server import Runtime
@@ -59,6 +49,12 @@ async def _serve(stdio: bool, host: str, port: int, flags: dict[str, Any]) -> in
         else:
             await serve_tcp(runtime, host, port)
     return 0
+
+
+for _name in _THEIRS:
+    copilot.params.append(click.Option([_name], is_flag=True, hidden=True, expose_value=False))
+for _name in _THEIRS_WITH_VALUE:
+    copilot.params.append(click.Option([_name], hidden=True, expose_value=False))
 
 
 def _token() -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import StoreError
@@ -24,18 +25,13 @@ _TOLD = 20
 @click.command("fsck")
 @click.option("--repair", is_flag=True, help="Mend what can be mended; damaged records go into quarantine.")
 @json_option("Print every problem as one line of JSON.")
-def fsck(repair: bool, as_json: bool) -> int:
+@in_loop
+async def fsck(repair: bool, as_json: bool) -> int:
     """Look for damage in what is stored, and mend it.
 
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
     code is 1 when damage was found that is still there.
     """
-    import asyncio
-
-    return asyncio.run(_fsck(repair, as_json))
-
-
-async def _fsck(repair: bool, as_json: bool) -> int:
     from treadle.cli.session import configured
     from treadle.lines.changes import count
     from treadle.stores import open_store

@@ -2,6 +2,7 @@
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_json
 
@@ -16,7 +17,8 @@ from treadle.cli.terminal import Terminal, write_json
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @json_option("Print one JSON object.")
-def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
+@in_loop
+async def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
     """Remove what is kept for undoing changes and needed no more.
 
     What a chat changed can be undone as long as it is kept: for 30 days after the chat last changed, or until all of it
@@ -26,12 +28,6 @@ def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
     The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
     them, last changed. Worlds that you opened yourself stay until you drop them.
     """
-    import asyncio
-
-    return asyncio.run(_gc(days, dry_run, as_json))
-
-
-async def _gc(days: float | None, dry: bool, as_json: bool) -> int:
     import msgspec
 
     from treadle.cli.session import configured
@@ -45,16 +41,16 @@ async def _gc(days: float | None, dry: bool, as_json: bool) -> int:
     store = open_store(config.store)  # the one whose chats may need what is here, and no other
     if not isinstance(store, SqliteStore) or store.path.exists():
         try:
-            found = await collect(store, config.home, retention_of(config.settings, days), dry=dry)
+            found = await collect(store, config.home, retention_of(config.settings, days), dry=dry_run)
         finally:
             await store.close()
     if as_json:
-        told = msgspec.to_builtins(found) | {"dry_run": dry}
+        told = msgspec.to_builtins(found) | {"dry_run": dry_run}
         del told["line"]
         write_json(told)
         return 0
     terminal = Terminal()
-    done = "would be removed" if dry else "removed"
+    done = "would be removed" if dry_run else "removed"
     terminal.line(f"{done}: {_counted(found.images, 'kept file')} ({_size(found.bytes)})")
     rest = (
         (found.commands, "output of a command", "outputs of commands"),

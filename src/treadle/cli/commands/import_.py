@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput
@@ -16,7 +17,8 @@ from treadle.inert import inert_line
 @click.option("--new-id", is_flag=True, help="Give the chat a new id, for instance because its own is taken.")
 @click.option("--owner", default="", metavar="USER", help="Give the chat to this user of the server; else it is yours.")
 @json_option("Print one JSON object.")
-def import_(file: str, new_id: bool, owner: str, as_json: bool) -> int:
+@in_loop
+async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> int:
     """Read a chat from JSON lines.
 
     FILE is what export wrote; - reads standard input. Prints the chat's id. A wrong line is named, and then nothing
@@ -25,30 +27,17 @@ def import_(file: str, new_id: bool, owner: str, as_json: bool) -> int:
     What the chat may do is decided here: its model, mode, rules, sandbox, budgets and project are those of a new chat.
     What was under way there is ended, not continued.
     """
-    import asyncio
-
-    return asyncio.run(_import(_lines(file), new_id, owner, as_json))
-
-
-def _lines(file: str) -> list[bytes]:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
-    return data.split(b"\n")
-
-
-async def _import(lines: list[bytes], new_id: bool, owner: str, as_json: bool) -> int:
-    """Model, mode, project and all else that gives it power are those of a new chat here (S-09)."""
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.transfer import import_chat
 
+    lines = _lines(file)
     config = configured()
     async with open_agent(config) as agent:
         try:
             root = str(project_root(None))
         except InvalidInput:
             root = ""
+        # What gives it power is that of a new chat here (S-09).
         local = agent.prepare(config.settings.chat_options(root)).options
         chat = await import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
     if as_json:
@@ -59,3 +48,11 @@ async def _import(lines: list[bytes], new_id: bool, owner: str, as_json: bool) -
     model = local.model or "no model yet"
     terminal.note(inert_line(f"{model}, mode {local.mode}, in {root or 'no project'}, as for a new chat here"), "dim")
     return 0
+
+
+def _lines(file: str) -> list[bytes]:
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
+    return data.split(b"\n")

@@ -1,10 +1,12 @@
 """`treadle mcp`: the MCP servers whose tools models may call, and Treadle as such a server (E-01)."""
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
+from treadle.cli.group import in_agent, in_loop
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, Body, gathered, json_option, root_options
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.inert import inert_line
@@ -96,49 +98,53 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
+def _with_servers(body: Body) -> Body:
+    """Make a coroutine function a command: its first arguments are the servers and the folder of this project; of any
+    folder, where there is no project."""
+
+    async def work(agent: "Agent", root: str | None, force_root: bool, **given: Any) -> Any:
+        from treadle.cli.session import project_root
+
+        return await body(agent.mcp, str(project_root(root, force=root is None or force_root)), **given)
+
+    return root_options(wraps(body)(in_agent(works=True)(work)))
+
+
 @mcp.command("list")
-@root_options
+@_with_servers
 @json_option("Print one JSON object a line.")
-def list_servers(root: str | None, force_root: bool, as_json: bool) -> int:
+async def list_servers(servers: "McpServers", place: str, as_json: bool) -> int:
     """List the servers that chats of this project have."""
-
-    async def listed(servers: "McpServers", place: str) -> int:
-        found, warnings = servers.declared(place)
-        terminal = Terminal()
-        for each in found:
-            if as_json:
-                write_json({"name": each.name, "place": each.server.place, "source": each.source})
-                continue
-            state = "off" if each.server.disabled else "confined" if each.confined else "on"
-            terminal.line(f"{terminal.paint(f'{state:9}', 'dim')} {each.name:20} {inert_line(each.server.place, 80)}")
-        for text in warnings:
-            terminal.note(inert_line(text), "yellow")
-        if not found and not as_json:
-            terminal.note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
-        return EXIT_OK
-
-    return _with_servers(listed, root, force_root)
+    found, warnings = servers.declared(place)
+    terminal = Terminal()
+    for each in found:
+        if as_json:
+            write_json({"name": each.name, "place": each.server.place, "source": each.source})
+            continue
+        state = "off" if each.server.disabled else "confined" if each.confined else "on"
+        terminal.line(f"{terminal.paint(f'{state:9}', 'dim')} {each.name:20} {inert_line(each.server.place, 80)}")
+    for text in warnings:
+        terminal.note(inert_line(text), "yellow")
+    if not found and not as_json:
+        terminal.note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
+    return EXIT_OK
 
 
 @mcp.command("show")
 @click.argument("name")
-@root_options
+@_with_servers
 @json_option("Print one JSON object.")
-def show(name: str, root: str | None, force_root: bool, as_json: bool) -> int:
+async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> int:
     """Show how a server is declared, and the tools that it had when it last ran."""
-
-    async def shown(servers: "McpServers", place: str) -> int:
-        link = await _link(servers, name, place)
-        if as_json:
-            write_json({"name": name, "source": link.declared.source, **_declaration(link.declared)})
-            return EXIT_OK
-        terminal = Terminal()
-        for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
-            terminal.line(f"{key:14} {inert_line(_shown(value))}")
-        _tell_tools(terminal, link)
+    link = await _link(servers, name, place)
+    if as_json:
+        write_json({"name": name, "source": link.declared.source, **_declaration(link.declared)})
         return EXIT_OK
-
-    return _with_servers(shown, root, force_root)
+    terminal = Terminal()
+    for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
+        terminal.line(f"{key:14} {inert_line(_shown(value))}")
+    _tell_tools(terminal, link)
+    return EXIT_OK
 
 
 def _declaration(declared: "Declared") -> dict[str, Any]:
@@ -171,30 +177,26 @@ def _tell_tools(terminal: Terminal, link: "Link") -> None:
 
 @mcp.command("test")
 @click.argument("name")
-@root_options
-def try_server(name: str, root: str | None, force_root: bool) -> int:
+@_with_servers
+async def try_server(servers: "McpServers", place: str, name: str) -> int:
     """Start a server and see what it has."""
-
-    async def tried(servers: "McpServers", place: str) -> int:
-        link = await _link(servers, name, place)
-        terminal = Terminal()
-        connection, _ = await servers.hub.connected(name, place)
-        await connection.settled()
-        if connection.state != "ready":
-            terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
-            return EXIT_ERROR
-        await connection.ready()
-        prompts, resources = await servers.prompts(place, server=name), await servers.resources(place, server=name)
-        known = link.known
-        terminal.line(f"{inert_line(known.title if known else name)} works")
-        _tell_tools(terminal, link)
-        for prompt in prompts:
-            terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
-        for resource in resources:
-            terminal.line(f"  {inert_line(resource.mention, 120)}")
-        return EXIT_OK
-
-    return _with_servers(tried, root, force_root)
+    link = await _link(servers, name, place)
+    terminal = Terminal()
+    connection, _ = await servers.hub.connected(name, place)
+    await connection.settled()
+    if connection.state != "ready":
+        terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
+        return EXIT_ERROR
+    await connection.ready()
+    prompts, resources = await servers.prompts(place, server=name), await servers.resources(place, server=name)
+    known = link.known
+    terminal.line(f"{inert_line(known.title if known else name)} works")
+    _tell_tools(terminal, link)
+    for prompt in prompts:
+        terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
+    for resource in resources:
+        terminal.line(f"  {inert_line(resource.mention, 120)}")
+    return EXIT_OK
 
 
 @mcp.command("remove")
@@ -214,8 +216,8 @@ def remove(name: str) -> int:
 
 @mcp.command("login")
 @click.argument("name")
-@root_options
-def login(name: str, root: str | None, force_root: bool) -> int:
+@_with_servers
+async def login(servers: "McpServers", place: str, name: str) -> int:
     """Sign in to a server in the browser, where it asks for that (OAuth)."""
 
     async def shown(address: str) -> None:
@@ -224,27 +226,19 @@ def login(name: str, root: str | None, force_root: bool) -> int:
         Terminal().note(f"open this page to sign in:\n{inert_line(address)}")
         webbrowser.open(address)
 
-    async def signed_in(servers: "McpServers", place: str) -> int:
-        await _link(servers, name, place)
-        asked = await servers.login(name, shown, place)
-        Terminal().line(f"signed in to {inert_line(name)}" if asked else f"{inert_line(name)} asks for no sign-in")
-        return EXIT_OK
-
-    return _with_servers(signed_in, root, force_root)
+    await _link(servers, name, place)
+    asked = await servers.login(name, shown, place)
+    Terminal().line(f"signed in to {inert_line(name)}" if asked else f"{inert_line(name)} asks for no sign-in")
+    return EXIT_OK
 
 
 @mcp.command("serve")
 @root_options
 @click.option("--mode", default=None, metavar="MODE", help="What passes without an approval; see the setting mode.")
 @click.option("--model", default="", metavar="MODEL", help="The model, as provider:name.")
-def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> int:
+@in_loop
+async def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> int:
     """Be an MCP server on standard input and output: another agent hands over work and follows it."""
-    import asyncio
-
-    return asyncio.run(_serve(root, force_root, mode, model))
-
-
-async def _serve(root: str | None, force_root: bool, mode: str | None, model: str) -> int:
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.protocol.options import MODES
 
@@ -265,16 +259,3 @@ async def _link(servers: "McpServers", name: str, place: str) -> "Link":
         return await servers.hub.link(name, place)
     except ToolError:
         raise NotFound(f"there is no server {name!r} here; see them with: treadle mcp list") from None
-
-
-def _with_servers(work: Any, root: str | None, force_root: bool) -> int:
-    """Work with the servers of this project; anywhere, where there is no project."""
-    from treadle.cli.session import project_root, with_agent
-
-    place = str(project_root(root, force=True)) if root is None else str(project_root(root, force=force_root))
-
-    async def found(agent: "Agent") -> int:
-        done: int = await work(agent.mcp, place)
-        return done
-
-    return with_agent(found, works=True)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
 from treadle.errors import ConfigError
 from treadle.inert import inert, inert_line
@@ -52,7 +53,8 @@ class RaceFlags(NamedTuple):
 @click.option("--chat", default="", metavar="ID", help="Go on with this race, after a crash or a stop of the machine.")
 @json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
 @gathered(RaceFlags, "wanted")
-def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
+@in_loop
+async def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
     """Let several attempts at one task run at once, and keep the best.
 
     Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
@@ -60,18 +62,11 @@ def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
     smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo takes back.
     The others stay to be looked at: treadle world list.
     """
-    import asyncio
-
-    from treadle.cli.session import configured
+    from treadle.cli.drive import Signals
+    from treadle.cli.session import configured, open_agent
 
     first = wanted.models.split(",")[0].strip()
-    return asyncio.run(_race(configured({**flags, "model": first or None}), wanted, as_json))
-
-
-async def _race(config: "Config", wanted: RaceFlags, as_json: bool) -> int:
-    from treadle.cli.drive import Signals
-    from treadle.cli.session import open_agent
-
+    config = configured({**flags, "model": first or None})
     async with open_agent(config, works=True) as agent:
         running = await _begin(agent, config, wanted)
         with Signals(running.chat) as signals:

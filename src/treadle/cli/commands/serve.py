@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import store_option
 from treadle.errors import InvalidInput
 
@@ -31,16 +32,15 @@ NOT_ALONE = (
 @click.option("--token-file", "serve_tokens", metavar="FILE", help="The file of tokens, as treadle tokens writes it.")
 @click.option("--allow-host", "serve_hosts", multiple=True, metavar="NAME", help="A name that the server answers to.")
 @click.option("--allow-root", "serve_roots", multiple=True, metavar="DIR", help="A folder where projects may lie.")
-def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> int:
+@in_loop
+async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> int:
     """Serve the web app and the HTTP API, and drive chats.
 
     Without any tokens it makes one and prints it with the address: opened in a browser, that address is the web app,
     signed in. SIGTERM ends it in good order; a second one at once.
     """
-    import asyncio
-
     many = {"serve_hosts": serve_hosts or None, "serve_roots": serve_roots or None}
-    return asyncio.run(serve_until_told({**flags, **many}, works=not no_worker))
+    return await serve_until_told({**flags, **many}, works=not no_worker)
 
 
 async def serve_until_told(

@@ -1,9 +1,11 @@
-"""`treadle undo`: take back what a run did. It is shown first; on a terminal somebody is asked."""
+"""`treadle undo`: take back what a run did, shown first and asked for on a terminal; `treadle redo`: take the last undo
+back; `treadle keep`: accept what a run did, or parts of it."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from treadle.cli.group import in_agent
 from treadle.cli.options import (
     EXIT_ERROR,
     EXIT_OK,
@@ -165,3 +167,44 @@ def _show(terminal: Terminal, choice: "Chosen", plan: "Plan", how: How) -> None:
         terminal.note(f"would undo: {summary(plan.files)}; nothing was changed", "dim")
     if not how.merge and any(each.reason.startswith(MERGEABLE) for each in plan.conflicts):
         terminal.note("   --merge takes the chat's changes out of files that somebody has changed since", "dim")
+
+
+@click.command("redo")
+@click.argument("chat", metavar="[ID]", default="")
+@merge_option
+@json_option("Print what was done as one JSON object.")
+@in_agent()
+async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
+    """Take an undo back.
+
+    ID is a chat; without it, the newest that works in this project. It is the last undo that was not redone.
+    """
+    from treadle.cli.changes import choose, tell, tell_begun
+
+    terminal = Terminal()
+    choice = await choose(agent, Named(only_chat=chat))
+    await tell_begun(terminal, choice, as_json)
+    return await tell(terminal, choice, await choice.files.redo(merge=merge), "redone", as_json, listed=True)
+
+
+@click.command("keep")
+@words_argument
+@hunk_option
+@run_options
+@json_option("Print what was kept as one JSON object.")
+@gathered(Named, "wanted")
+@in_agent()
+async def keep(agent: "Agent", wanted: Named, as_json: bool) -> int:
+    """Accept changes: an undo leaves them alone from then on.
+
+    ID is a chat; without it, the newest that works in this project. Nothing in the project changes.
+    """
+    from treadle.cli.changes import choose, tell, tell_begun
+
+    terminal = Terminal()
+    choice = await choose(agent, wanted)
+    await tell_begun(terminal, choice, as_json)
+    done = await choice.files.keep(choice.span, choice.paths, choice.hunks)
+    if not (as_json or done.files or done.conflicts or done.error):
+        terminal.note(f"chat {choice.chat.id}: nothing to keep", "dim")
+    return await tell(terminal, choice, done, "kept", as_json, listed=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from treadle.cli.group import in_loop
 from treadle.cli.options import store_option
 
 
@@ -14,18 +15,13 @@ from treadle.cli.options import store_option
 @store_option
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="How many chats to drive at once.")
 @click.option("--drain-s", type=click.FloatRange(min=0), metavar="S", help="How long to let steps end on SIGTERM.")
-def worker(**flags: Any) -> int:
+@in_loop
+async def worker(**flags: Any) -> int:
     """Drive the chats that need a worker, until it is told to stop.
 
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
     at once. Either way the chats can be taken up by another worker.
     """
-    import asyncio
-
-    return asyncio.run(_work(flags))
-
-
-async def _work(flags: dict[str, Any]) -> int:
     from treadle.cli.session import configured, open_agent
     from treadle.engine.pool import WorkerPool
     from treadle.housekeeping.retention import retention_of
