@@ -29,7 +29,7 @@ _STATES = {
 }
 
 
-async def pick_chat(context: CommandContext) -> None:
+async def pick_chat(context: CommandContext, rest: str) -> None:
     async def found(query: str) -> Sequence[Entry[ChatRow]]:
         return [_chat_entry(row) for row in await context.connection.chats(query)]
 

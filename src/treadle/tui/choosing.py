@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent
 
 
-async def rewind(context: CommandContext) -> None:
+async def rewind(context: CommandContext, rest: str) -> None:
     """Go back to before a message: the conversation, the files, or both (W-03)."""
     app, link = context.app, context.link()
     said = {block.seq: block.text for block in reversed(app.conversation.messages())}
@@ -75,7 +75,7 @@ async def _files_back(link: ChatLink, seq: int) -> Sequence[str]:
         return [str(error)]
 
 
-async def review(context: CommandContext) -> None:
+async def review(context: CommandContext, rest: str) -> None:
     """Changed files and their hunks, to keep or to undo (W-03, W-04)."""
     link = context.link()
     files: dict[str, ChangedFile] = {}
@@ -133,7 +133,7 @@ def _file_diff(file: ChangedFile, hunk: int, look: Look) -> RenderableType:
     return Group(*notes, *shown)
 
 
-async def jobs(context: CommandContext) -> None:
+async def jobs(context: CommandContext, rest: str) -> None:
     link = context.link()
 
     async def found(query: str) -> Sequence[Entry[str]]:
@@ -155,7 +155,7 @@ async def jobs(context: CommandContext) -> None:
     )
 
 
-async def queue(context: CommandContext) -> None:
+async def queue(context: CommandContext, rest: str) -> None:
     link = context.link()
 
     async def found(query: str) -> Sequence[Entry[str]]:
@@ -219,7 +219,7 @@ async def choose_agent(context: CommandContext, known: "Mapping[str, CustomAgent
     return await context.app.push_screen_wait(Picker("Work as", found)) or ""
 
 
-async def choose_theme(context: CommandContext) -> None:
+async def choose_theme(context: CommandContext, rest: str) -> None:
     app = context.app
 
     async def found(query: str) -> Sequence[Entry[str]]:

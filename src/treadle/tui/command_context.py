@@ -1,16 +1,20 @@
-"""What commands and lists work with: the app, the connection, the chat. And what the composer may be used for."""
+"""What commands and lists work with: the app, the connection, the chat, messages to it. And what the composer may be
+used for."""
 
 import time
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
-from treadle.inert import inert_line
+from treadle.errors import InvalidInput, TreadleError
+from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
 from treadle.tui.app import TreadleApp
+from treadle.tui.blocks import Note
 from treadle.tui.connection import Asked, ChatLink, Connection, Outcome
 from treadle.tui.drawing import Look
+from treadle.tui.screens import Confirm
 
 
 class Purpose(msgspec.Struct, frozen=True):
@@ -23,34 +27,83 @@ class Purpose(msgspec.Struct, frozen=True):
     target: str = ""
 
 
-class CommandContext(Protocol):
-    chosen: dict[str, Any]
-    """Options for the next chat."""
+class CommandContext:
+    def __init__(self, app: TreadleApp) -> None:
+        self.app = app
+        self.chosen: dict[str, Any] = {}
+        """Options for the next chat."""
+        self._purpose: Purpose | None = None
+        self._draft = ""
+        self._cut_at = -1
+        """Where the log ended when the chat's run was driven by nobody."""
 
     @property
-    def app(self) -> TreadleApp: ...
-
-    @property
-    def connection(self) -> Connection: ...
+    def connection(self) -> Connection:
+        assert self.app.connection is not None
+        return self.app.connection
 
     def link(self) -> ChatLink:
         """The chat; InvalidInput if there is none yet."""
-        ...
+        if self.app.link is None:
+            raise InvalidInput("there is no chat yet; say something first")
+        return self.app.link
 
     @property
     def root(self) -> str:
         """The project of the chat, or of the next one."""
-        ...
+        return self.app.conversation.view.options.root or self.app.start.root
 
-    async def open(self, link: ChatLink) -> None: ...
+    async def open(self, link: ChatLink) -> None:
+        self.app.showing.attach(link)
+        listed = {row.id: row for row in await self.connection.chats(limit=500)}
+        row = listed.get(link.id)
+        cut = row is not None and row.status == "pending" and not self.connection.stays
+        self._cut_at = row.head if row is not None and cut else -1
 
-    def ask_for(self, purpose: Purpose, text: str = "") -> None: ...
+    def ask_for(self, purpose: Purpose, text: str = "") -> None:
+        """Use the composer for this, until Enter or Esc."""
+        if self._purpose is None:
+            self._draft = self.app.composer.text
+        self._purpose = purpose
+        self.app.composer.put(text)
+        self.app.composer.focus()
+        self.app.showing.draw_facts()
 
-    async def say(self, text: str, images: Any) -> None: ...
+    async def say(self, text: str, images: Any, *, steers: bool = False) -> None:
+        """Send a message; without a chat it begins one. The user knows who gets to see it (S-10)."""
+        app = self.app
+        try:
+            if app.link is None and not await self._begin_chat():
+                app.composer.put(text)
+                return
+            self._cut_at = -1
+            await self.link().send(text, "steering" if steers else "queued", images)
+            app.transcript.go_to_end()
+        except TreadleError as error:
+            app.composer.put(text)
+            app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
+            app.showing.draw()
+
+    async def _begin_chat(self) -> bool:
+        app = self.app
+        model = self.chosen.get("model") or app.start.model or await self.connection.default_model()
+        if not model:
+            raise InvalidInput("no model is chosen yet; choose one with /model")
+        if not await self.may_see(model):
+            return False
+        app.showing.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
+        return True
 
     async def may_see(self, model: str) -> bool:
         """Whether the user knows who gets to see the project, and agrees."""
-        ...
+        told = await self.connection.disclosure(model)
+        if not told:
+            return True
+        question = f"{told[0].upper()}{told[1:]}."
+        if not await self.app.push_screen_wait(Confirm(inert(question), "go on, and do not ask again", "do not")):
+            return False
+        await self.connection.consent(model)
+        return True
 
 
 def outcome_words(word: str, done: Outcome) -> str:

@@ -91,7 +91,6 @@ async def _help(context: CommandContext, rest: str) -> None:
 
 
 async def _mode(context: CommandContext, rest: str) -> None:
-
     now = context.app.conversation.view.options.mode
     if rest == "next":
         rest = _CYCLE[(_CYCLE.index(now) + 1) % len(_CYCLE)] if now in _CYCLE else _CYCLE[0]
@@ -105,7 +104,6 @@ async def _mode(context: CommandContext, rest: str) -> None:
 
 
 async def _model(context: CommandContext, rest: str) -> None:
-
     wanted = rest or await choosing.choose_model(context)
     if wanted and await context.may_see(wanted):
         await _change(context, model=wanted)
@@ -131,7 +129,6 @@ async def _change(context: CommandContext, **options: object) -> None:
 
 
 async def _network(context: CommandContext, rest: str) -> None:
-
     if not rest:
         now = network_words(context.app.conversation.view.options.network)
         raise InvalidInput(f"commands may reach: {now}. Say /network none, all, or hosts: registries, github.com …")
@@ -265,19 +262,12 @@ async def _quit(context: CommandContext, rest: str) -> None:
     context.app.leave()
 
 
-def _picked(choose: Callable[[CommandContext], Awaitable[None]]) -> Callable[[CommandContext, str], Awaitable[None]]:
-    async def act(context: CommandContext, rest: str) -> None:
-        await choose(context)
-
-    return act
-
-
 _ACTS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "help": _help, "model": _model, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
-    "review": _picked(choosing.review), "world": _world,
-    "diff": _picked(choosing.review), "compact": _compact, "fork": _fork, "rewind": _picked(choosing.rewind),
-    "chats": _picked(pick_chat), "resume": _picked(pick_chat), "new": _new, "rename": _rename,
-    "queue": _picked(choosing.queue), "jobs": _picked(choosing.jobs), "rules": _rules, "network": _network,
+    "review": choosing.review, "world": _world,
+    "diff": choosing.review, "compact": _compact, "fork": _fork, "rewind": choosing.rewind,
+    "chats": pick_chat, "resume": pick_chat, "new": _new, "rename": _rename,
+    "queue": choosing.queue, "jobs": choosing.jobs, "rules": _rules, "network": _network,
     "cost": _cost, "export": _export, "copy": _copy, "paste": _paste, "doctor": _doctor,
-    "theme": _picked(choosing.choose_theme), "quit": _quit,
+    "theme": choosing.choose_theme, "quit": _quit,
 }  # fmt: skip

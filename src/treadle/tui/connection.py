@@ -9,15 +9,17 @@ import msgspec
 
 from treadle.errors import TreadleError
 from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.files import FileChange, Hunk
+from treadle.protocol.files import Hunk
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView, Status
 
 if TYPE_CHECKING:
     from treadle.client.chats import ClientChat
+    from treadle.client.worlds import ClientWorlds
     from treadle.handle import Chat
     from treadle.skills.reading import CustomAgent, OwnCommand
+    from treadle.worlds.worlds import Worlds
 
 
 class ChatRow(msgspec.Struct, frozen=True):
@@ -183,35 +185,13 @@ class ChatLink(Protocol):
     async def export(self) -> bytes: ...
 
 
-class WorldCommitted(Protocol):
-    @property
-    def chat(self) -> str:
-        """Where it is recorded: an undo there takes it back."""
-        ...
-
-    @property
-    def files(self) -> tuple[FileChange, ...]: ...
-
-
-class WorldLinks(Protocol):
-    """The worlds in which chats work (W-11 to W-13)."""
-
-    async def diff(self, id: str) -> str:
-        """What a commit would change now, and what is in its way."""
-        ...
-
-    async def commit(self, id: str) -> WorldCommitted: ...
-
-    async def rebase(self, id: str) -> tuple[str, ...]:
-        """The paths of texts that both had changed."""
-        ...
-
-
 class Connection(Protocol):
     """All chats of this home, or of a server."""
 
     @property
-    def worlds(self) -> WorldLinks: ...
+    def worlds(self) -> "Worlds | ClientWorlds":
+        """The worlds in which chats work (W-11 to W-13)."""
+        ...
 
     @property
     def place(self) -> str:

@@ -3,56 +3,33 @@ purpose: a message, unless something else was asked for."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput, TreadleError
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
 from treadle.presentation.notices import chosen_option
 from treadle.protocol.events import OpenAction
 from treadle.tui.app import TreadleApp
-from treadle.tui.blocks import Note
 from treadle.tui.card import Choice
-from treadle.tui.command_context import Purpose
+from treadle.tui.command_context import CommandContext, Purpose
 from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer
-from treadle.tui.connection import Asked, ChatLink, Connection
+from treadle.tui.connection import Asked, ChatLink
 from treadle.tui.file_names import file_names
 from treadle.tui.first_run import first_run
 from treadle.tui.offers import Offers
-from treadle.tui.screens import Confirm
 
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 
 
-class Controller:
+class Controller(CommandContext):
     def __init__(self, app: TreadleApp) -> None:
-        self.app = app
-        self._purpose: Purpose | None = None
-        self._draft = ""
+        super().__init__(app)
         self._mine: set[tuple[str, str]] = set()
         """Actions that were answered here."""
-        self._cut_at = -1
-        """Where the log ended when the chat's run was driven by nobody."""
         self._typed = ""
         """The command that was typed here last: nobody is asked about it again, unless it is critical (S-05)."""
-        self.chosen: dict[str, Any] = {}
-        """Options for the next chat."""
         self.offers = Offers(app, self._take_key)
-
-    @property
-    def connection(self) -> Connection:
-        assert self.app.connection is not None
-        return self.app.connection
-
-    def link(self) -> ChatLink:
-        if self.app.link is None:
-            raise InvalidInput("there is no chat yet; say something first")
-        return self.app.link
-
-    @property
-    def root(self) -> str:
-        return self.app.conversation.view.options.root or self.app.start.root
 
     async def begin(self) -> None:
         start = self.app.start
@@ -67,13 +44,6 @@ class Controller:
         await self._read_own()
         await self._read_files()
 
-    async def open(self, link: ChatLink) -> None:
-        self.app.showing.attach(link)
-        listed = {row.id: row for row in await self.connection.chats(limit=500)}
-        row = listed.get(link.id)
-        cut = row is not None and row.status == "pending" and not self.connection.stays
-        self._cut_at = row.head if row is not None and cut else -1
-
     @property
     def cut_off(self) -> bool:
         """Whether the chat's run is driven by nobody, and nothing has come since that was seen."""
@@ -83,15 +53,6 @@ class Controller:
 
     def purpose_words(self) -> str:
         return "" if self._purpose is None else self._purpose.words
-
-    def ask_for(self, purpose: Purpose, text: str = "") -> None:
-        """Use the composer for this, until Enter or Esc."""
-        if self._purpose is None:
-            self._draft = self.app.composer.text
-        self._purpose = purpose
-        self.app.composer.put(text)
-        self.app.composer.focus()
-        self.app.showing.draw_facts()
 
     def put_down(self) -> bool:
         """Esc: leave what the composer was used for, or what is offered; False if there is nothing to leave."""
@@ -141,41 +102,6 @@ class Controller:
                 await chat.change(title=text)
             case _:
                 pass
-
-    async def say(self, text: str, images: Any, *, steers: bool = False) -> None:
-        """Send a message; without a chat it begins one. The user knows who gets to see it (S-10)."""
-        app = self.app
-        try:
-            if app.link is None and not await self._begin_chat():
-                app.composer.put(text)
-                return
-            self._cut_at = -1
-            await self.link().send(text, "steering" if steers else "queued", images)
-            app.transcript.go_to_end()
-        except TreadleError as error:
-            app.composer.put(text)
-            app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
-            app.showing.draw()
-
-    async def _begin_chat(self) -> bool:
-        app = self.app
-        model = self.chosen.get("model") or app.start.model or await self.connection.default_model()
-        if not model:
-            raise InvalidInput("no model is chosen yet; choose one with /model")
-        if not await self.may_see(model):
-            return False
-        app.showing.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
-        return True
-
-    async def may_see(self, model: str) -> bool:
-        told = await self.connection.disclosure(model)
-        if not told:
-            return True
-        question = f"{told[0].upper()}{told[1:]}."
-        if not await self.app.push_screen_wait(Confirm(inert(question), "go on, and do not ask again", "do not")):
-            return False
-        await self.connection.consent(model)
-        return True
 
     async def command(self, name: str, rest: str) -> None:
         if name in COMMANDS:

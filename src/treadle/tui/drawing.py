@@ -21,7 +21,6 @@ from treadle.tui.marks import Marks
 LIVE_LINES = 6
 SHORT = 12
 """Lines of a message or of thinking that are shown of a long one until it is unfolded."""
-_STYLES = {"bold": "bold", "dim": "dim", "red": "red", "green": "green", "yellow": "yellow", "cyan": "cyan"}
 _DONE = {
     "read_file": ("read", "file"),
     "list_directory": ("listed", "folder"),
@@ -114,14 +113,13 @@ def checklist(steps: Iterable[PlanStep], marks: Marks) -> RenderableType:
 
 
 def _note(block: Note, look: Look) -> RenderableType:
-    style = _STYLES[block.colour]
     match block.mark:
         case "done":
             return Group(Text(f"{look.marks.done} done", "bold green"), markdown(block.text, look))
         case "error":
             return Text(f"{look.marks.failed} {inert(block.text)}", "bold red")
         case _:
-            return Text(f"{look.marks.dot} {inert(block.text)}", style)
+            return Text(f"{look.marks.dot} {inert(block.text)}", block.colour)
 
 
 # -- calls -----------------------------------------------------------------------------------------------------------
@@ -268,5 +266,5 @@ def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableTy
 def styled(line: Line, marks: Marks) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
     for span in line:
-        text.append(marks.plain(span.text), " ".join(_STYLES[colour] for colour in span.colours))
+        text.append(marks.plain(span.text), " ".join(span.colours))
     return text
