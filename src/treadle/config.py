@@ -225,16 +225,12 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             values[name] = _checked(name, value, shown, strict=True)
             sources[name] = f"flag {shown}"
     _profile(values, sources, profiles, file)
-    _preset(values, sources)
+    if preset := values.get("preset"):
+        _put(values, sources, PRESETS[preset], f"{sources['preset']} ({preset})")
     if (alias := values.get("model", "")) in values.get("aliases", {}):
         values["model"] = values["aliases"][alias]
         sources["model"] += f" (alias {alias})"
     return Config(home, Settings(**values), sources, tuple(warnings), hooks)
-
-
-def _preset(values: dict[str, Any], sources: dict[str, str]) -> None:
-    if named := values.get("preset"):
-        _put(values, sources, PRESETS[named], f"{sources['preset']} ({named})")
 
 
 def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, file: Path) -> None:

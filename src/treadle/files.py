@@ -3,40 +3,28 @@ is a command of the chat, carried out by whoever drives it (W-02, W-03)."""
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Protocol, TypedDict, TypeVar, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.ledger import last_undo, trails, unnamed
-from treadle.chat.state import ChatState
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, ToolError, TreadleError
+from treadle.following import Followed
 from treadle.lines.changes import merged
 from treadle.lines.hunks import Shown, Texts, shown
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
-from treadle.protocol.events import Envelope, Kept, Redone, Restored, RestoreRequested, Undone
+from treadle.protocol.events import Kept, Redone, Restored, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, change_of
 from treadle.protocol.options import Project
-from treadle.types import ChatId, new_id
+from treadle.types import new_id
 
 R = TypeVar("R", bound=Restored)
-
-
-class ChatHandle(Protocol):
-    """What is needed of a chat's handle."""
-
-    id: ChatId
-
-    async def state(self) -> ChatState: ...
-
-    async def carry_out(self, command: c.Command) -> ChatState: ...
-
-    def follow(self, command: c.Command | None) -> AsyncIterator[Envelope]: ...
 
 
 class UndoOptions(TypedDict, total=False):
@@ -69,7 +57,7 @@ class Completed(msgspec.Struct, frozen=True):
 class ChatFiles:
     """The files of one chat's project."""
 
-    def __init__(self, chat: ChatHandle, deps: Deps) -> None:
+    def __init__(self, chat: Followed, deps: Deps) -> None:
         self._chat = chat
         self._deps = deps
 

@@ -28,7 +28,7 @@ from treadle.types import ChatId
 
 
 class Followed(Protocol):
-    """A chat, as far as a command to it must know."""
+    """A chat, as far as commands to it and its files must know."""
 
     id: ChatId
 

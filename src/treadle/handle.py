@@ -120,12 +120,11 @@ class Chat:
     ) -> Following:
         """Allow what was shown; with `arguments` something else in its place. `rule` answers for its like from now on:
         one of `action.offers`, for the scope that you choose."""
-        rule = None if rule is None else self._dated(rule)
+        rule = self._dated(rule)
         return Following(self, c.Decide(action.action, "allow", action.hash, arguments=arguments, rule=rule))
 
     def deny(self, action: OpenAction, feedback: str = "", *, rule: Rule | None = None) -> Following:
-        rule = None if rule is None else self._dated(rule)
-        return Following(self, c.Decide(action.action, "deny", action.hash, feedback, rule=rule))
+        return Following(self, c.Decide(action.action, "deny", action.hash, feedback, rule=self._dated(rule)))
 
     async def arguments(self, action: OpenAction) -> dict[str, Any]:
         """The arguments of a call that waits for approval, as its tool would get them: to change some of them."""
@@ -263,7 +262,9 @@ class Chat:
             if before != shape.schema:
                 await self.command(c.ChangeOptions({"output_schema": before}))
 
-    def _dated(self, rule: Rule) -> Rule:
+    def _dated(self, rule: Rule | None) -> Rule | None:
+        if rule is None:
+            return None
         return msgspec.structs.replace(rule, id=rule.id or new_id("r"), created_ms=self._deps.clock.now_ms())
 
     # -- the work -----------------------------------------------------------------------------------------------------

@@ -380,9 +380,6 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def __aiter__(self) -> AsyncIterator[Listed]:
-        return self._each()
-
-    async def _each(self) -> AsyncIterator[Listed]:
+    async def __aiter__(self) -> AsyncIterator[Listed]:
         for listed in await self.chats():
             yield listed

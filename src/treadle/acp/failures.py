@@ -24,7 +24,8 @@ def told(body: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any
         try:
             return await body(*args, **kwargs)
         except TreadleError as error:
-            raise RequestError(_code(error), inert(str(error)), _data(error)) from error
+            code = error.reason if isinstance(error, Refused) else error.code
+            raise RequestError(_code(error), inert(str(error)), {"code": code}) from error
 
     return method
 
@@ -41,10 +42,6 @@ def _code(error: TreadleError) -> int:
             return INVALID_REQUEST
         case _:
             return INTERNAL
-
-
-def _data(error: TreadleError) -> dict[str, Any]:
-    return {"code": error.reason if isinstance(error, Refused) else error.code}
 
 
 def failed_run(failure: SessionError | None, why: str) -> RequestError:

@@ -38,10 +38,6 @@ def _lasting(_project: Path, result: str) -> bool:
     return _ENDED not in result and "exit 0" in result
 
 
-def _exists(name: str) -> Callable[[Path, str], bool]:
-    return lambda project, _result: (project / name).exists()
-
-
 TRIALS = (
     CommandTrial("variable", "read a variable that is on no list", "env", lambda _, said: f"{VARIABLE}=" in said),
     CommandTrial(
@@ -60,7 +56,7 @@ TRIALS = (
         "nested",
         "make a repository inside the project",
         "mkdir -p inner/.git/hooks && echo true > inner/.git/hooks/pre-commit",
-        _exists("inner/.git/hooks/pre-commit"),
+        lambda project, _: (project / "inner/.git/hooks/pre-commit").exists(),
     ),
     CommandTrial(
         "bare",

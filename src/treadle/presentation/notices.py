@@ -40,7 +40,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.Interrupted(by=by):
             return f"stopping (asked by {inert_line(by, 40)}) …", "yellow"
         case e.LimitWarning() | e.LimitReached():
-            return _limit(event), "yellow"
+            word = "limit reached" if isinstance(event, e.LimitReached) else "warning"
+            return f"{word}: {spent_of(event)} of this {event.scope} used", "yellow"
         case e.LimitExtended(turns=turns, by=by):
             return f"{turns} more turns (by {inert_line(by, 40)})", "dim"
         case e.ModelNotice(text=text):
@@ -132,11 +133,6 @@ def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> 
     real = sum(not is_folder(file) for file in parts.told)
     told = f"{count(real, 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
     return "; ".join([*([told] if parts.told or not parts.counts else []), *parts.counts])
-
-
-def _limit(event: e.LimitWarning | e.LimitReached) -> str:
-    word = "limit reached" if isinstance(event, e.LimitReached) else "warning"
-    return f"{word}: {spent_of(event)} of this {event.scope} used"
 
 
 def waiting(action: e.OpenAction) -> list[str]:

@@ -52,7 +52,7 @@ class Admission(msgspec.Struct, frozen=True):
         if not checked.get("model", own.model):
             raise InvalidInput('Name a model: "model": "provider:name"; this server has no default.')
         try:
-            return msgspec.convert({**_plain(own), **checked}, ChatOptions)
+            return msgspec.convert({**msgspec.to_builtins(own), **checked}, ChatOptions)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
 
@@ -160,7 +160,3 @@ def _opens(pattern: str, ref: str) -> bool:
         return False
     meant = pattern.startswith(ref.partition(":")[0] + ":") and (_WEIGHTS in pattern or not ref.endswith(_WEIGHTS))
     return meant or not _is_program(ref)
-
-
-def _plain(options: ChatOptions) -> dict[str, Any]:
-    return dict(msgspec.to_builtins(options))

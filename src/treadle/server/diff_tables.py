@@ -40,7 +40,7 @@ def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
     for part in _parts(text.split("\n")):
         if isinstance(part, _Hunk):
             lines = list(_numbered(part, path, coloured))
-            rows.append(_header(part.header, 4 if split else 3))
+            rows.append(f'<tr class="hunk"><td colspan="{4 if split else 3}">{escape(part.header)}</td></tr>')
             rows += _beside(lines) if split else map(_below, lines)
         else:
             close()
@@ -108,10 +108,6 @@ def _numbered(hunk: _Hunk, path: str, coloured: Coloured) -> Iterator[Line]:
                 old, new = old + 1, new + 1
             case _:
                 yield "\\", 0, 0, f"<i>{escape(line[1:].strip())}</i>"
-
-
-def _header(text: str, columns: int) -> str:
-    return f'<tr class="hunk"><td colspan="{columns}">{escape(text)}</td></tr>'
 
 
 def _cells(number: int, mark: str, html: str) -> str:

@@ -60,12 +60,8 @@ class Metrics:
 def _series(name: str, kind: str, about: str, values: Mapping[Labels, float]) -> list[str]:
     lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
     for labels, value in sorted(values.items()):
-        lines.append(f"{name}{_braced(labels)} {value:g}" if isinstance(value, float) else _line(name, labels, value))
+        lines.append(f"{name}{_braced(labels)} {f'{value:g}' if isinstance(value, float) else value}")
     return lines
-
-
-def _line(name: str, labels: Labels, value: float) -> str:
-    return f"{name}{_braced(labels)} {value}"
 
 
 def _braced(labels: Iterable[tuple[str, str]]) -> str:

@@ -27,11 +27,12 @@ from treadle.server.idempotency import Key
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
 from treadle.server.rendering import Rendering
-from treadle.server.replies import ApiReply
+from treadle.server.replies import ApiReply, reply
 from treadle.server.sign_in import SignIn
 from treadle.server.sse import Frames
 from treadle.server.tokens import Tokens, digest, owner_of, user_of
 from treadle.server.usage_history import UsageHistory
+from treadle.server.views import chat_view
 from treadle.types import ChatId, new_chat_id
 
 TICKETS = "(tickets)"
@@ -134,10 +135,9 @@ class Service:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     async def create(
-        self, user: str, options: ChatOptions, first: Sequence[Command] | First, key: Key | None,
-        answered: Callable[[ChatState, tuple[str, ...]], ApiReply],
-    ) -> ApiReply:  # fmt: skip
-        """Begin a chat and say the first word in it, in one commit."""
+        self, user: str, options: ChatOptions, first: Sequence[Command] | First, key: Key | None
+    ) -> ApiReply:
+        """Begin a chat and say the first word in it, in one commit; the answer is the chat."""
         highest = self.admission.highest(user, options.root) if options.root else ""
         ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user))
         deps = self.agent.deps
@@ -151,7 +151,7 @@ class Service:
                 raise
 
         def said(state: ChatState) -> ApiReply:
-            return answered(state, ready.warnings)
+            return reply(chat_view(state, status(state), ready.warnings), 201)
 
         state = await deps.log.create(
             new_chat_id(),

@@ -38,14 +38,9 @@ def _line(line: ChatSummary, shown: Status) -> ChatLine:
         status=shown,
         created=iso_time(line.created_ms),
         updated=iso_time(line.updated_ms),
-        parent=_chat_of(line.parent),
+        parent=line.parent.partition("/")[0],
         **{name: getattr(line, name) for name in _SAME},
     )
-
-
-def _chat_of(parent: str) -> str:
-    """Of `chat/call`, the chat."""
-    return parent.partition("/")[0]
 
 
 def accepted(state: ChatState, queue_id: str = "", restore: str = "") -> Accepted:

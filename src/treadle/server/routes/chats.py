@@ -52,10 +52,7 @@ async def create(call: ApiRequest) -> ApiReply:
             commands.append(c.Send(text, images=tuple(images), queue_id=new_id("q"), traceparent=call.traceparent))
         return commands
 
-    def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
-        return reply(chat_view(state, status(state), warnings), 201)
-
-    return await call.service.create(call.user, options, first, call.key, answered)
+    return await call.service.create(call.user, options, first, call.key)
 
 
 async def listing(call: ApiRequest) -> ApiReply:

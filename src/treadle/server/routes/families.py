@@ -1,13 +1,11 @@
 """Routes for chats that begin others (L-22, L-23): races, and the chats below one. They are all of one owner."""
 
-from treadle.chat.state import ChatState, status
 from treadle.errors import InvalidInput
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import ChatView, ChildList
 from treadle.protocol.http_requests import StartRace
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
-from treadle.server.views import chat_view
 from treadle.subagents.tree import tree
 
 
@@ -25,10 +23,7 @@ async def race(call: ApiRequest) -> ApiReply:
         models.get(model)
     given = order(wanted.task, wanted.attempts, named, wanted.check, wanted.judge, wanted.all)
 
-    def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
-        return reply(chat_view(state, status(state), warnings), 201)
-
-    return await call.service.create(call.user, options, (c.Apply(race=given),), call.key, answered)
+    return await call.service.create(call.user, options, (c.Apply(race=given),), call.key)
 
 
 async def children(call: ApiRequest) -> ApiReply:

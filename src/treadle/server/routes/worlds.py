@@ -5,7 +5,6 @@ import asyncio
 
 import msgspec
 
-from treadle.chat.state import ChatState, status
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import ChatView, Rebased, WorldChanges, WorldList, WorldView
 from treadle.protocol.http_requests import Nothing
@@ -13,7 +12,6 @@ from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import owner_of
-from treadle.server.views import chat_view
 from treadle.worlds.record import World
 
 
@@ -34,10 +32,7 @@ async def commit(call: ApiRequest) -> ApiReply:
     options = call.service.agent.worlds.committing(world)
     first = (c.Rename(f"commit {world.label or world.id}"), c.Apply(world=world.id))
 
-    def answered(state: ChatState, warnings: tuple[str, ...]) -> ApiReply:
-        return reply(chat_view(state, status(state), warnings), 201)
-
-    return await call.service.create(call.user, options, first, call.key, answered)
+    return await call.service.create(call.user, options, first, call.key)
 
 
 async def rebase(call: ApiRequest) -> ApiReply:
