@@ -35,7 +35,7 @@ ROOMS = (
 )  # fmt: skip
 """What is imported as a whole: the parts of Treadle that commands use. Not what few use and takes long."""
 MORE = (
-    "aiohttp", "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.jsonrpc.serving",
+    "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.jsonrpc.serving",
     "treadle.sandbox.homes", "treadle.sandbox.probe", "treadle.sandbox.view_trial", "treadle.skills.documents",
     "treadle.testing.faults", "tree_sitter_bash", "uvicorn.lifespan.off", "uvicorn.protocols.http.h11_impl",
     "uvicorn.protocols.websockets.websockets_sansio_impl",

@@ -72,29 +72,25 @@ WITHOUT_HTTP = frozenset({"command", "gh", "local", "recorded", "scripted"})
 """Providers that reach their models in another way."""
 
 
-def preload_http(model: str) -> None:
-    """Load the HTTP library in a thread while the rest of a program is loaded, unless `model`, a `provider:name`, will
-    not need it: most of its time goes into reading the certificates of this machine, which leaves the interpreter
-    free. An unknown model is taken for one that does."""
-    if model.partition(":")[0] not in WITHOUT_HTTP:
+def preload_tls(model: str, env: Mapping[str, str]) -> None:
+    """Read the certificates of this machine in a thread while the rest of a program is loaded, unless `model`, a
+    `provider:name`, is known not to need them: that takes long, and leaves the interpreter free. An unknown model is
+    taken for one that does."""
+    provider = model.partition(":")[0]
+    if provider not in WITHOUT_HTTP and not _is_plain(provider, env):
         # No daemon: at the end of the process it would be in the middle of OpenSSL while that is taken down.
-        Thread(target=_load_http, name="treadle-preload").start()
+        Thread(target=_load_tls, name="treadle-preload").start()
 
 
-def _load_http() -> None:
-    """Of the two TLS contexts that the library makes when it is loaded, one checks nobody: for that one the
-    certificates are not read."""
-    import ssl
+def _is_plain(provider: str, env: Mapping[str, str]) -> bool:
+    """Whether its address begins with http://, or would if it were written out."""
+    given = [env[name] for name in VARIABLES.get(provider, Variables()).addresses if env.get(name)]
+    if provider == "ollama":
+        return not any(address.startswith("https://") or address == "ollama.com" for address in given)
+    known = [SERVERS[provider].base_url] if provider in SERVERS else []
+    return any(address.strip().startswith("http://") for address in given or known)
 
-    read = ssl.SSLContext.set_default_verify_paths
 
-    def read_if_checked(context: ssl.SSLContext) -> None:
-        if context.verify_mode != ssl.CERT_NONE:
-            read(context)
-
-    ssl.SSLContext.set_default_verify_paths = read_if_checked  # type: ignore[method-assign, assignment]
-    try:
-        with suppress(Exception):  # whoever needs it meets the same error, and can say what it means
-            import_module("aiohttp")
-    finally:
-        del ssl.SSLContext.set_default_verify_paths
+def _load_tls() -> None:
+    with suppress(Exception):  # whoever needs it meets the same error, and can say what it means
+        import_module("treadle.models.wire.route").tls_context()

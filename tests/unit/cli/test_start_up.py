@@ -14,7 +14,7 @@ import pytest
 from treadle.cli import COMMANDS, help_text
 from treadle.cli.commands import run
 from treadle.cli.group import cli
-from treadle.cli.options import SCOPES
+from treadle.cli.options import EXIT_USAGE, SCOPES
 from treadle.protocol.options import MODES, CompletionStyle, OnLimit, Rung
 from treadle.protocol.permissions import RuleScope
 from treadle.testing.fake_openai import FakeOpenAI, Reply
@@ -41,6 +41,8 @@ WORK_OF_TOOLS = {
 """What calls need that a run without any does not make."""
 OTHER_WORK = {
     "acp",
+    "aiohttp",
+    "attr",
     "mcp",
     "opentelemetry",
     "pydantic",
@@ -118,29 +120,33 @@ def test_choices_are_those_of_the_protocol() -> None:
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What a run did to be slow: by the names of modules, of audited calls, and of threads when aiohttp was loaded."""
+    """What a run did to be slow: by the names of modules, of audited calls, and of threads."""
 
     modules: set[str]
     processes: list[str]
     commits: int
-    loaders: list[str]
+    threads: list[str]
 
 
 WATCHED_RUN = """
 import json, sys, threading
 from treadle import faultpoint
 
-seen = {"processes": [], "commits": 0, "loaders": []}
+seen = {"processes": [], "commits": 0, "threads": []}
+start = threading.Thread.start
 
 def audit(event, arguments):
     if event in ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"):
         seen["processes"].append(event)
-    if event == "import" and arguments[0] == "aiohttp.connector":
-        seen["loaders"].append(threading.current_thread().name)
 
 def point(name):
     seen["commits"] += name == "store.after_commit"
 
+def watched_start(thread):
+    seen["threads"].append(thread.name)
+    start(thread)
+
+threading.Thread.start = watched_start
 sys.addaudithook(audit)
 faultpoint.install(point)
 from treadle.cli import main
@@ -152,14 +158,19 @@ sys.exit(code)
 
 
 def watch(folder: Path, *arguments: str, **environment: str) -> Seen:
+    done, seen = start_and_watch(folder, *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    assert "Hello." in done.stdout
+    return seen
+
+
+def start_and_watch(folder: Path, *arguments: str, **environment: str) -> tuple[subprocess.CompletedProcess[str], Seen]:
     project, home = folder / "project", folder / "home"
     project.mkdir(exist_ok=True)
     env = {**os.environ, "TREADLE_HOME": str(home), "TREADLE_MODEL": "", **environment}
     command = [sys.executable, "-c", WATCHED_RUN, "run", *arguments, "Say hello."]
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Hello." in done.stdout
-    return msgspec.json.decode((folder / "seen.json").read_bytes(), type=Seen)
+    return done, msgspec.json.decode((folder / "seen.json").read_bytes(), type=Seen)
 
 
 def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_path: Path) -> None:
@@ -175,16 +186,20 @@ def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_p
         assert seen.commits in (3, 4)
 
 
-def test_a_run_loads_the_http_library_beside_the_rest(tmp_path: Path) -> None:
+def test_a_run_reads_certificates_beside_the_rest_if_it_needs_them(tmp_path: Path) -> None:
     with FakeOpenAI([Reply(text="Hello.")]) as fake:
-        server = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
-        named = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
-        by_variable = watch(tmp_path, **server, TREADLE_MODEL="openai:gpt-4.1")
-    assert named.loaders == by_variable.loaders == ["treadle-preload"]
+        plain = {"OPENAI_BASE_URL": fake.base_url, "OPENAI_API_KEY": "none"}
+        assert "treadle-preload" not in watch(tmp_path, "--model", "openai:gpt-4.1", **plain).threads
+    no_key = {"OPENAI_BASE_URL": "", "OPENAI_API_KEY": ""}  # so that the run ends before it asks anybody
+    for arguments, model in ((("--model", "openai:gpt-4.1"), ""), ((), "openai:gpt-4.1")):
+        done, seen = start_and_watch(tmp_path, *arguments, TREADLE_MODEL=model, **no_key)
+        assert done.returncode == EXIT_USAGE
+        assert seen.threads[0] == "treadle-preload"
 
 
-def test_a_run_without_a_server_loads_no_http(tmp_path: Path) -> None:
+def test_a_run_without_a_server_has_nothing_to_do_with_http(tmp_path: Path) -> None:
     script = tmp_path / "script.toml"
     script.write_text('[[turn]]\ntext = "Hello."\n')
-    assert "aiohttp" not in watch(tmp_path, "--model", f"scripted:{script}").modules
-    assert "aiohttp" not in watch(tmp_path, TREADLE_MODEL=f"scripted:{script}").modules
+    for seen in (watch(tmp_path, "--model", f"scripted:{script}"), watch(tmp_path, TREADLE_MODEL=f"scripted:{script}")):
+        assert not seen.modules & {"treadle.models.wire.http", "treadle.models.wire.route"}
+        assert "treadle-preload" not in seen.threads

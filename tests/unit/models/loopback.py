@@ -1,6 +1,7 @@
 """A raw HTTP server on loopback that says exactly what a test tells it to, byte for byte."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -65,40 +66,51 @@ class Server:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         connection = self._connections
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n"))[:-4]
-                length = int(
-                    next(x for x in head.split(b"\r\n") if x.lower().startswith(b"content-length")).split(b":")[1]
-                )
-                exchange = Exchange(head, await reader.readexactly(length), reader, writer, connection)
-                self.seen.append(exchange)
-                await self._handler(exchange)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n"))[:-4]
+            length = int(next(x for x in head.split(b"\r\n") if x.lower().startswith(b"content-length")).split(b":")[1])
+            exchange = Exchange(head, await reader.readexactly(length), reader, writer, connection)
+            self.seen.append(exchange)
+            await self._handler(exchange)
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[Server]:
-    server = Server(handler)
+async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """The port at which connections are served; at the end all of them are closed."""
     tasks: set[asyncio.Task[None]] = set()
 
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        except (asyncio.IncompleteReadError, OSError):
+            pass  # the client has gone
+        finally:
+            writer.close()
+
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(server.serve(reader, writer))
+        task = asyncio.get_running_loop().create_task(serve_and_close(reader, writer))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    listener = await asyncio.start_server(connected, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+    listener = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     try:
-        yield server
+        yield listener.sockets[0].getsockname()[1]
     finally:
         listener.close()
         for task in list(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[Server]:
+    server = Server(handler)
+    async with listening(server.serve) as port:
+        server.url = f"http://127.0.0.1:{port}/v1"
+        yield server
 
 
 def event(**chunk: Any) -> bytes:

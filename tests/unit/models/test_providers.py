@@ -1,11 +1,12 @@
-"""The HTTP library is loaded ahead for the providers that need it, and for those only."""
+"""The certificates of this machine are read ahead for the providers that show one, and for those only."""
 
 import subprocess
 import sys
 
 import pytest
 
-from treadle.models.providers import WITHOUT_HTTP
+from treadle.models.ollama.adapter import BASE_URL as OLLAMA
+from treadle.models.providers import SERVERS, WITHOUT_HTTP, _is_plain
 from treadle.models.registry import PROVIDERS
 
 
@@ -23,31 +24,61 @@ def test_who_goes_without_http_is_known(provider: str) -> None:
     assert ("treadle.models.wire.http_model" in modules) == (provider not in WITHOUT_HTTP)
 
 
-@pytest.mark.parametrize("model", ["openai:gpt-4.1", "acme:model", ""])
-def test_it_is_loaded_in_a_thread_unless_it_is_known_to_be_of_no_use(model: str) -> None:
-    assert "aiohttp" in modules_after(f"from treadle.models.providers import preload_http\npreload_http({model!r})")
-
-
-def test_the_certificates_are_read_for_the_context_that_checks() -> None:  # of the two, the other needs none
-    program = """
-import ssl
-from treadle.models import providers
-providers._load_http()
-from aiohttp import connector
-counts = [context.cert_store_stats()["x509"] for context in (
-    connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, ssl.create_default_context())]
-assert counts[0] == counts[2], counts
-assert counts[1] == 0 and "set_default_verify_paths" not in vars(ssl.SSLContext)
+PRELOAD = "from treadle.models.providers import preload_tls\n"
+CERTIFICATES = """
+import ssl, threading
+read_by = []
+read = ssl.SSLContext.set_default_verify_paths
+def spy(context):
+    read_by.append(threading.current_thread().name)
+    read(context)
+ssl.SSLContext.set_default_verify_paths = spy
 """
-    assert "aiohttp" in modules_after(program)
 
 
-def test_it_is_not_loaded_for_models_that_are_no_servers() -> None:
-    program = "from treadle.models.providers import preload_http\n"
-    modules = modules_after(program + "\n".join(f"preload_http('{name}:x')" for name in sorted(WITHOUT_HTTP)))
-    assert not modules & {"aiohttp", "asyncio", "msgspec"}
+@pytest.mark.parametrize(
+    ("model", "environment"),
+    [
+        ("openai:gpt-4.1", {}),
+        ("openai:gpt-4.1", {"OPENAI_BASE_URL": "https://models.test/v1"}),
+        ("vllm:any", {"VLLM_BASE_URL": "https://models.test/v1"}),
+        ("ollama:any", {"OLLAMA_HOST": "https://models.test"}),
+        ("acme:model", {}),
+        ("", {}),
+    ],
+)
+def test_certificates_are_read_once_and_in_a_thread(model: str, environment: dict[str, str]) -> None:
+    program = f"""{CERTIFICATES}
+preload_tls({model!r}, {environment!r})
+from treadle.models.wire.route import tls_context
+assert tls_context() is tls_context()
+assert tls_context().verify_mode is ssl.CERT_REQUIRED and tls_context().check_hostname
+assert tls_context().cert_store_stats() == ssl.create_default_context().cert_store_stats()
+assert read_by == ["treadle-preload", "MainThread"], read_by
+"""
+    modules_after(PRELOAD + program)
 
 
-def test_a_library_that_cannot_be_loaded_is_left_to_whoever_needs_it() -> None:
-    program = "import sys\nsys.modules['aiohttp'] = None\nfrom treadle.models.providers import preload_http\n"
-    modules_after(program + "preload_http('openai:x')")
+@pytest.mark.parametrize(
+    ("model", "environment"),
+    [
+        *((f"{name}:x", {}) for name in sorted(WITHOUT_HTTP)),
+        ("openai:gpt-4.1", {"OPENAI_BASE_URL": "http://127.0.0.1:8000/v1"}),
+        ("vllm:any", {}),
+        ("ollama:any", {}),
+        ("ollama:any", {"OLLAMA_HOST": "127.0.0.1"}),
+    ],
+)
+def test_they_are_not_read_where_nobody_shows_one(model: str, environment: dict[str, str]) -> None:
+    modules = modules_after(f"{PRELOAD}preload_tls({model!r}, {environment!r})")
+    assert not modules & {"asyncio", "msgspec", "ssl"}
+
+
+def test_tls_that_cannot_be_loaded_is_left_to_whoever_needs_it() -> None:
+    modules_after(f"import sys\nsys.modules['ssl'] = None\n{PRELOAD}preload_tls('openai:x', {{}})")
+
+
+@pytest.mark.parametrize("provider", sorted(set(PROVIDERS) - WITHOUT_HTTP))
+def test_whoever_is_reached_without_tls_has_such_an_address(provider: str) -> None:
+    plain = provider in SERVERS and SERVERS[provider].base_url.startswith("http://")
+    assert _is_plain(provider, {}) == (plain or (provider == "ollama" and OLLAMA.startswith("http://")))

@@ -107,9 +107,10 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     """
     task = _with_world(task)
     _require_sense(task, flags, as_json)
-    from treadle.models.providers import preload_http
+    from treadle.models.providers import preload_tls
 
-    preload_http(flags["model"] or os.environ.get("TREADLE_MODEL", ""))  # before what follows, which takes long, too
+    # Before what follows, which takes long, too.
+    preload_tls(flags["model"] or os.environ.get("TREADLE_MODEL", ""), os.environ)
     import asyncio
 
     from treadle.cli.session import configured

@@ -1,22 +1,18 @@
-"""HTTP to providers: one session for all models, raw bytes per network read, every failure a ModelError. The only
-module that sees aiohttp, which is imported at the first request."""
+"""HTTP to providers: connections for all models, raw bytes per network read, every failure a ModelError."""
 
 import asyncio
-import os
 import zlib
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self
 
+from treadle._version import __version__
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.keys import Secret
+from treadle.models.wire.connection import Connection, CutOff, Head
 from treadle.models.wire.failures import failure
 from treadle.models.wire.framing import ANSWER_BYTES, SizeExceeded, over_limit
-
-if TYPE_CHECKING:
-    import aiohttp
-
+from treadle.models.wire.route import CONNECT_S, Pool, Route, address_of, proxy_of
 
 PIECE = 256 * 1024
 """How much is unfolded at once."""
@@ -47,8 +43,7 @@ class Inflate:
         return found
 
 
-CONNECT_S = 30.0
-KEEPALIVE_S = 60.0
+_ALWAYS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"Treadle/{__version__}"}
 BODY_CAP = 64 * 1024
 """How much of a refusal is read."""
 DOCUMENT_CAP = 16 * 1024 * 1024
@@ -64,13 +59,13 @@ CLOSE_S = 0.05
 class HttpResponse:
     """An answer, as its bytes come in. Holds the connection as long as its block runs; leaving early drops it."""
 
-    __slots__ = ("_content", "_inflate", "_response", "_size", "_where")
+    __slots__ = ("_connection", "_inflate", "_pool", "_route", "_size", "_where", "head")
 
-    def __init__(self, where: str, response: "aiohttp.ClientResponse") -> None:
+    def __init__(self, where: str, head: Head, route: Route, connection: Connection, pool: Pool) -> None:
+        self.head = head
         self._where = where
-        self._response = response
-        self._content = response.content
-        encoding = response.headers.get("Content-Encoding", "").strip().lower()
+        self._route, self._connection, self._pool = route, connection, pool
+        encoding = head.headers.get("content-encoding", "").lower()
         if encoding not in ("", "identity", *KNOWN):
             raise ModelError("bad_request", f"{where} compressed its answer ({encoding[:40]}), which was not asked for")
         self._inflate = Inflate() if encoding in KNOWN else None
@@ -80,18 +75,18 @@ class HttpResponse:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._response.close()
+        self._pool.give_back(self._route, self._connection)
 
     def at_eof(self) -> bool:
-        return self._content.at_eof()
+        return self._connection.at_eof
 
     async def read(self) -> bytes:
         """What the network brought since the last call; empty at the end."""
         try:
-            data = await (self._content.readany() if self._inflate is None else self._inflated(self._inflate))
+            data = await (self._connection.read() if self._inflate is None else self._inflated(self._inflate))
         except zlib.error as error:
             raise ModelError("cut_stream", f"{self._where} sent a compressed answer that is damaged") from error
-        except _trouble() as error:
+        except OSError as error:
             raise _broken(self._where, error) from error
         self._size += len(data)
         if self._size > ANSWER_BYTES:
@@ -101,7 +96,7 @@ class HttpResponse:
     async def _inflated(self, inflate: Inflate) -> bytes:
         await asyncio.sleep(0)  # what a few bytes unfold to is read without any wait for the network
         while not (data := inflate.piece()):
-            if not (came := await self._content.readany()):
+            if not (came := await self._connection.read()):
                 return b""
             inflate.feed(came)
         return data
@@ -120,16 +115,16 @@ class HttpResponse:
         try:
             async with asyncio.timeout(seconds):
                 return await self.read()
-        except _any_trouble():
+        except (ModelError, OSError):  # time-outs are OSErrors
             return None
 
 
 class Http:
-    """The session of one registry, made when it is first needed; it belongs to the event loop of that moment."""
+    """The connections of one registry; they belong to the event loop in which they were made."""
 
     def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
-        self._proxies: dict[tuple[str, str], str | None] = {}
+        self._pool = Pool()
+        self._routes: dict[str, Route] = {}
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, key: Secret, *, key_header: str = ""
@@ -154,92 +149,52 @@ class Http:
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, key: Secret, key_header: str
     ) -> HttpResponse:
-        session = self._open()
         where = host_of(url)
-        sent = {"Accept-Encoding": "identity", **headers}
+        sent = {**_ALWAYS, **headers}
         if key:
             sent[key_header or "Authorization"] = key.reveal() if key_header else f"Bearer {key.reveal()}"
+        if body is not None:
+            sent["Content-Length"] = str(len(body))
         faultpoint("models.request")
+        route = self._route(url, where)
+        try:
+            request = route.head(method, sent) + (body or b"")
+            connection = self._pool.take(route) or await route.connect()
+        except OSError as error:
+            raise _broken(where, error, key) from error
+        except ValueError as error:  # also from the names of hosts
+            raise ModelError("bad_request", f"{where} cannot be asked: {error}") from error
         try:
             # No redirects: a key is sent to the host that was configured and to no other.
-            response = await session.request(
-                method,
-                url,
-                data=body,
-                headers=sent,
-                allow_redirects=False,
-                proxy=self._proxy(where, url.partition(":")[0]),
-            )
-        except _trouble() as error:
+            head = await connection.send(request)
+            reply = HttpResponse(where, head, route, connection, self._pool)
+            if head.status != 200:
+                raise await _refusal(where, reply, key)
+            return reply
+        except OSError as error:
+            connection.close()
             raise _broken(where, error, key) from error
-        try:
-            if response.status != 200:
-                raise await _refusal(where, response, key)
-            return HttpResponse(where, response)
         except BaseException:
-            response.close()
+            self._pool.give_back(route, connection)
             raise
 
-    def _proxy(self, host: str, scheme: str) -> str | None:
-        if (host, scheme) not in self._proxies:
-            self._proxies[host, scheme] = proxy_of(host, scheme)
-        return self._proxies[host, scheme]
+    def _route(self, url: str, where: str) -> Route:
+        if url not in self._routes:
+            try:
+                to = address_of(url)
+            except ValueError as error:
+                raise ModelError("bad_request", f"{where} is no address of a server; check the base URL") from error
+            proxy = proxy_of(where, url.partition(":")[0])
+            try:
+                self._routes[url] = Route(to, address_of(proxy) if proxy else None)
+            except ValueError as error:
+                kind = (proxy or "").partition(":")[0]
+                told = f"{where} cannot be reached: a proxy must be http:// or https://, not {kind}://"
+                raise ModelError("network", told) from error
+        return self._routes[url]
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def _open(self) -> "aiohttp.ClientSession":
-        if self._session is None:
-            import aiohttp
-
-            # There is no limit on a whole answer, and silence is the engine's to judge: the transport's own timer would
-            # be set anew at every read.
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-            self._session = aiohttp.ClientSession(
-                timeout=timeout,
-                auto_decompress=False,  # a few bytes may unfold to any size: that is done here, piece by piece
-                connector=_connector(asyncio.get_running_loop()),
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
-
-
-def proxy_of(host: str, scheme: str) -> str | None:
-    """The proxy that the user's environment names for a host (HTTPS_PROXY, NO_PROXY …); this machine needs none."""
-    if not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None
-    from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
-
-    name = host.rpartition("@")[2]
-    bare = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-    if bare in ("localhost", "::1") or bare.startswith("127.") or proxy_bypass_environment(name):
-        return None
-    proxies = getproxies_environment()
-    found = proxies.get(scheme) or proxies.get("all")
-    return found if found is None or "://" in found else f"http://{found}"
-
-
-def _connector(loop: asyncio.AbstractEventLoop) -> "aiohttp.TCPConnector":
-    """As many connections as are asked for. An aiohttp that makes its handlers in another way makes its own."""
-    import aiohttp
-    from aiohttp.client_proto import ResponseHandler
-
-    made = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
-    if not hasattr(ResponseHandler, "_reading_paused"):
-        return made
-
-    class Handler(ResponseHandler):
-        def resume_reading(self, resume_parser: bool = True) -> None:
-            """Whoever reads calls this for each piece that was read. From aiohttp 3.14 on, that goes through the parser
-            each time, though there can be something left in it only when reading was paused: a quarter of all that a
-            chunk costs."""
-            if self._reading_paused:
-                super().resume_reading(resume_parser)
-
-    made._factory = cast("partial[ResponseHandler]", partial(Handler, loop=loop))
-    return made
+        await self._pool.close()
 
 
 def host_of(url: str) -> str:
@@ -247,39 +202,23 @@ def host_of(url: str) -> str:
     return url.split("/")[2] if "://" in url else url
 
 
-def _trouble() -> tuple[type[Exception], ...]:
-    """All that a transport may raise; time-outs are OSErrors. Looked up only when something was raised."""
-    import aiohttp
-
-    return (OSError, ValueError, aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError)
-
-
-def _any_trouble() -> tuple[type[Exception], ...]:
-    """The same, or what was made of it already."""
-    return (ModelError, *_trouble())
-
-
-def _broken(where: str, error: Exception, key: Secret | None = None) -> ModelError:
-    import aiohttp
-
-    if isinstance(error, aiohttp.InvalidURL):
-        return ModelError("bad_request", f"{where} is no address of a server; check the base URL")
-    if isinstance(error, aiohttp.ClientPayloadError):
+def _broken(where: str, error: OSError, key: Secret | None = None) -> ModelError:
+    if isinstance(error, CutOff):
         return ModelError("cut_stream", f"{where} broke off in the middle of its answer")
-    reason = str(getattr(error, "os_error", "") or error) or type(error).__name__
+    if isinstance(error, TimeoutError) and not str(error):
+        return ModelError("network", f"{where} cannot be reached: no answer within {CONNECT_S:g} seconds")
+    reason = str(error) or type(error).__name__
     return ModelError("network", f"{where} cannot be reached: {key.redact(reason) if key else reason}")
 
 
-async def _refusal(where: str, response: "aiohttp.ClientResponse", key: Secret) -> ModelError:
+async def _refusal(where: str, reply: HttpResponse, key: Secret) -> ModelError:
     """The error that a status other than 200 stands for. The body is read as far as it helps."""
     body = bytearray()
     try:
         async with asyncio.timeout(CONNECT_S):
-            reply = HttpResponse(where, response)
             while len(body) < BODY_CAP and (piece := await reply.read()):
                 body += piece
-    except _any_trouble():
+    except (ModelError, OSError):
         pass  # the status alone says enough
     shown = key.redact(bytes(body[:BODY_CAP]).decode("utf-8", "replace")).encode()
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return failure(where, response.status, shown, headers)
+    return failure(where, reply.head.status, shown, reply.head.headers)

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from tests.unit.models.loopback import listening
 from treadle.models.keys import Secret
-from treadle.models.wire.http import Http, proxy_of
+from treadle.models.wire.http import Http
+from treadle.models.wire.route import proxy_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,13 +35,10 @@ async def test_a_request_goes_through_it(monkeypatch: pytest.MonkeyPatch) -> Non
         asked.append(head.decode().split("\r\n")[0])
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(proxy, "127.0.0.1")
-    port = server.sockets[0].getsockname()[1]
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
-    http = Http()
-    async with server:
+    async with listening(proxy) as port:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
+        http = Http()
         assert await http.get("http://models.invalid/v1/models", {}, Secret("")) == b"{}"
         await http.close()
     assert asked == ["GET http://models.invalid/v1/models HTTP/1.1"]
