@@ -29,7 +29,7 @@ from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.packing import Packed
 from treadle.stores.sqlite import schema
-from treadle.stores.sqlite.batch_thread import Lane, LaneJob
+from treadle.stores.sqlite.batch_thread import Bell, Lane, LaneJob
 from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.rows import pack
@@ -68,9 +68,10 @@ class SqliteStore:
         self._writer = WriterThread(database, lambda connection: WriteTables(connection, self._leases))
         reader = ReaderThread(database, lambda connection: ReadTables(connection, self._leases, self._blobs))
         files = Files(path, self._blobs)
-        self._writes = Lane[WriteTables]("treadle-store-writer", self._writer.execute, self._writer.close)
-        self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close)
-        self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None)
+        self._bell = Bell()
+        self._writes = Lane[WriteTables]("treadle-store-writer", self._writer.execute, self._writer.close, self._bell)
+        self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close, self._bell)
+        self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None, self._bell)
         self._watch = Watch(self._news)
         self._catching_up: CatchingUp | None = None
         self._granted: set[Lease] = set()
@@ -228,6 +229,7 @@ class SqliteStore:
             self._closed = True
             for lane in (self._writes, self._reads, self._files):
                 lane.stop()
+            self._bell.close()
             self._leases.close()
 
     # -- to the threads -------------------------------------------------------------------------------------
@@ -270,11 +272,9 @@ class SqliteStore:
         return await future
 
     def _future(self) -> asyncio.Future[Any]:
-        import asyncio
-
         if self._closed:
             raise StoreError("the store is closed; open a new one")
-        return asyncio.get_running_loop().create_future()
+        return self._bell.future()
 
     def _give_back(self, lease: Lease | None) -> None:
         """A claim whose caller was cancelled: nobody would ever release it."""

@@ -1,6 +1,7 @@
 """Group commit: what waits together is committed together, and nobody suffers for another."""
 
 import asyncio
+import os
 import random
 import sqlite3
 import threading
@@ -216,3 +217,42 @@ async def test_closing_ends_every_thread(path: Path) -> None:
     await store.put_blob(b"x")
     await store.close()
     assert threading.active_count() == before
+
+
+def test_a_store_serves_one_loop_after_the_other(path: Path) -> None:
+    store = SqliteStore(path)
+    asyncio.run(begin(store, A))
+    asyncio.run(add(store, A, 2))
+    assert seqs(asyncio.run(store.read(A))) == [1, 2]
+    asyncio.run(store.close())
+
+
+def test_what_was_asked_in_a_loop_is_answered_there_though_another_came(path: Path) -> None:
+    store = SqliteStore(path)
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    first.run_until_complete(begin(store, A))
+    asked = first.create_task(add(store, A, 2))
+    first.run_until_complete(asyncio.sleep(0))
+    assert second.run_until_complete(store.head(A)) >= 1
+    second.run_until_complete(asyncio.sleep(0))
+    first.run_until_complete(_ask_again_and_wait(store, asked))
+    first.run_until_complete(store.close())
+    first.close()
+    second.close()
+
+
+async def _ask_again_and_wait(store: SqliteStore, asked: asyncio.Task[None]) -> None:
+    assert await store.head(A) >= 1
+    await asked
+    assert seqs(await store.read(A)) == [1, 2]
+
+
+async def test_closing_answers_what_was_asked_and_leaves_no_descriptor_open(path: Path) -> None:
+    before = len(os.listdir("/dev/fd"))
+    store = SqliteStore(path)
+    await begin(store, A)
+    asked = asyncio.create_task(add(store, A, 2))
+    await asyncio.sleep(0)
+    await store.close()
+    await asked
+    assert len(os.listdir("/dev/fd")) == before
