@@ -189,7 +189,7 @@ class Log:
             sealed = self._seal(state, events, epoch)
             state = fold_all(state, sealed)
             envelopes += sealed
-            durable = durable or not isinstance(events[-1], TurnStart | TurnEnd)
+            durable = durable or not isinstance(events[-1], (TurnStart, TurnEnd))
             if isinstance(events[-1], TurnStart):
                 break  # a turn that has begun waits for its call
         return envelopes, state, durable

@@ -51,7 +51,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 await _settle(tenure, deps)
                 settled = True
             step = decide(tenure.state, lambda: limits_of(tenure.state, deps))
-            if isinstance(step, Wait | Rest) or (tenure.leaving and not isinstance(step, AppendEvents)):
+            if isinstance(step, (Wait, Rest)) or (tenure.leaving and not isinstance(step, AppendEvents)):
                 return
             progress.at(step, tenure.state.head)
             with deps.observer.working(tenure.state):

@@ -53,7 +53,7 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
             return await tenure.append(over)
         attempt = ModelAttempt(tenure, model, opened.turn, deps)
         try:
-            done = await tenure.unless_stopped(attempt.run(request))
+            done = await tenure.unless_stopped(attempt.run(request), attempt.lasts)
         except ModelError as error:
             if not await _retry(tenure, attempt, error, deps):
                 return
@@ -100,7 +100,7 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
 class ModelAttempt:
     """One try at a turn: reads the stream, shows it, and keeps what came."""
 
-    __slots__ = ("_assembler", "_deps", "_gates", "_model", "_tenure", "heard", "turn")
+    __slots__ = ("_assembler", "_deps", "_gates", "_model", "_silence", "_tenure", "heard", "turn")
 
     def __init__(self, tenure: Tenure, model: Model, turn: int, deps: Deps) -> None:
         self.turn = turn
@@ -108,9 +108,14 @@ class ModelAttempt:
         self._tenure = tenure
         self._model = model
         self._deps = deps
+        self._silence = SilenceTimeout(deps.silence_s, deps.answer_s, late=True)
         self._assembler = Assembler(turn, self._show_call)
         self._gates: tuple[MarkerFilter, MarkerFilter] | None = None
         """For text and thinking, if the marker is looked for; known once the answer begins: only then its rung is."""
+
+    def lasts(self) -> None:
+        """The attempt is not over soon: from now on its silence counts."""
+        self._silence.watch()
 
     async def run(self, request: ModelRequest) -> ModelAnswer:
         faultpoint("model.before_call")
@@ -121,7 +126,7 @@ class ModelAttempt:
             self._tenure.speak(None)
 
     async def _listen(self, request: ModelRequest) -> ModelAnswer:
-        silence = SilenceTimeout(self._deps.silence_s, self._deps.answer_s)
+        silence = self._silence
         asked = self._deps.clock.monotonic()
         async with silence, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:

@@ -66,7 +66,7 @@ def without_secrets(event: Event, redact: Redact) -> Event:
         text = getattr(event, name)
         if text and (kept := redact(text)) is not text and kept != text:
             changes[name] = kept
-    if isinstance(event, e.Restored | e.WorkspaceConflict) and event.conflicts:
+    if isinstance(event, (e.Restored, e.WorkspaceConflict)) and event.conflicts:
         changes["conflicts"] = tuple(
             replace(each, reason=redact(each.reason), diff=redact(each.diff)) for each in event.conflicts
         )

@@ -27,17 +27,23 @@ _TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 class SilenceTimeout:
     """Ends its block with a ModelError: of kind `silence` when nothing was heard for too long, of kind `answer_limit`
-    when the whole takes too long."""
+    when the whole takes too long. With `late`, only from `watch` on: whoever has a timer that tells short calls from
+    long ones spares this one's."""
 
-    __slots__ = ("_answer_s", "_end", "_last", "_loop", "_scope", "_silence_s", "_timer")
+    __slots__ = ("_answer_s", "_end", "_last", "_loop", "_scope", "_silence_s", "_timer", "_watches")
 
-    def __init__(self, silence_s: float, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, silence_s: float, answer_s: float = ANSWER_S, *, late: bool = False) -> None:
         self._silence_s = silence_s
         self._answer_s = answer_s
         self._loop = asyncio.get_running_loop()
         self._scope = CancelScope()
         self._last = self._loop.time()
         self._end = self._last + answer_s
+        self._watches = not late
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self) -> None:
+        self._watches = True
         self._timer = self._loop.call_at(self._due(), self._look)
 
     def hear(self, deltas: Sequence[Delta]) -> None:
@@ -50,20 +56,22 @@ class SilenceTimeout:
         return min(self._last + self._silence_s, self._end)
 
     def _look(self) -> None:
-        due = self._due()
-        if self._loop.time() < due:
-            self._timer = self._loop.call_at(due, self._look)
+        if self._loop.time() < self._due():
+            self.watch()
         else:
             self._scope.cancel()
 
     async def __aenter__(self) -> Self:
         self._scope.__enter__()
+        if self._watches and self._timer is None:
+            self.watch()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._scope.__exit__(kind, error, trace):
             if self._loop.time() >= self._end:
                 said = f"The model did not end its answer within {self._answer_s:g} seconds; it was given up."

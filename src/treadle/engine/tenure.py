@@ -7,7 +7,7 @@ epoch exists: LeaseLost passes through everything here, and the worker writes no
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -134,11 +134,15 @@ class Tenure:
     def memo(self, model: str) -> Memo:
         return self._log.memo(self.state.chat, model)
 
-    async def unless_stopped(self, effect: Coroutine[Any, Any, T]) -> T | Stopped:
+    async def unless_stopped(
+        self, effect: Coroutine[Any, Any, T], lasts: Callable[[], None] | None = None
+    ) -> T | Stopped:
         """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Without a
-        run there is nothing to interrupt."""
+        run there is nothing to interrupt. `lasts` is called unless the effect is over soon."""
         self.under_way = self.state
         if self.state.run is None:
+            if lasts is not None:
+                lasts()
             done = await effect
             self.under_way = None
             return done
@@ -146,6 +150,8 @@ class Tenure:
         with CancelScope() as scope:
 
             def watch() -> None:
+                if lasts is not None:
+                    lasts()
                 watching.append(asyncio.create_task(self._interrupt()))
                 watching[0].add_done_callback(lambda task: None if task.cancelled() else scope.cancel())
 
