@@ -20,7 +20,7 @@ from treadle.chat.decide import (
     Wait,
     decide,
 )
-from treadle.chat.state import ChatState
+from treadle.chat.state import ChatState, wake_ms
 from treadle.chat.transitions import transition
 from treadle.engine.checks import run_check
 from treadle.engine.compaction import compact
@@ -122,8 +122,8 @@ async def _settle(tenure: Tenure, deps: Deps) -> None:
         if told:
             await tenure.append(*(ModelNotice("mcp", deps.redact(text)) for text in told))
     await recover(tenure, deps)
-    expired = transition(tenure.state, Expire(deps.clock.now_ms()))
-    if expired:
+    now = deps.clock.now_ms()
+    if 0 < wake_ms(tenure.state) <= now and (expired := transition(tenure.state, Expire(now))):
         await tenure.append(*expired)
 
 

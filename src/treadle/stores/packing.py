@@ -110,5 +110,6 @@ _DICTIONARY = (
 """What small records have in common, given to the compressor beforehand: a record of a hundred bytes then takes forty.
 Part of the file format: records packed with it can be read only with it. It is never changed; a better one would be a
 second dictionary with a packing of its own."""
-_COMPRESSOR = zlib.compressobj(3, zlib.DEFLATED, _WINDOW, 6, zdict=_DICTIONARY)
-"""Has read the dictionary; a copy is quicker than another one."""
+_COMPRESSOR = zlib.compressobj(3, zlib.DEFLATED, -12, 5, zdict=_DICTIONARY)
+"""Has read the dictionary; a copy is quicker than another one, and the smaller its window (4 KB here, which any reader
+of `_WINDOW` takes), the less of the caches it takes from what comes next."""
