@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from gc import freeze
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +51,7 @@ async def open_agent(
     hooks: Sequence[Hooks] = (),
 ) -> AsyncIterator[Agent]:
     """An agent for the length of a command; with the tools of installed packages if it `works`."""
+    freeze()  # what is loaded up to here is never garbage, and looking through it takes long
     _make_home(config.home, works)
     settings = config.settings
     models = ModelRegistry(os.environ, home=config.home)

@@ -22,6 +22,7 @@ from treadle.testing.fake_openai import FakeOpenAI, Reply
 HEAVY = {"asyncio", "aiohttp", "msgspec", "rich", "sqlite3", "treadle.runtime"}
 WORK_OF_TOOLS = {
     "concurrent.futures.thread",
+    "email",
     "fractions",
     "html",
     "jsonschema_rs",
@@ -30,6 +31,7 @@ WORK_OF_TOOLS = {
     "treadle.sandbox.bubblewrap",
     "treadle.sandbox.choose",
     "treadle.sandbox.probe_fixture",
+    "treadle.tools.builtin.command.run",
     "treadle.tools.builtin.diagnostics.examination",
     "treadle.tools.builtin.diagnostics.linters",
     "treadle.tools.builtin.mismatch",
@@ -126,13 +128,15 @@ class Seen(msgspec.Struct, frozen=True):
     processes: list[str]
     commits: int
     threads: list[str]
+    collections: int
+    """How often everything was looked through for garbage."""
 
 
 WATCHED_RUN = """
-import json, sys, threading
+import gc, json, sys, threading
 from treadle import faultpoint
 
-seen = {"processes": [], "commits": 0, "threads": []}
+seen = {"processes": [], "commits": 0, "threads": [], "collections": 0}
 start = threading.Thread.start
 
 def audit(event, arguments):
@@ -146,6 +150,10 @@ def watched_start(thread):
     seen["threads"].append(thread.name)
     start(thread)
 
+def collect(phase, info):
+    seen["collections"] += phase == "start" and gc.get_threshold()[0] > 700
+
+gc.callbacks.append(collect)
 threading.Thread.start = watched_start
 sys.addaudithook(audit)
 faultpoint.install(point)
@@ -180,6 +188,7 @@ def test_a_run_without_a_tool_loads_no_work_of_tools_and_starts_no_process(tmp_p
         second = watch(tmp_path, "--model", "openai:gpt-4.1", **server)
     for seen in (first, second):
         assert not seen.modules & (WORK_OF_TOOLS | OTHER_WORK)
+        assert seen.collections == 0
         assert seen.processes == []  # the sandbox is tried with the first command, not before (S-03)
         # A chat, its message with the beginning of the turn, the answer with the end of the lease; and whoever leaves
         # at once gives the lease back once more, which waits for no disk.

@@ -4,7 +4,6 @@ parameter of the request (M-01). Pure; the words of real servers are listed here
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -166,6 +165,8 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float]) -> float |
 
 
 def _moment(text: str) -> float | None:
+    from email.utils import parsedate_to_datetime  # few servers write a date
+
     try:
         return parsedate_to_datetime(text).timestamp()
     except (ValueError, TypeError, OverflowError):

@@ -1,6 +1,6 @@
 """run_command: a shell command in the project, its output live and bounded (T-05)."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -9,9 +9,10 @@ from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import parameters
 from treadle.tools.builtin.command.output import HEAD_LINES, TAIL_LINES
 from treadle.tools.builtin.command.request import DEFAULT_TIMEOUT_S, MAX_TIMEOUT_S, request_of
-from treadle.tools.builtin.command.run import CommandRun
-from treadle.tools.builtin.command.trial import CommandTrial, DryRun
 from treadle.tools.builtin.context import WithContext
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin.command.trial import CommandTrial, DryRun
 
 _LAST_LINES = 20
 
@@ -51,13 +52,13 @@ class RunCommand(WithContext, PlainTool):
     )
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        return msgspec.structs.asdict(await CommandRun(self._context, request_of(invocation)).prepare())
+        return msgspec.structs.asdict(await self._command(invocation).prepare())
 
     async def run(self, invocation: Invocation) -> Outcome:
-        return await CommandRun(self._context, request_of(invocation)).outcome()
+        return await self._command(invocation).outcome()
 
     async def trial(self, invocation: Invocation) -> Trial | None:
-        return await CommandTrial(self._context, request_of(invocation)).trial()
+        return await self._command(invocation).trial()
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         tried = await self.dry_run(invocation)
@@ -70,14 +71,17 @@ class RunCommand(WithContext, PlainTool):
         wants = " ".join(tried.wants_network)
         return Rehearsal(shown, tried.effect.files, tried.effect.uncaptured, tried.unrecoverable, wants)
 
-    async def dry_run(self, invocation: Invocation) -> DryRun | None:
+    async def dry_run(self, invocation: Invocation) -> "DryRun | None":
         """The command carried out on a view; None where no view works."""
-        return await CommandTrial(self._context, request_of(invocation)).dry_run()
+        return await self._command(invocation).dry_run()
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        return (
-            None if self._context.commands is None else await CommandRun(self._context, request_of(invocation)).stop()
-        )
+        return None if self._context.commands is None else await self._command(invocation).stop()
 
     async def settle(self, invocation: Invocation) -> Settlement:
-        return await CommandRun(self._context, request_of(invocation)).settle()
+        return await self._command(invocation).settle()
+
+    def _command(self, invocation: Invocation) -> "CommandTrial":
+        from treadle.tools.builtin.command.trial import CommandTrial  # many runs have no command
+
+        return CommandTrial(self._context, request_of(invocation))
