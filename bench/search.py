@@ -16,6 +16,8 @@ from bench.clock import least
 from bench.report import Row, align
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Query
+from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.find import FindFiles
 from treadle.tools.builtin.search import GrepSearch
 from treadle.types import CallKey, ChatId
@@ -91,7 +93,8 @@ def _plain(program: str, case: Case, root: Path) -> None:
 
 
 def _tool(case: Case, root: Path) -> None:
-    tool = FindFiles(plain_root) if case is ALL_FILES else GrepSearch(plain_root)
+    context = ToolContext(plain_root, MemoryStore())
+    tool = FindFiles(context) if case is ALL_FILES else GrepSearch(context)
     call = Invocation(ChatId("c"), CallKey("1.0"), tool.spec.name, dict(case.arguments), str(root))
     outcome = asyncio.run(tool.run(call))
     assert not outcome.text.startswith("No "), outcome.text

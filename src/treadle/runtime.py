@@ -39,9 +39,9 @@ from treadle.policy.rule_book import RuleBook, rules_of
 from treadle.policy.standard import StandardPolicy
 from treadle.policy.trust import Trust
 from treadle.ports.commands import Allowance
-from treadle.ports.hooks import Hooks, chained
+from treadle.ports.hooks import Chain, Hooks
 from treadle.ports.model import Model, Models
-from treadle.ports.observer import NoObserver, Observer
+from treadle.ports.observer import Observer
 from treadle.ports.policy import Policy
 from treadle.ports.store import RENEW_S, ChatFilter, Listed, Store
 from treadle.ports.toolset import Tool, ToolSource
@@ -166,7 +166,7 @@ class Agent:
 
     def _observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
         if telemetry is False:
-            return NoObserver()
+            return Observer()
         from treadle.telemetry.watcher import observer_of
 
         return observer_of(telemetry, store, self.warnings.append)
@@ -179,7 +179,7 @@ class Agent:
     def _hooked(self, hooks: Hooks | Sequence[Hooks]) -> Hooks:
         given = [hooks] if not isinstance(hooks, Sequence) else hooks
         of_project = self._setup.project_hooks(self._trust, self.warnings.append)
-        return chained([*self._setup.watched(given), *of_project])
+        return Chain([*self._setup.watched(given), *of_project])
 
     def _rules_of(self, root: str, options: ChatOptions) -> Sequence[Rule]:
         return rules_of(self.rules, root, options, self.deps.clock.now_ms())

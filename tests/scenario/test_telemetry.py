@@ -252,7 +252,7 @@ async def test_the_usual_variables_say_where_and_under_which_name(
 async def test_nothing_is_watched_unless_something_is_set_up() -> None:
     async with Agent(model=ScriptedModel([Say("Hi.")]), telemetry=True) as made:
         await made.chat().ask("go")
-        assert type(made.deps.observer).__name__ == "NoObserver"
+        assert type(made.deps.observer).__name__ == "Observer"
         assert made.warnings == []
 
 

@@ -5,7 +5,7 @@ the last of its calls has its result."""
 from collections.abc import Sequence
 
 from treadle.chat.budget import why_stopped
-from treadle.chat.state import AnsweredTurn, Call, ChatState
+from treadle.chat.state import AnsweredTurn, Call, ChatState, asks_in_its_middle
 from treadle.protocol.content import Usage
 from treadle.protocol.events import (
     CheckCompleted,
@@ -64,13 +64,9 @@ def close_call(call: Call, why: str) -> list[Event]:
 
 def _doubt(call: Call) -> str:
     """What nobody can know of a call that is closed."""
-    if call.phase in ("started", "answered") or (call.phase == "waiting" and _in_its_middle(call)):
+    if call.phase in ("started", "answered") or (call.phase == "waiting" and asks_in_its_middle(call)):
         return _UNKNOWN
     return _TRIED if call.trial_began_ms and (call.trial or {}).get("network") else ""
-
-
-def _in_its_middle(call: Call) -> bool:
-    return call.action is not None and call.action.kind == "user_input" and call.action.name == "elicitation"
 
 
 def close_check(state: ChatState) -> tuple[Event, ...]:

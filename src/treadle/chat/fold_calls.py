@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from treadle.chat.fold_helpers import Fold, change_call, change_run, place_of, say, spend
 from treadle.chat.guard import WINDOW, signature
-from treadle.chat.state import Call, ChatState, OpenJob, Sight
+from treadle.chat.state import ELICITATION, Call, ChatState, OpenJob, Sight, asks_in_its_middle
 from treadle.host_patterns import choice, joined
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry, ToolResult, UserEntry
@@ -26,15 +26,8 @@ MAX_JOBS = 100
 STOP = "stop"
 CONTINUE = "continue"
 """What a person may answer to a question of the loop itself."""
-ELICITATION = "elicitation"
 T = TypeVar("T")
 PICTURES = "The pictures of the results above, in their order."
-
-
-def asks_in_its_middle(call: Call, action: str) -> bool:
-    """Whether this is the open question of a call that goes on after the answer."""
-    asked = call.action
-    return asked is not None and asked.action == action and asked.kind == "user_input" and asked.name == ELICITATION
 
 
 def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:

@@ -23,6 +23,7 @@ from treadle.protocol.options import ChatOptions, NetworkChoice
 from treadle.protocol.views import ChatSummary, QueueItem, Status
 from treadle.types import CallKey, ChatId
 
+ELICITATION = "elicitation"
 CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "answered", "done"]
 """requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone
 outside · answered: what it asked in its middle, and it can go on · done: it has its one result."""
@@ -280,6 +281,13 @@ def known_files(state: ChatState) -> dict[str, str]:
     return {path: sights[-1].digest for path, sights in state.seen.items()}
 
 
+def asks_in_its_middle(call: Call, action: str = "") -> bool:
+    """Whether it waits for the answer to a question (to this one, if it is named), and goes on after it."""
+    asked = call.action
+    meant = asked is not None and asked.action == (action or asked.action)
+    return meant and asked is not None and asked.kind == "user_input" and asked.name == ELICITATION
+
+
 def runnable_calls(state: ChatState) -> tuple[Call, ...]:
     """Calls that a worker may take up now. One that asks a person holds back those after it (order of writes);
     one that someone outside runs holds back nobody (A-02)."""
@@ -358,10 +366,6 @@ def failure_of(state: ChatState) -> Failure | None:
     return state.last_error if status(state) == "error" else None
 
 
-def _in_short(failure: Failure | None) -> Failure | None:
-    return None if failure is None else replace(failure, message=failure.message[:_SENTENCE])
-
-
 def runnable(state: ChatState) -> bool:
     """Whether a worker has something to do."""
     return status(state) in ("pending", "running", "interrupting")
@@ -376,7 +380,7 @@ def wake_ms(state: ChatState) -> int:
 
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
-    shown = status(state)
+    shown, failure = status(state), failure_of(state)
     waits = shown == "requires_action"
     return ChatSummary(
         chat=state.chat,
@@ -395,5 +399,5 @@ def summary(state: ChatState) -> ChatSummary:
         updated_ms=state.updated_ms,
         turns=state.totals.turns,
         usage=state.totals.usage,
-        last_error=_in_short(state.last_error) if shown == "error" else None,
+        last_error=None if failure is None else replace(failure, message=failure.message[:_SENTENCE]),
     )

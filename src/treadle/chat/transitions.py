@@ -8,8 +8,17 @@ import msgspec
 from treadle.chat.applying import applied
 from treadle.chat.closing import RECORD_LOST, close_call, close_calls, end_run, with_turn_end
 from treadle.chat.fold import change_options, position_of
-from treadle.chat.fold_calls import CONTINUE, asks_in_its_middle
-from treadle.chat.state import MAX_QUEUE, Call, ChatState, awaits_action, said, starts_queued, status
+from treadle.chat.fold_calls import CONTINUE
+from treadle.chat.state import (
+    MAX_QUEUE,
+    Call,
+    ChatState,
+    asks_in_its_middle,
+    awaits_action,
+    said,
+    starts_queued,
+    status,
+)
 from treadle.did_you_mean import unknown_names
 from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c

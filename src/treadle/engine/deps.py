@@ -9,9 +9,9 @@ import msgspec
 from treadle.engine.effects import Spilled
 from treadle.engine.log import Log
 from treadle.engine.silence_timeout import ANSWER_S, BASE_S, SILENCE_S
-from treadle.ports.hooks import Hooks, NoHooks
+from treadle.ports.hooks import Chain, Hooks
 from treadle.ports.model import Models
-from treadle.ports.observer import NoObserver, Observer
+from treadle.ports.observer import Observer
 from treadle.ports.policy import Policy
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.store import RENEW_S, Store
@@ -76,8 +76,8 @@ class Deps(msgspec.Struct, frozen=True):
     answer_s: float = ANSWER_S
     renew_s: float = RENEW_S
     """How often leases are renewed: a third of how long they last in the store."""
-    hooks: Hooks = NoHooks()
-    observer: Observer = NoObserver()
+    hooks: Hooks = Chain()
+    observer: Observer = Observer()
     redact: Callable[[str], str] = str
     """Takes secrets out of a text before it is cut (S-11); that none is recorded, the log itself sees to."""
     redact_live: Callable[[], Callable[[str], str]] = lambda: str

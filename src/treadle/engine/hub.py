@@ -128,10 +128,9 @@ class Hub:
     def subscribe(self, chat: ChatId, after: int) -> Subscription:
         """From now on; `after` is the head that the reader knows."""
         reader = Subscription(self, chat, after)
-        self._readers.setdefault(chat, []).append(reader)
-        if (so_far := self._speaking.get(chat)) is not None:
-            for envelope in so_far():
-                reader.deliver(envelope)
+        self.attach(reader)
+        for envelope in self.so_far(chat):
+            reader.deliver(envelope)
         return reader
 
     def attach(self, reader: Subscription) -> None:

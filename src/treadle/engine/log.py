@@ -16,7 +16,7 @@ from treadle.engine.secrets import Redact, refuse_secrets, without_secrets
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
-from treadle.ports.observer import NoObserver, Observer
+from treadle.ports.observer import Observer
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
@@ -60,7 +60,7 @@ class Log:
     ) -> None:
         self.store = store
         self._redact = redact
-        self._observer = observer or NoObserver()
+        self._observer = observer or Observer()
         self.hub = hub
         self.clock = clock
         self._states: OrderedDict[ChatId, ChatState] = OrderedDict()

@@ -9,7 +9,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ConfigError
 from treadle.ports.model import ModelRequest
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
+from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
 from treadle.protocol.events import ModelCall
 
 SYSTEM = "Say in one to three sentences what was done, for the person who asked. Plain text, no headings."
@@ -24,7 +24,8 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
         model = requests.find_model(state, deps)
     except ConfigError as error:
         return await tenure.append(ModelCall("summary", text=lines, error=str(error)))
-    task = next((text for entry in reversed(entries(state)) if (text := _task_of(entry))), "")
+    said = (entry for entry in reversed(entries(state)) if isinstance(entry, UserEntry) and entry.source == "person")
+    task = next((entry.text for entry in said if entry.text), "")
     asked = UserEntry(f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}")
     options = state.options
     request = ModelRequest(
@@ -36,10 +37,6 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
     if isinstance(reply, Stopped):
         return
     await tenure.record(ModelCall("summary", reply.usage, reply.text or lines, reply.error))
-
-
-def _task_of(entry: Entry) -> str:
-    return entry.text if isinstance(entry, UserEntry) and entry.source == "person" else ""
 
 
 def recent_lines(state: ChatState) -> str:

@@ -27,18 +27,10 @@ class Hooks(Protocol):
         ...
 
 
-class NoHooks:
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
-        return ""
-
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
-        return outcome
-
-
 class Chain:
-    """Several hooks as one: the first refusal counts, and each sees what the one before it left."""
+    """Any number of hooks as one: the first refusal counts, and each sees what the one before it left."""
 
-    def __init__(self, hooks: Sequence[Hooks]) -> None:
+    def __init__(self, hooks: Sequence[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
 
     async def before(self, spec: ToolSpec, invocation: Invocation) -> str | Instead:
@@ -55,7 +47,3 @@ class Chain:
         for hook in self._hooks:
             outcome = await hook.after(spec, invocation, outcome)
         return outcome
-
-
-def chained(hooks: Sequence[Hooks]) -> Hooks:
-    return Chain(hooks) if hooks else NoHooks()

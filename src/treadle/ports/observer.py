@@ -3,46 +3,29 @@ it decides nothing, and nothing waits for it."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 from treadle.chat.state import ChatState
 from treadle.protocol.events import Envelope
 from treadle.types import CallKey, ChatId
 
 
-class Observer(Protocol):
-    def committed(self, before: ChatState, envelopes: Sequence[Envelope]) -> None:
-        """This process has appended these events to the log that `before` is the fold of."""
-        ...
+class Observer:
+    """As it stands here, one that watches nothing."""
 
-    def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
-        """The model has begun to answer, so long after it was asked."""
-        ...
-
-    def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
-        """What is done inside belongs to the chat's run; with `call` to that call."""
-        ...
-
-    def traceparent(self, state: ChatState, waits: CallKey) -> str:
-        """For a client that runs a call itself: the span in which the chat waits for that. Empty if none is made."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-class NoObserver:
     _nothing = nullcontext()
 
     def committed(self, before: ChatState, envelopes: Sequence[Envelope]) -> None:
-        pass
+        """This process has appended these events to the log that `before` is the fold of."""
 
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
-        pass
+        """The model has begun to answer, so long after it was asked."""
 
     def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
+        """What is done inside belongs to the chat's run; with `call` to that call."""
         return self._nothing
 
     def traceparent(self, state: ChatState, waits: CallKey) -> str:
+        """For a client that runs a call itself: the span in which the chat waits for that. Empty if none is made."""
         return ""
 
     async def close(self) -> None:

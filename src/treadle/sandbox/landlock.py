@@ -15,7 +15,7 @@ from treadle.errors import SandboxError
 from treadle.file_system import is_below
 from treadle.ports.sandbox import Confinement, Direct, Level, Sandbox, View, all_hosts
 from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
-from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble
+from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble, chores
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
 MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (1 << bit for bit in range(6, 13))
@@ -84,6 +84,7 @@ class Landlock(Sandbox):
             "terminal": confinement.terminal,
             "temporary": temporary,
             "filter": assemble(self._filter(network)),
+            "chores": chores(),
             **self._rights(network),
         }
         return self._launcher.line("confine", spec, argv)

@@ -205,11 +205,20 @@ def _rules(wanted: Filter, kind: Machine) -> Iterable[tuple[int, list[tuple[int,
         verdicts |= {name: [(_RETURN, 0, 0, NOTIFY)] for name in CHORES}
     if not wanted.truncate:
         verdicts["truncate"] = _refuse(errno.EACCES)
+    for number, name in _numbers(verdicts, kind).items():
+        yield number, verdicts[name]
+
+
+def _numbers(names: Iterable[str], kind: Machine) -> dict[int, str]:
+    """Of those that this kind of machine has."""
     column = 0 if kind == "x86_64" else 1
-    for name, block in verdicts.items():
-        number = CALLS[name][column]
-        if number is not None:
-            yield number, block
+    return {number: name for name in names if (number := CALLS[name][column]) is not None}
+
+
+def chores() -> dict[int, str]:
+    """The calls about which a process outside decides, by their numbers on this machine."""
+    kind = machine()
+    return {} if kind is None else _numbers(CHORES, kind)
 
 
 def _refuse(code: int) -> list[tuple[int, int, int, int]]:

@@ -3,9 +3,9 @@
 import asyncio
 import hashlib
 from base64 import b32encode
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -23,14 +23,13 @@ from treadle.protocol.commands import Rename, Send
 from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
 from treadle.protocol.subagent_events import Child, world_of
-from treadle.tools.builtin.base import settled
+from treadle.tools.builtin.base import whole
 from treadle.types import CallKey, ChatId
 from treadle.worlds.worlds import Worlds
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent
 
-T = TypeVar("T")
 WATCH_S = 5.0
 BY = "parent"
 """Who interrupts the children of a call that is stopped."""
@@ -159,7 +158,7 @@ class Children:
     async def commit(self, child: Child) -> Effect:
         """Make what it changed the parent's own, once."""
         faultpoint("subagents.before_commit")
-        return await _whole(self._home.worlds.bring_in(self._name(child), child.world))
+        return await whole(self._home.worlds.bring_in(self._name(child), child.world))
 
     async def merge(self, child: Child) -> tuple[Effect, tuple[str, ...]]:
         """Make what it changed the parent's own, put onto what others changed meanwhile if need be; and the paths where
@@ -167,7 +166,7 @@ class Children:
         merged: tuple[str, ...] = ()
         if (await self.effect(child)).conflicts:
             with suppress(ToolError):  # they contradict each other
-                merged = await _whole(self._home.worlds.rebase(child.world))
+                merged = await whole(self._home.worlds.rebase(child.world))
                 faultpoint("subagents.rebased")
         return await self.commit(child), merged
 
@@ -190,7 +189,7 @@ class Children:
         if not child.world:
             return None
         try:
-            return await _whole(self._home.worlds.call_off(self._name(child), child.world))
+            return await whole(self._home.worlds.call_off(self._name(child), child.world))
         except NotFound:  # its world was never made, or is gone
             return None
 
@@ -198,16 +197,6 @@ class Children:
 def _doing(envelope: Envelope) -> str:
     data = envelope.data
     return f"{data.name} {data.args_summary}" if isinstance(data, ExecutionStart) else ""
-
-
-async def _whole(work: Awaitable[T]) -> T:
-    """Wait for it even when cancelled: no effect happens after the loop believes that the call is over."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await settled(task)
-        raise
 
 
 def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:

@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.errors import ConfigError
-from treadle.ports.observer import NoObserver, Observer
+from treadle.ports.observer import Observer
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -42,10 +42,10 @@ def observer_of(telemetry: bool | Telemetry, store: Store, warn: Callable[[str],
     """Whoever exports what this says; nobody, with a warning where one is due, if nothing can be."""
     wanted = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
     try:
-        return Watcher(store, wanted) if telemetry and wanted.check(os.environ) else NoObserver()
+        return Watcher(store, wanted) if telemetry and wanted.check(os.environ) else Observer()
     except ConfigError as error:
         warn(f"no traces: {error}")
-        return NoObserver()
+        return Observer()
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class _Watched(msgspec.Struct):
     projection: Projection | None = None
 
 
-class Watcher:
+class Watcher(Observer):
     """An `Observer` that exports. ConfigError at once if it cannot."""
 
     def __init__(self, store: Store, wanted: Telemetry) -> None:

@@ -90,8 +90,8 @@ def _too_deep() -> str:
 
 # -- judging it -------------------------------------------------------------------------------------------------
 
-_by_identity: dict[int, tuple[dict[str, Any], "jsonschema_rs.Validator | None"]] = {}
-_by_digest: dict[str, "jsonschema_rs.Validator | None"] = {}
+_by_identity: dict[int, tuple[dict[str, Any], "jsonschema_rs.Validator | str"]] = {}
+_by_digest: dict[str, "jsonschema_rs.Validator | str"] = {}
 
 
 def schema_problem(schema: object) -> str:
@@ -100,13 +100,8 @@ def schema_problem(schema: object) -> str:
         return "it is not a JSON object"
     if schema.get("type", "object") != "object":
         return f'its type is {_shown(schema["type"])}, but arguments are always an "object"'
-    import jsonschema_rs  # lazily: most chats start without checking anything
-
-    try:
-        jsonschema_rs.validator_for(schema, offline=True)
-    except (ValueError, jsonschema_rs.ReferencingError, RecursionError) as error:
-        return _cut(str(error).split("\n", 1)[0], 300)
-    return ""
+    made = _compile(schema)
+    return made if isinstance(made, str) else ""
 
 
 def problem(schema: dict[str, Any], arguments: object) -> str:
@@ -114,7 +109,7 @@ def problem(schema: dict[str, Any], arguments: object) -> str:
     if not isinstance(arguments, dict):
         return f"The arguments must be one JSON object, not {_a(json_type(arguments))}."
     validator = _validator(schema)
-    if validator is None:
+    if isinstance(validator, str):  # it constrains nothing (A-01)
         return ""
     try:
         if validator.is_valid(arguments):
@@ -128,8 +123,8 @@ def problem(schema: dict[str, Any], arguments: object) -> str:
     return "\n".join(["The arguments do not fit:", *lines, _expectation(schema)])
 
 
-def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | None":
-    """The compiled schema; None for one that cannot be compiled, which constrains nothing (A-01)."""
+def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
+    """The compiled schema, or why it cannot be compiled."""
     kept = _by_identity.get(id(schema))
     if kept is not None and kept[0] is schema:
         return kept[1]
@@ -145,13 +140,13 @@ def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | None":
     return _by_digest[key]
 
 
-def _compile(schema: dict[str, Any]) -> "jsonschema_rs.Validator | None":
-    import jsonschema_rs  # lazily, as above
+def _compile(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
+    import jsonschema_rs  # lazily: most chats start without checking anything
 
     try:
         return jsonschema_rs.validator_for(schema, offline=True)
-    except (ValueError, jsonschema_rs.ReferencingError, RecursionError):
-        return None
+    except (ValueError, jsonschema_rs.ReferencingError, RecursionError) as error:
+        return _cut(str(error).split("\n", 1)[0], 300)
 
 
 def _say(error: "jsonschema_rs.ValidationError") -> str:

@@ -22,6 +22,7 @@ from treadle.protocol.content import Value
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
 from treadle.workspace.history.copied import Beginning
 from treadle.workspace.history.snapshots import ProjectSnapshots
+from treadle.workspace.history.states import is_folder
 
 _FILE = "beginnings"
 _AT_THIS_MOMENT = "Somebody changes files there at this moment; try again."
@@ -132,12 +133,12 @@ class Rebase:
         found = {**ours, **after}
         torn = []
         for path in sorted(after, key=lambda path: path.count("/"), reverse=True):
-            if _is_folder(had[path]) and not _is_folder(after[path]) and self._has_more(path, found):
+            if is_folder(had[path]) and not is_folder(after[path]) and self._has_more(path, found):
                 torn += [] if after[path] is None else [path]
                 after[path] = found[path] = had[path]
         for path, state in after.items():
             above = encode_path(os.path.dirname(decode_path(path)))
-            if state is not None and above in found and not _is_folder(found[above]):
+            if state is not None and above in found and not is_folder(found[above]):
                 torn.append(path)
         return torn
 
@@ -191,7 +192,3 @@ class Rebase:
         if self._beneath.images.put(texts[2]) != theirs:  # what it is from now on merged with
             raise Conflict(_AT_THIS_MOMENT)
         return merged.data
-
-
-def _is_folder(state: FileState | None) -> bool:
-    return state is not None and state.kind == "directory"

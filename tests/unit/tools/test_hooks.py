@@ -11,7 +11,7 @@ from treadle import Agent, ScriptedModel
 from treadle.config import load
 from treadle.errors import ConfigError
 from treadle.models.scripted import Call, Say
-from treadle.ports.hooks import Hooks, chained
+from treadle.ports.hooks import Chain, Hooks
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import ResultsEntry
 from treadle.protocol.events import FilesChanged
@@ -184,7 +184,7 @@ async def test_one_that_raises_behind_a_call_is_said_and_the_run_goes_on(tmp_pat
 
 
 async def test_the_first_refusal_counts(tmp_path: Path) -> None:
-    both = chained([hooks("exit 0"), hooks("echo one >&2; exit 2"), hooks("echo two >&2; exit 2")])
+    both = Chain([hooks("exit 0"), hooks("echo one >&2; exit 2"), hooks("echo two >&2; exit 2")])
     assert (await both.before(SPEC, invocation(tmp_path))).endswith("one")
 
 

@@ -39,6 +39,7 @@ class Spec:
         self.writable: list[str] = told["writable"]
         self.terminal: bool = told["terminal"]
         self.filter: bytes = told["filter"]
+        self.chores: dict[int, str] = told["chores"]
         self.handled: tuple[int, int, int, int] = told["handled"]
         self.read: int = told["read"]
         self.write: int = told["write"]
@@ -93,7 +94,8 @@ def _run(spec: Spec, argv: list[str]) -> int:
     here.close()
     if extra:
         listener = int.from_bytes(extra[0][2][:4], sys.byteorder)
-        _attend(pid, listener, MetadataServer(listener, [spec.root, spec.private, *spec.writable], spec.kept))
+        allowed = [spec.root, spec.private, *spec.writable]
+        _attend(pid, listener, MetadataServer(listener, spec.chores, allowed, spec.kept))
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

@@ -12,6 +12,8 @@ import time
 from _collections_abc import Callable, Iterator
 from fcntl import ioctl
 
+from treadle.sandbox.launch.system import call, checked
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _REMOUNT_BIND, _PRIVATE = 0x1020, 0x44000
 _NEW_USER, _NEW_NET, _NEW_MOUNTS = 0x10000000, 0x40000000, 0x00020000
@@ -44,13 +46,6 @@ class Targets:
 
     def target(self, name: str) -> str:
         return f"{self.outside}/{name}"
-
-
-def _checked(result: int) -> int:
-    if result == -1:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
 
 
 def _append(path: str) -> None:
@@ -205,39 +200,39 @@ def send_udp(targets: Targets) -> None:
         sender.sendto(b"out", ("127.0.0.1", targets.udp))
 
 
-def connect_unix(targets: Targets) -> None:
+def _connect(address: "str | bytes") -> None:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(targets.socket)
+        connection.connect(address)
         connection.sendall(b"out")
+
+
+def connect_unix(targets: Targets) -> None:
+    _connect(targets.socket)
 
 
 def connect_young(targets: Targets) -> None:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(targets.young)
-        connection.sendall(b"out")
+    _connect(targets.young)
 
 
 def connect_abstract(targets: Targets) -> None:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(targets.abstract)
-        connection.sendall(b"out")
+    _connect(targets.abstract)
 
 
 def remount(targets: Targets) -> None:
     """Make the read-only world writable; where it is writable already, mount something, unseen by others if may be."""
     if os.statvfs("/").f_flag & os.ST_RDONLY:
-        _checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_REMOUNT_BIND), None))
+        checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_REMOUNT_BIND), None))
         return
     if _LIBC.unshare(ctypes.c_int(_NEW_MOUNTS)) == 0:
-        _checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_PRIVATE), None))
+        checked(_LIBC.mount(None, b"/", None, ctypes.c_ulong(_PRIVATE), None))
     place = f"{targets.root}/mounted".encode()
     os.mkdir(place)
-    _checked(_LIBC.mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(0), None))
-    _checked(_LIBC.umount2(place, 2))
+    checked(_LIBC.mount(b"tmpfs", place, b"tmpfs", ctypes.c_ulong(0), None))
+    checked(_LIBC.umount2(place, 2))
 
 
 def new_namespace(_targets: Targets) -> None:
-    _checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET)))
+    checked(_LIBC.unshare(ctypes.c_int(_NEW_USER | _NEW_NET)))
 
 
 def make_device(targets: Targets) -> None:
@@ -256,7 +251,7 @@ def set_user_id(targets: Targets) -> None:
 
 
 def trace_process(targets: Targets) -> None:
-    _checked(_LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None))
+    checked(_LIBC.ptrace(ctypes.c_long(_PTRACE_SEIZE), ctypes.c_long(targets.victim), None, None))
 
 
 def kill_process(targets: Targets) -> None:
@@ -270,12 +265,11 @@ def type_into_terminal(targets: Targets) -> None:
 
 
 def use_io_uring(_targets: Targets) -> None:
-    os.close(_checked(_LIBC.syscall(ctypes.c_long(_IO_URING_SETUP), ctypes.c_uint(1), bytes(120))))
+    os.close(call(_IO_URING_SETUP, ctypes.c_uint(1), bytes(120)))
 
 
 def read_keyring(_targets: Targets) -> None:
-    session = ctypes.c_long(-3)
-    _checked(_LIBC.syscall(ctypes.c_long(_KEYCTL[os.uname().machine]), ctypes.c_long(0), session, ctypes.c_long(1)))
+    call(_KEYCTL[os.uname().machine], ctypes.c_long(0), ctypes.c_long(-3), ctypes.c_long(1))
 
 
 def survive(targets: Targets) -> None:

@@ -16,32 +16,14 @@ _NO_FOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _LONGEST_PATH = 4096
 _NOW, _OMIT = (1 << 30) - 1, (1 << 30) - 2
 
-_NAMES = {
-    "x86_64": {
-        90: "chmod",
-        91: "fchmod",
-        92: "chown",
-        93: "fchown",
-        94: "lchown",
-        132: "utime",
-        235: "utimes",
-        260: "fchownat",
-        261: "futimesat",
-        268: "fchmodat",
-        280: "utimensat",
-        452: "fchmodat2",
-    },
-    "aarch64": {52: "fchmod", 53: "fchmodat", 54: "fchownat", 55: "fchown", 88: "utimensat", 452: "fchmodat2"},
-}[os.uname().machine]
-
 
 class _Asked:
     """One call of one thread: its number by name, its arguments, and the memory that they point into."""
 
-    def __init__(self, notice: bytes) -> None:
+    def __init__(self, notice: bytes, names: "dict[int, str]") -> None:
         self.id = notice[:8]
         self.pid = int.from_bytes(notice[8:12], "little")
-        self.name = _NAMES.get(int.from_bytes(notice[16:20], "little"), "")
+        self.name = names.get(int.from_bytes(notice[16:20], "little"), "")
         self.arguments = [int.from_bytes(notice[at : at + 8], "little") for at in range(32, 80, 8)]
 
     def number(self, at: int) -> int:
@@ -73,10 +55,12 @@ class _Asked:
 
 
 class MetadataServer:
-    """What may be changed lies beneath one of `allowed` and beneath none of `kept`; the rest is refused."""
+    """What may be changed lies beneath one of `allowed` and beneath none of `kept`; the rest is refused. `names` are
+    those of the calls that come here, by number."""
 
-    def __init__(self, listener: int, allowed: list[str], kept: list[str]) -> None:
+    def __init__(self, listener: int, names: "dict[int, str]", allowed: list[str], kept: list[str]) -> None:
         self._listener = listener
+        self._names = names
         self._allowed = allowed
         self._kept = kept
 
@@ -87,7 +71,7 @@ class MetadataServer:
             ioctl(self._listener, _RECEIVE, notice)
         except OSError:  # the caller is gone
             return
-        asked = _Asked(bytes(notice))
+        asked = _Asked(bytes(notice), self._names)
         code = 0
         try:
             self._do(asked)

@@ -26,17 +26,19 @@ def main(words: list[str]) -> None:
 def lay_view(root: str, upper: str, work: str, place: str) -> None:
     """Mount a view of the root at `place`, for this process and all that it starts. Users stay who they are, and the
     next program that is executed has no more rights than before."""
-    user, group = os.geteuid(), os.getegid()
-    unshare(_NEW_USER | _NEW_MOUNTS)
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        fd = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, text.encode())
-        finally:
-            os.close(fd)
+    own_namespaces()
     mount("none", "/", "", _PRIVATE, "")
     options = f"userxattr,volatile,lowerdir={_escaped(root)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
     mount("overlay", place, "overlay", _NOSUID_NODEV, options)
+
+
+def own_namespaces() -> None:
+    """Have users and mounts of our own; users stay who they are."""
+    user, group = os.geteuid(), os.getegid()
+    unshare(_NEW_USER | _NEW_MOUNTS)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        with open(f"/proc/self/{name}", "wb", buffering=0) as file:
+            file.write(text.encode())
 
 
 def _escaped(path: str) -> str:

@@ -19,8 +19,14 @@ _LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 
 
 def call(number: int, *arguments: object) -> int:
-    result: int = _LIBC.syscall(ctypes.c_long(number), *arguments)
-    _require(result)
+    return checked(_LIBC.syscall(ctypes.c_long(number), *arguments))
+
+
+def checked(result: int) -> int:
+    """What a function of the C library gave back, if that is no error."""
+    if result == -1:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
     return result
 
 
@@ -87,13 +93,7 @@ def join_network(pid: int) -> None:
 
 def join(namespace: int, kind: int = 0) -> None:
     """Step into a namespace by a descriptor of it."""
-    _require(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
-
-
-def _require(result: int) -> None:
-    if result == -1:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    checked(_LIBC.setns(ctypes.c_int(namespace), ctypes.c_int(kind)))
 
 
 def adopt_orphans() -> None:

@@ -14,8 +14,9 @@ import sys
 import time
 
 from treadle.sandbox.launch.libc import mount, unshare
+from treadle.sandbox.launch.overlay import own_namespaces
 
-_NEW_USER, _NEW_MOUNTS = 0x10000000, 0x20000
+_NEW_MOUNTS = 0x20000
 _NOSUID, _NODEV, _RECURSIVE, _PRIVATE = 2, 4, 0x4000, 0x40000
 _LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BACKLOG = 64
@@ -93,18 +94,14 @@ def _mounted(told: "dict[str, object]") -> int:
 
 def _new_namespaces() -> "list[str]":
     """Which kinds there are now. Root needs none of users: files keep their owners."""
-    user, group = os.geteuid(), os.getegid()
-    if user == 0:
+    if os.geteuid() == 0:
         try:
             unshare(_NEW_MOUNTS)
         except OSError:  # root of a container that may not mount
             pass
         else:
             return ["mnt"]
-    unshare(_NEW_USER | _NEW_MOUNTS)
-    for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{file}", "w") as opened:
-            opened.write(text)
+    own_namespaces()
     return ["user", "mnt"]  # the first gives the right to step into the other
 
 

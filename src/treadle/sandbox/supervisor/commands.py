@@ -38,13 +38,9 @@ class SupervisedCommands:
     """Implements `treadle.ports.commands.Commands` in a folder that belongs to Treadle's home."""
 
     def __init__(self, folder: Path | str, python: str = sys.executable) -> None:
-        self._folder = os.path.abspath(folder)
+        self.folder = os.path.abspath(folder)
         self._python = python
         self._children: set[int] = set()
-
-    @property
-    def folder(self) -> str:
-        return self._folder
 
     @property
     def place(self) -> str:
@@ -99,7 +95,7 @@ class SupervisedCommands:
 
     def chats(self) -> list[ChatId]:
         """The chats that have ever run a command here. Blocks for a moment."""
-        return [ChatId(name) for name in sorted(_children(self._folder)) if os.path.isdir(f"{self._folder}/{name}")]
+        return [ChatId(name) for name in sorted(_children(self.folder)) if os.path.isdir(f"{self.folder}/{name}")]
 
     def ever(self, chat: ChatId) -> list[CallKey]:
         """Every key under which something is kept, or was. Blocks for a moment."""
@@ -124,14 +120,14 @@ class SupervisedCommands:
 
     async def close(self) -> None:
         """End everything and remove the folder: for commands of chats that nobody can come back to."""
-        for chat in await asyncio.to_thread(_children, self._folder):
-            for call in await asyncio.to_thread(_children, f"{self._folder}/{chat}"):
+        for chat in await asyncio.to_thread(_children, self.folder):
+            for call in await asyncio.to_thread(_children, f"{self.folder}/{chat}"):
                 await self.prevent(ChatId(chat), CallKey(call))
                 folder = self._path(ChatId(chat), CallKey(call))
                 with suppress(FileNotFoundError):  # it goes before `stop` does: who comes late starts nothing
                     os.unlink(f"{folder}/{names.JOB}")
                 await self._let_go(folder)
-        await asyncio.to_thread(remove_tree, self._folder)
+        await asyncio.to_thread(remove_tree, self.folder)
 
     async def _let_go(self, folder: str) -> None:
         """Wait for a moment until the supervisor has written all it will ever write."""
@@ -144,14 +140,14 @@ class SupervisedCommands:
         return f"{self._of_chat(chat)}/{_safe(call)}"
 
     def _of_chat(self, chat: ChatId) -> str:
-        return f"{self._folder}/{_safe(chat)}"
+        return f"{self.folder}/{_safe(chat)}"
 
     def _identity(self) -> str:
         """A name for this folder, made when it is first used."""
-        file = f"{self._folder}/id"
+        file = f"{self.folder}/id"
         with suppress(FileNotFoundError):
             return Path(file).read_text()
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
         create_file(file, new_id("h").encode())
         return Path(file).read_text()
 

@@ -3,7 +3,7 @@
 import os
 
 from treadle.sandbox.supervisor.folder import EXIT, SYNCED
-from treadle.sandbox.supervisor.recorder import Recorder
+from treadle.sandbox.supervisor.recorder import Recorder, sync_path
 
 _EXIT_SIZE = 1024
 
@@ -30,9 +30,7 @@ def sync_exit(recorder: Recorder) -> None:
     try:
         recorder.sync()
         for name in (EXIT, "."):
-            file = os.open(name, os.O_RDONLY)
-            os.fsync(file)
-            os.close(file)
+            sync_path(name)
         with open(SYNCED, "wb"):
             pass
     except OSError:

@@ -72,6 +72,10 @@ class Recorder:
         """Make what is there survive a power cut."""
         for name in os.listdir("."):
             if name.startswith(OUTPUT):
-                file = os.open(name, os.O_RDONLY)
-                os.fsync(file)
-                os.close(file)
+                sync_path(name)
+
+
+def sync_path(name: str) -> None:
+    file = os.open(name, os.O_RDONLY)
+    os.fsync(file)
+    os.close(file)

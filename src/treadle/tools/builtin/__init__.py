@@ -21,12 +21,11 @@ def builtins(context: ToolContext) -> list[Tool]:
     from treadle.tools.builtin.skill import UseSkill
     from treadle.tools.builtin.write import WriteFile
 
-    files = context.workspace_of
     return [
         ReadFile(context),
-        ListDirectory(files),
-        FindFiles(files),
-        GrepSearch(files),
+        ListDirectory(context),
+        FindFiles(context),
+        GrepSearch(context),
         EditFile(context),
         WriteFile(context),
         ApplyPatch(context),

@@ -3,12 +3,10 @@ that fit into a result. Knows no tool."""
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar
 
 from treadle.errors import ToolError, Unfinished
-from treadle.ports.toolset import ReadOnlyTool
-from treadle.ports.workspace import WorkspaceOf
 from treadle.protocol.content import JsonSchema
 
 MAX_LINES = 2_000
@@ -35,34 +33,27 @@ def parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> Json
     }
 
 
-class WorkspaceReader(ReadOnlyTool):
-    """A tool that looks at the files of the project."""
-
-    def __init__(self, workspace_of: WorkspaceOf) -> None:
-        self._workspace_of = workspace_of
-
-
-async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run blocking work in a thread. A cancellation waits until the thread is done, so that no effect happens after
-    the loop believes the call is over."""
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+async def whole(work: Awaitable[R], stop: Callable[[], None] = lambda: None) -> R:
+    """Wait for work to its end even when cancelled, so that no effect happens after the loop believes the call is over.
+    `stop` is called then."""
+    task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        stop()
         await settled(task)
         raise
+
+
+async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run blocking work in a thread. A cancellation waits until the thread is done."""
+    return await whole(asyncio.to_thread(work, *args, **kwargs))
 
 
 async def in_stoppable_thread(work: Callable[[threading.Event], R]) -> R:
     """Like `in_thread`, for work that ends early when the event it gets is set; a cancellation sets it."""
     stop = threading.Event()
-    task = asyncio.ensure_future(asyncio.to_thread(work, stop))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        stop.set()
-        await settled(task)
-        raise
+    return await whole(asyncio.to_thread(work, stop), stop.set)
 
 
 async def carried_out(step: Callable[[], R], begun: Callable[[], bool], what: str) -> R:

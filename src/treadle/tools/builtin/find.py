@@ -2,14 +2,15 @@
 
 import threading
 
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import MOST_FOUND, Child, Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
-from treadle.tools.builtin.base import PATH, WorkspaceReader, in_stoppable_thread, in_thread, parameters
+from treadle.tools.builtin.base import PATH, in_stoppable_thread, in_thread, parameters
+from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.nearby import require
 
 
-class FindFiles(WorkspaceReader):
+class FindFiles(WithContext, ReadOnlyTool):
     spec = ToolSpec(
         name="find_files",
         description=(
@@ -32,7 +33,7 @@ class FindFiles(WorkspaceReader):
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
-        workspace = self._workspace_of(*invocation.project)
+        workspace = self._context.workspace_of(*invocation.project)
         pattern, path = arguments["pattern"], arguments.get("path") or "."
         return await in_stoppable_thread(
             lambda stop: _find(workspace, pattern, path, bool(arguments.get("ignore_case")), stop)
@@ -62,7 +63,7 @@ def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop
 MAX_ENTRIES = 500
 
 
-class ListDirectory(WorkspaceReader):
+class ListDirectory(WithContext, ReadOnlyTool):
     spec = ToolSpec(
         name="list_directory",
         description=(
@@ -77,7 +78,7 @@ class ListDirectory(WorkspaceReader):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        workspace = self._workspace_of(*invocation.project)
+        workspace = self._context.workspace_of(*invocation.project)
         return await in_thread(_list, workspace, invocation.arguments.get("path") or ".")
 
 

@@ -9,10 +9,11 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from treadle.errors import ToolError
-from treadle.ports.toolset import Invocation, Outcome
+from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
-from treadle.tools.builtin.base import MAX_BYTES, PATH, WorkspaceReader, in_stoppable_thread, parameters
+from treadle.tools.builtin.base import MAX_BYTES, PATH, in_stoppable_thread, parameters
+from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.nearby import require
 
 MAX_MATCHES = 50
@@ -26,7 +27,7 @@ _BEFORE = 100
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class GrepSearch(WorkspaceReader):
+class GrepSearch(WithContext, ReadOnlyTool):
     spec = ToolSpec(
         name="grep_search",
         description=(
@@ -62,7 +63,7 @@ class GrepSearch(WorkspaceReader):
 
     async def run(self, invocation: Invocation) -> Outcome:
         arguments = invocation.arguments
-        workspace = self._workspace_of(*invocation.project)
+        workspace = self._context.workspace_of(*invocation.project)
         output = arguments.get("output") or "content"
         query = Query(
             pattern=arguments["pattern"],

@@ -19,7 +19,7 @@ from treadle.protocol.files import FileChange, FileConflict, FileState, decode_p
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.progress import CHANGED, PathProgress
 from treadle.workspace.history.staging import StagingFolder
-from treadle.workspace.history.states import Folders, parts_of, reading, signature
+from treadle.workspace.history.states import Folders, is_folder, parts_of, reading, signature
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import FEW, sync_all, write_at
 from treadle.workspace.paths.entries import held, lstat
@@ -120,8 +120,8 @@ class ChangeApplier:
     @property
     def single(self) -> bool:
         """Whether it is one step, beside folders that are made for it: done or not done."""
-        steps = [each.change for each in self._open if each.change.before or not _is_directory(each.change.after)]
-        return len(steps) == 1 and not _is_directory(steps[0].before)
+        steps = [each.change for each in self._open if each.change.before or not is_folder(each.change.after)]
+        return len(steps) == 1 and not is_folder(steps[0].before)
 
     @property
     def done(self) -> bool:
@@ -180,7 +180,7 @@ class ChangeApplier:
             self._remove()
             self._folders.forget()
             for each in self._open:
-                if _is_directory(each.change.after) and not _is_directory(each.change.before):
+                if is_folder(each.change.after) and not is_folder(each.change.before):
                     self._step(each, self._mkdir)
             for each in self._open:
                 if each.change.after is not None and each.change.after.kind != "directory":
@@ -194,10 +194,10 @@ class ChangeApplier:
         """What must be gone before anything else can come: files, then folders from the bottom up."""
         going = [each for each in self._open if _goes(each)]
         for each in going:
-            if not _is_directory(each.change.before):
+            if not is_folder(each.change.before):
                 self._step(each, self._unlink)
         for each in reversed(going):
-            if _is_directory(each.change.before):
+            if is_folder(each.change.before):
                 self._step(each, self._rmdir)
 
     def _step(self, each: PathProgress, step: Callable[[PathProgress, int, str], None]) -> None:
@@ -347,17 +347,13 @@ def _mode_only(each: PathProgress) -> bool:
 def _goes(each: PathProgress) -> bool:
     """Whether what is there must be gone before anything else can come, and is still there."""
     before, after = each.change.before, each.change.after
-    if before is None or each.stat is None or _is_directory(before) != st.S_ISDIR(each.stat.st_mode):
+    if before is None or each.stat is None or is_folder(before) != st.S_ISDIR(each.stat.st_mode):
         return False
-    return after is None or _is_directory(before) != _is_directory(after)
+    return after is None or is_folder(before) != is_folder(after)
 
 
 def _folder_parts(path: str) -> tuple[str, ...]:
     return () if path == "." else parts_of(path)
-
-
-def _is_directory(state: FileState | None) -> bool:
-    return state is not None and state.kind == "directory"
 
 
 def backwards(changes: Sequence[FileChange]) -> list[FileChange]:

@@ -33,7 +33,7 @@ from treadle.workspace.history.apply import GivenContent, StoreSource
 from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
 from treadle.workspace.history.seen import Seen
-from treadle.workspace.history.states import Folders, reading, state_of
+from treadle.workspace.history.states import Folders, is_folder, reading, state_of
 from treadle.workspace.history.transaction import Transactions
 from treadle.workspace.root import Root
 
@@ -248,8 +248,7 @@ def withhold(root: Root, effect: Effect, others: Mapping[str, str] = MappingProx
 
 
 def _replaces_folder(file: FileChange) -> bool:
-    before, after = file.before, file.after
-    return before is not None and before.kind == "directory" and after is not None and after.kind != "directory"
+    return is_folder(file.before) and file.after is not None and not is_folder(file.after)
 
 
 def new_gitlinks(root: Root, view: str, effect: Effect) -> dict[str, str]:

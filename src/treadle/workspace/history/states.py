@@ -118,6 +118,10 @@ def signature(found: os.stat_result | None) -> StatSignature | None:
     return StatSignature(found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
 
 
+def is_folder(state: FileState | None) -> bool:
+    return state is not None and state.kind == "directory"
+
+
 def kind_of(mode: int) -> StateKind:
     if st.S_ISFIFO(mode):
         return "fifo"

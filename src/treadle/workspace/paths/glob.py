@@ -11,6 +11,8 @@ from treadle.ports.workspace import inert
 
 Matcher = Callable[[str], bool]
 NameMatcher = Callable[[str], re.Match[str] | None]
+Steps = Sequence[NameMatcher | None]
+"""The names of a path, one by one; None stands for `**`."""
 
 _ANY = "**"
 _MOST = 200
@@ -77,31 +79,34 @@ def name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
     return re.compile(fnmatch.translate(glob.replace("[^", "[!")), re.IGNORECASE if ignore_case else 0).match
 
 
-def path_matcher(steps: Sequence[NameMatcher | None]) -> Matcher:
-    """All the ways through the pattern at once, one name of the path after the other. None stands for `**`."""
+def path_matcher(steps: Steps) -> Matcher:
+    return lambda path: len(steps) in reached(steps, path.split("/"))
 
-    def closed(states: set[int]) -> set[int]:
-        for state in sorted(states):
-            at = state
-            while at < len(steps) and steps[at] is None:
-                at += 1
-                states.add(at)
-        return states
 
-    def matches(path: str) -> bool:
-        states = closed({0})
-        for name in path.split("/"):
-            ahead: set[int] = set()
-            for state in states:
-                if state < len(steps):
-                    step = steps[state]
-                    if step is None:
-                        ahead.add(state)
-                    elif step(name):
-                        ahead.add(state + 1)
-            if not ahead:
-                return False
-            states = closed(ahead)
-        return len(steps) in states
+def reached(steps: Steps, names: Sequence[str]) -> set[int]:
+    """All the ways through the pattern at once, one name of the path after the other: how many steps may be taken when
+    the names are over."""
+    states = _closed({0}, steps)
+    for name in names:
+        ahead: set[int] = set()
+        for state in states:
+            if state < len(steps):
+                step = steps[state]
+                if step is None:
+                    ahead.add(state)
+                elif step(name):
+                    ahead.add(state + 1)
+        if not ahead:
+            return ahead
+        states = _closed(ahead, steps)
+    return states
 
-    return matches
+
+def _closed(states: set[int], steps: Steps) -> set[int]:
+    """With those that `**` leads to when it stands for nothing."""
+    for state in sorted(states):
+        at = state
+        while at < len(steps) and steps[at] is None:
+            at += 1
+            states.add(at)
+    return states

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from treadle.workspace.paths.entries import bytes_at
-from treadle.workspace.paths.glob import Matcher, NameMatcher, name_matcher, path_matcher
+from treadle.workspace.paths.glob import Matcher, NameMatcher, Steps, name_matcher, path_matcher, reached
 
 NAME = ".gitignore"
 MAX_BYTES = 1_000_000
@@ -54,7 +54,7 @@ def _rule(line: str) -> _Rule | None:
     if "/" not in body and len(names) == 1:
         match = _name(body)
         return _Rule(lambda path: match(path.rpartition("/")[2]) is not None, not mark, bool(slash))
-    return _Rule(path_matcher([None if name == _ANY else _name(name) for name in names]), not mark, bool(slash))
+    return _Rule(path_matcher(_steps(names)), not mark, bool(slash))
 
 
 def _name(glob: str) -> NameMatcher:
@@ -92,28 +92,13 @@ def _taken_apart(line: str) -> tuple[str, str, str]:
 
 def _rests(names: Sequence[str], below: Sequence[str]) -> Iterator[Sequence[str]]:
     """What is left of an anchored pattern after the names in between, in each way in which it can match them."""
-    states = _closed({0}, names)
-    for name in below:
-        ahead = set()
-        for state in states:
-            if state < len(names):
-                if names[state] == _ANY:
-                    ahead.add(state)
-                elif _name(names[state])(name):
-                    ahead.add(state + 1)
-        states = _closed(ahead, names)
-    for state in sorted(states):
+    for state in sorted(reached(_steps(names), below)):
         if any(name != _ANY for name in names[state:]):
             yield names[state:]
 
 
-def _closed(states: set[int], names: Sequence[str]) -> set[int]:
-    for state in sorted(states):
-        at = state
-        while at < len(names) and names[at] == _ANY:
-            at += 1
-            states.add(at)
-    return states
+def _steps(names: Sequence[str]) -> Steps:
+    return [None if name == _ANY else _name(name) for name in names]
 
 
 # -- on a walk with two sides -----------------------------------------------------------------------------------------

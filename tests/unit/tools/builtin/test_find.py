@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from treadle.errors import OutsideRoot, ToolError
+from treadle.stores.memory import MemoryStore
+from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.find import FindFiles
 from treadle.workspace.root import Root
 
 
 @pytest.fixture
 def find() -> FindFiles:
-    return FindFiles(Root)
+    return FindFiles(ToolContext(Root, MemoryStore()))
 
 
 async def test_paths_sorted_and_counted(find, call, project: Path) -> None:

@@ -20,7 +20,7 @@ def read() -> ReadFile:
 
 @pytest.fixture
 def listing() -> ListDirectory:
-    return ListDirectory(Root)
+    return ListDirectory(ToolContext(Root, MemoryStore()))
 
 
 async def test_numbered_lines_and_the_total(read, call, project: Path) -> None:

@@ -19,7 +19,7 @@ from treadle.workspace.root import Root
 
 @pytest.fixture
 def grep() -> GrepSearch:
-    return GrepSearch(Root)
+    return GrepSearch(ToolContext(Root, MemoryStore()))
 
 
 async def test_lines_with_their_numbers_by_file(grep, call, project: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_cancelled_search_ends_before_the_call_does(call, project: Path)
             ended.set()
             return Matches((), 0, 0, False)
 
-    task = asyncio.ensure_future(GrepSearch(Slow).run(call(pattern="x")))
+    task = asyncio.ensure_future(GrepSearch(ToolContext(Slow, MemoryStore())).run(call(pattern="x")))
     assert await asyncio.to_thread(begun.wait, 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

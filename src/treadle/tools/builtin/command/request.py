@@ -1,19 +1,17 @@
 """What a call of run_command asks for and how it was planned, read once from its invocation: everybody behind the tool
 works with this. Looks at nothing but the call."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from treadle.host_patterns import joined, without
 from treadle.ports.commands import Ended
-from treadle.ports.toolset import Invocation, Rehearsal
+from treadle.ports.toolset import Invocation
 from treadle.protocol.content import Shell
-from treadle.protocol.options import ChatOptions, NetworkChoice, Project
+from treadle.protocol.options import NetworkChoice
 from treadle.protocol.tools import digest
 from treadle.tools.builtin.command.output import exit_words
-from treadle.types import CallKey, ChatId
 
 DEFAULT_TIMEOUT_S = 120
 MAX_TIMEOUT_S = 600
@@ -53,30 +51,11 @@ class CommandPlan(msgspec.Struct, frozen=True):
     before, in a log that was lost (a database that was put back)."""
 
 
-class CommandRequest(msgspec.Struct, frozen=True):
-    """Fields without a word here are those of `Invocation`."""
-
-    chat: ChatId
-    call: CallKey
-    arguments: dict[str, Any]
-    project: Project
-    options: ChatOptions
-    last_shell: Shell
-    """As the last command left it."""
-    plan: CommandPlan
-    """As the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
-    planned: bool
-    """Whether there is an intent."""
-    trial: CommandPlan | None
-    """How it was last tried, as far as that is recorded."""
-    trial_open: bool
-    """Whether nobody has decided about that yet."""
-    network: NetworkChoice
-    barred: tuple[str, ...]
-    changed: frozenset[str]
-    discard: str
-    judge: Callable[[Rehearsal], Awaitable[str]] | None
-    emit: Callable[[str], None]
+class CommandRequest(Invocation, frozen=True, kw_only=True):
+    planned: CommandPlan
+    """`plan`, as the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
+    tried: CommandPlan | None
+    """The plan of `trial`."""
 
     @property
     def line(self) -> str:
@@ -108,9 +87,9 @@ class CommandRequest(msgspec.Struct, frozen=True):
         return bool(self.arguments.get("fresh"))
 
     @property
-    def shell(self) -> Shell:
+    def begins_in(self) -> Shell:
         """The shell that it goes on with."""
-        return Shell() if self.fresh else self.last_shell
+        return Shell() if self.fresh else self.shell
 
     def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
         """In mode review a rehearsal reaches only what a person granted to this very call: what is to be reviewed has
@@ -157,26 +136,10 @@ class CommandRequest(msgspec.Struct, frozen=True):
 
 
 def request_of(invocation: Invocation) -> CommandRequest:
-    told = invocation.trial
-    trial = None if told is None else _as_recorded(told.plan, invocation.call)
-    return CommandRequest(
-        invocation.chat,
-        invocation.call,
-        invocation.arguments,
-        invocation.project,
-        invocation.options,
-        invocation.shell,
-        plan=_as_recorded(invocation.plan or {}, invocation.call if trial is None else trial.own),
-        planned=invocation.plan is not None,
-        trial=trial,
-        trial_open=told is not None and told.open,
-        network=invocation.network,
-        barred=invocation.barred,
-        changed=invocation.changed,
-        discard=invocation.discard,
-        judge=invocation.judge,
-        emit=invocation.emit,
-    )
+    trial = invocation.trial
+    tried = None if trial is None else _as_recorded(trial.plan, invocation.call)
+    planned = _as_recorded(invocation.plan or {}, invocation.call if tried is None else tried.own)
+    return CommandRequest(**msgspec.structs.asdict(invocation), planned=planned, tried=tried)
 
 
 def _as_recorded(plan: dict[str, Any], call: str) -> CommandPlan:

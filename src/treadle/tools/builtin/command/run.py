@@ -62,7 +62,7 @@ class CommandRun:
         self._commands = context.commands
         self._request = request
         self._setup = CommandSetup(context, request)
-        self._adopt(request.plan)
+        self._adopt(request.planned)
 
     def _adopt(self, plan: CommandPlan) -> None:
         self.plan = plan
@@ -131,10 +131,10 @@ class CommandRun:
     @property
     def _fitting_trial(self) -> CommandPlan | None:
         """The recorded trial, if it is this command that was tried."""
-        trial = self._request.trial
-        if trial is None:
+        trial, tried = self._request.trial, self._request.tried
+        if trial is None or tried is None:
             return None
-        return trial if self._request.trial_open or trial.key == self._request.dry_key(self.plan.own) else None
+        return tried if trial.open or tried.key == self._request.dry_key(self.plan.own) else None
 
     async def _refuse_repetition(self, tried: CommandPlan, attempt: CommandAttempt) -> None:
         """What could use the network and was begun is taken up, or nobody knows what it did (D-02)."""
@@ -166,7 +166,7 @@ class CommandRun:
     async def _start(self) -> bool:
         """Start the command, or take up the one that this call has. False if it is decided what becomes of the project
         and all else that was known of the command is gone: then it is not run again."""
-        if not self._request.planned:
+        if self._request.plan is None:
             await self._choose_plan()
         await in_thread(self._setup.locate)
         attempt = await (self._newest(self.plan.key) if await self._decided() else self._current())
@@ -311,7 +311,7 @@ class CommandRun:
 
     async def _prevent(self) -> None:
         """No command of this call runs, and none will."""
-        tried = (self._request.trial.key,) if self._request.trial is not None else ()
+        tried = (self._request.tried.key,) if self._request.tried is not None else ()
         for key in dict.fromkeys((self.plan.key, self.plan.own, self._request.dry_key(self.plan.own), *tried)):
             found = await self._newest(key)
             for number in range(1, min(found.number + (found.command is not None), ATTEMPTS) + 1):

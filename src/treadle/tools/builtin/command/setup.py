@@ -53,7 +53,7 @@ class CommandSetup:
     def locate(self) -> None:
         """Find out where it runs. Blocks for a moment."""
         workspace = self._context.workspace_of(*self._request.project)
-        self.cwd, note = shell.start_directory(workspace, self._request.cwd, self._request.shell.cwd)
+        self.cwd, note = shell.start_directory(workspace, self._request.cwd, self._request.begins_in.cwd)
         self._world = workspace.world
         self.notes = (note,) if note else ()
         self._root = os.path.realpath(self._request.project.root)
@@ -104,7 +104,7 @@ class CommandSetup:
         return CommandSpec(
             argv,
             self.cwd if self._world is None else root,  # where it is only in the world there is nothing to start it in
-            shell.environment(self._environment(plan), request.shell),
+            shell.environment(self._environment(plan), request.begins_in),
             BACKGROUND_S if request.background else request.timeout_s,
             idle_s=self._context.allowance.job_idle_s if request.background else 0.0,
             pty=request.pty,
@@ -141,4 +141,4 @@ class CommandSetup:
 
     def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._request.project)
-        return shell.read_end(told, self._request.last_shell, self._environment(plan), workspace, self._context.env)
+        return shell.read_end(told, self._request.shell, self._environment(plan), workspace, self._context.env)

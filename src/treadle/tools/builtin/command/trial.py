@@ -64,11 +64,11 @@ class CommandTrial(CommandRun):
 
     async def dry_run(self) -> DryRun | None:
         """Carry out the command on a view, as it will be committed if it is allowed; None where no view works."""
-        if self._request.trial is None:
+        if self._request.tried is None:
             if await self.trial() is None:
                 return None
         else:
-            self.plan = self._request.trial
+            self.plan = self._request.tried
             await in_thread(self._setup.locate)
         attempt = await self._current()
         if attempt.number < self.plan.attempt:

@@ -12,7 +12,7 @@ from treadle.tools.builtin.diagnostics import data_files
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, arranged, bounded, count
 from treadle.tools.builtin.diagnostics.linters import GROUPS, Target
 from treadle.tools.builtin.diagnostics.lsp import SERVERS, ask_server
-from treadle.tools.builtin.diagnostics.running import Asking, LinterAnswer, LinterContext, ask_all, linter_context
+from treadle.tools.builtin.diagnostics.running import Asking, LinterAnswer, LinterContext, linter_context
 
 MAX_BYTES = 2_000_000
 
@@ -52,7 +52,7 @@ class Examination:
         ending = relative.rpartition(".")[2].lower()
         target = Target(workspace.path, relative, data)
         groups = [tuple(each for each in group if each.quick or not quick) for group in GROUPS.get(ending, ())]
-        said = await ask_all(self._asking, [group for group in groups if group], target, around)
+        said = await self._asking.ask_all(filter(None, groups), target, around)
         thorough = any(answer.by and not _is_quick(answer.by, ending) for answer in said)
         if not quick and not thorough and ending in SERVERS:
             server = await ask_server(target, around)

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from treadle.errors import SandboxError
+from treadle.jsonrpc.framing import BadMessage, frame, read_message
 from treadle.subprocesses import kill_group
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, Severity
@@ -19,7 +20,6 @@ from treadle.tools.builtin.diagnostics.running import TIMEOUT_S, LinterAnswer, L
 
 SETTLE_S = 3.0
 """How long a server that found nothing may still find something: many say "nothing" before they have looked."""
-MAX_MESSAGE = 16_000_000
 _SEVERITIES: dict[int, Severity] = {1: "error", 2: "warning", 3: "info", 4: "info"}
 
 
@@ -169,17 +169,8 @@ class _Client:
             source = str(item.get("source") or self._server.command)
             place = (int(start.get("line", -1)) + 1, int(start.get("character", -1)) + 1)
             severity = _SEVERITIES.get(item.get("severity", 1), "error")
-            code = item.get("code")
-            found.append(
-                Diagnostic(
-                    self._target.path,
-                    *place,
-                    severity,
-                    str(item.get("message", "")),
-                    source,
-                    str(code) if isinstance(code, str | int) else "",
-                )
-            )
+            code = str(item["code"]) if isinstance(item.get("code"), str | int) else ""
+            found.append(Diagnostic(self._target.path, *place, severity, str(item.get("message", "")), source, code))
         return found
 
     # -- the wire -----------------------------------------------------------------------------------------------------
@@ -199,8 +190,7 @@ class _Client:
         self._send({"method": method, "params": parameters})
 
     def _send(self, message: dict[str, Any]) -> None:
-        body = msgspec.json.encode({"jsonrpc": "2.0", **message})
-        self._writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        self._writer.write(frame({"jsonrpc": "2.0", **message}))
 
     async def _next(self) -> dict[str, Any]:
         """The next message that wants no answer."""
@@ -214,12 +204,11 @@ class _Client:
 
     async def _receive(self) -> dict[str, Any]:
         try:
-            head = await self._reader.readuntil(b"\r\n\r\n")
-            length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
-            if length > MAX_MESSAGE:
-                raise Broken(f"a message of {length} bytes")
-            return msgspec.json.decode(await self._reader.readexactly(length), type=dict[str, Any])
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError) as error:
-            raise Broken("it went away") from error
-        except (StopIteration, ValueError, msgspec.MsgspecError) as error:
+            message = await read_message(self._reader)
+        except BadMessage as error:
             raise Broken("it does not speak the protocol") from error
+        if message is None:
+            raise Broken("it went away")
+        if not isinstance(message, dict):
+            raise Broken("it does not speak the protocol")
+        return message

@@ -41,9 +41,8 @@ def ruff(path: str, output: str, _errors: str) -> list[Diagnostic]:
         place = each.get("location") or {}
         severity: Severity = "error" if _RUFF_ERRORS.match(code) else "warning"
         shown = "" if code == "invalid-syntax" else code
-        found.append(
-            Diagnostic(path, place.get("row", 0), place.get("column", 0), severity, each["message"], "ruff", shown)
-        )
+        at = (place.get("row", 0), place.get("column", 0))
+        found.append(Diagnostic(path, *at, severity, each["message"], "ruff", shown))
     return found
 
 
@@ -87,17 +86,7 @@ def compiler(source: str) -> Parse:
             severity: Severity = "warning" if kind == "warning" or missing else "error"
             message = text[: code.start()] if code else text
             where = path if place["file"] in ("<stdin>", path) or path.endswith(place["file"]) else place["file"]
-            found.append(
-                Diagnostic(
-                    where,
-                    int(place["line"]),
-                    int(place["column"] or 0),
-                    severity,
-                    message,
-                    source,
-                    code["code"] if code else "",
-                )
-            )
+            found.append(Diagnostic(where, *_at(place), severity, message, source, code["code"] if code else ""))
         return found
 
     return parse
@@ -113,11 +102,7 @@ def places(source: str, severity: Severity = "error") -> Parse:
             if line.startswith("<standard input>:"):
                 place = _PLACE.match("<stdin>:" + line.removeprefix("<standard input>:"))
             if place is not None:
-                found.append(
-                    Diagnostic(
-                        path, int(place["line"]), int(place["column"] or 0), severity, place["rest"].strip(), source
-                    )
-                )
+                found.append(Diagnostic(path, *_at(place), severity, place["rest"].strip(), source))
         return found
 
     return parse
@@ -135,8 +120,11 @@ def tsc(path: str, output: str, _errors: str) -> list[Diagnostic]:
 
 
 def _matched(path: str, said: re.Match[str], source: str) -> Diagnostic:
-    place = int(said["line"]), int(said["column"])
-    return Diagnostic(path, *place, _severity(said["kind"]), said["text"], source, said["code"] or "")
+    return Diagnostic(path, *_at(said), _severity(said["kind"]), said["text"], source, said["code"] or "")
+
+
+def _at(said: re.Match[str]) -> tuple[int, int]:
+    return int(said["line"]), int(said["column"] or 0)
 
 
 def eslint(path: str, output: str, _errors: str) -> list[Diagnostic]:
@@ -144,17 +132,8 @@ def eslint(path: str, output: str, _errors: str) -> list[Diagnostic]:
     for file in _json(output):
         for each in file.get("messages", ()):
             severity: Severity = "error" if each.get("severity") == 2 else "warning"
-            found.append(
-                Diagnostic(
-                    path,
-                    each.get("line") or 0,
-                    each.get("column") or 0,
-                    severity,
-                    each["message"],
-                    "eslint",
-                    each.get("ruleId") or "",
-                )
-            )
+            at = (each.get("line") or 0, each.get("column") or 0)
+            found.append(Diagnostic(path, *at, severity, each["message"], "eslint", each.get("ruleId") or ""))
     return found
 
 
@@ -166,27 +145,16 @@ def node(path: str, _output: str, errors: str) -> list[Diagnostic]:
 
 
 def bash(path: str, _output: str, errors: str) -> list[Diagnostic]:
-    found = []
-    for line in errors.splitlines():
-        said = _BASH.match(line)
-        if said is not None:
-            found.append(Diagnostic(path, int(said["line"] or 0), 0, "error", said["text"], "bash"))
-    return found
+    matches = [said for line in errors.splitlines() if (said := _BASH.match(line))]
+    return [Diagnostic(path, int(said["line"] or 0), 0, "error", said["text"], "bash") for said in matches]
 
 
 def shellcheck(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    return [
-        Diagnostic(
-            path,
-            each.get("line", 0),
-            each.get("column", 0),
-            _severity(each.get("level", "warning")),
-            each["message"],
-            "shellcheck",
-            f"SC{each['code']}",
-        )
-        for each in _json(output).get("comments", ())
-    ]
+    found = []
+    for each in _json(output).get("comments", ()):
+        at, severity = (each.get("line", 0), each.get("column", 0)), _severity(each.get("level", "warning"))
+        found.append(Diagnostic(path, *at, severity, each["message"], "shellcheck", f"SC{each['code']}"))
+    return found
 
 
 def rustfmt(path: str, _output: str, errors: str) -> list[Diagnostic]:

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -107,6 +107,9 @@ class Asking:
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[Diagnostic, ...]] = OrderedDict()
 
+    async def ask_all(self, groups: Iterable[Group], target: Target, around: LinterContext) -> list[LinterAnswer]:
+        return await asyncio.gather(*(self.ask(group, target, around) for group in groups))
+
     async def ask(self, group: Group, target: Target, around: LinterContext) -> LinterAnswer:
         """The first of the group that is there."""
         missing: list[str] = []
@@ -185,10 +188,6 @@ def _key(linter: Linter, program: FoundProgram, target: Target, workspace: Works
                 digest = None
             told.update(f"\0{digest}".encode())
     return told.hexdigest()
-
-
-async def ask_all(asking: Asking, groups: list[Group], target: Target, around: LinterContext) -> list[LinterAnswer]:
-    return list(await asyncio.gather(*(asking.ask(group, target, around) for group in groups)))
 
 
 def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: bool) -> FoundProgram | None:
