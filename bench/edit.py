@@ -16,6 +16,7 @@ from bench.clock import least
 from bench.report import Row, align
 from treadle.errors import EditError
 from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.edit import EditFile
@@ -106,7 +107,8 @@ def _tool(text: Text, folder: Path) -> None:
     tool = EditFile(ToolContext(plain_root, MemoryStore(), snapshots_of=lambda _root, _bound, _world="": history))
     seen = {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
     arguments = {"path": "file", "old_str": text.passage, "new_str": "x\n"}
-    call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, str(path.parent), seen=seen)
+    options = ChatOptions(root=str(path.parent))
+    call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, options=options, seen=seen)
 
     async def edit() -> None:
         plan = await tool.prepare(call)

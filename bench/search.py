@@ -16,6 +16,7 @@ from bench.clock import least
 from bench.report import Row, align
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Query
+from treadle.protocol.options import ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.find import FindFiles
@@ -95,7 +96,9 @@ def _plain(program: str, case: Case, root: Path) -> None:
 def _tool(case: Case, root: Path) -> None:
     context = ToolContext(plain_root, MemoryStore())
     tool = FindFiles(context) if case is ALL_FILES else GrepSearch(context)
-    call = Invocation(ChatId("c"), CallKey("1.0"), tool.spec.name, dict(case.arguments), str(root))
+    call = Invocation(
+        ChatId("c"), CallKey("1.0"), tool.spec.name, dict(case.arguments), options=ChatOptions(root=str(root))
+    )
     outcome = asyncio.run(tool.run(call))
     assert not outcome.text.startswith("No "), outcome.text
 

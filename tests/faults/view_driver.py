@@ -93,7 +93,7 @@ class Case:
     def _bare(self) -> Invocation:
         arguments = {"command": COMMAND, "fresh": True}
         options = ChatOptions(root=str(self.project))
-        return Invocation(CHAT, CALL, "run_command", arguments, str(self.project), options=options)
+        return Invocation(CHAT, CALL, "run_command", arguments, options=options)
 
     async def intend(self) -> None:
         (self.folder / "plan").write_text(json.dumps(await self.tool().prepare(self._bare())))

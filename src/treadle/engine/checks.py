@@ -119,7 +119,6 @@ def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
         check.check,
         _name(check),
         arguments,
-        state.options.root,
         begun.plan if begun is not None else None,
         state.options,
         emit=lambda output: tenure.live(ExecutionOutput(check.check, redact(output))),

@@ -78,7 +78,6 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         call.key,
         name,
         arguments,
-        state.options.root,
         call.plan,
         state.options,
         state.shell,

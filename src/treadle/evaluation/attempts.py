@@ -123,7 +123,7 @@ async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: 
     own = ChatOptions(root=world.root, root_id=world.root_id, world=world.id, sandbox=options.sandbox, mode="autopilot")
     arguments = {"command": with_patch(task), "timeout_s": min(600.0, task.check_timeout_s), "fresh": True}
     key = CallKey(f"eval-{world.id.rpartition('-')[2]}")
-    call = Invocation(chat, key, COMMAND_TOOL, arguments, world.root, options=own)
+    call = Invocation(chat, key, COMMAND_TOOL, arguments, options=own)
     try:
         plan = await tool.prepare(call)
         outcome = await tool.run(replace(call, plan=plan))

@@ -71,7 +71,6 @@ class Invocation(msgspec.Struct, frozen=True):
     call: CallKey
     name: str
     arguments: dict[str, Any]
-    root: str
     plan: dict[str, Any] | None = None
     options: ChatOptions = ChatOptions()
     shell: Shell = Shell()
@@ -103,8 +102,12 @@ class Invocation(msgspec.Struct, frozen=True):
     """Asks the chat's model, on the chat's budget; it is recorded."""
 
     @property
+    def root(self) -> str:
+        return self.options.root
+
+    @property
     def project(self) -> Project:
-        return Project(self.root, self.options.root_id, self.options.world)
+        return self.options.project
 
 
 class Question(Value, frozen=True):

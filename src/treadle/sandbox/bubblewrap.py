@@ -10,11 +10,9 @@ committed, and a command such as `git clean` or `git init` meets nothing that is
 
 import os
 import stat
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 
 from treadle.errors import SandboxError
 from treadle.file_system import folders_between, is_below, replace_file
@@ -35,7 +33,7 @@ from treadle.sandbox import landlock
 from treadle.sandbox.launch.handover import GO_FD, INFO_FD
 from treadle.sandbox.launch.hold import ALIVE_FD, Holder
 from treadle.sandbox.launcher import Launcher, at_folder, in_world
-from treadle.sandbox.places import STAND_INS
+from treadle.sandbox.places import STAND_INS, own_python
 from treadle.sandbox.seccomp import Filter, assemble
 from treadle.sandbox.sockets import listening, mount_points, settled_folder
 
@@ -137,7 +135,8 @@ class Bubblewrap(Sandbox):
         for folder in SOCKET_FOLDERS:
             if _kind(folder) == stat.S_IFDIR:
                 yield folder, ["--tmpfs", folder]
-        for path in (*PROGRAMS, *_own_python(), *(NAME_SERVERS if isinstance(confinement.network, AllHosts) else ())):
+        covered = {path for path in own_python() if is_below(path, "/tmp")}
+        for path in (*PROGRAMS, *covered, *(NAME_SERVERS if isinstance(confinement.network, AllHosts) else ())):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
 
@@ -297,12 +296,6 @@ def _check(confinement: Confinement) -> None:
     for path in confinement.protected:
         if not is_below(path, confinement.root) or path == confinement.root:
             raise SandboxError(f"{path} is not inside the project {confinement.root}; only what is can be protected")
-
-
-def _own_python() -> set[str]:
-    """Where this interpreter and Treadle itself lie, if the private /tmp would cover them."""
-    treadle = str(Path(__file__).resolve().parents[1])
-    return {path for path in (sys.prefix, sys.base_prefix, treadle) if is_below(path, "/tmp")}
 
 
 def _writable(confinement: Confinement) -> Iterable[Mount]:

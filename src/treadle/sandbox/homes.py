@@ -9,7 +9,6 @@ import os
 import pwd
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from treadle.file_system import is_below
 from treadle.ports.sandbox import PrivateHome
+from treadle.sandbox.places import own_python
 
 HOMES = ("/home", "/root", "/Users")
 """Where people's homes lie."""
@@ -79,7 +79,7 @@ def private_home(root: str, env: Mapping[str, str], added: Iterable[str] = ()) -
     if not home or is_below(home, root):
         return None
     covered = tuple(path for path in homes if not is_below(path, root))
-    named = [*_below(own, _TOOLS.split()), *_settings(own), *_from(env), *_own_python(), *_around(root, covered)]
+    named = [*_below(own, _TOOLS.split()), *_settings(own), *_from(env), *own_python(), *_around(root, covered)]
     named += (os.path.normpath(os.path.join(home, os.path.expanduser(path))) for path in added)
     caches = _shown(_below(own, _CACHES.split()), covered, root)
     visible = [path for path in _shown(named, covered, root) if path not in caches]
@@ -124,10 +124,6 @@ def _settings(homes: Iterable[str]) -> Iterator[str]:
 def _from(env: Mapping[str, str]) -> list[str]:
     """The folders of programs, and those that variables name."""
     return [*env.get("PATH", "").split(os.pathsep), *(env.get(name, "") for name in _NAMED_BY)]
-
-
-def _own_python() -> list[str]:
-    return [sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1])]
 
 
 def _around(root: str, covered: Iterable[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 in for a protected path that does not exist; mounts nothing."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def hidden(*own: str, user_home: str | None = None) -> tuple[str, ...]:
     home = user_home or str(Path.home())
     paths = [*own, *(os.path.join(home, name) for name in SECRETS)]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
+
+
+def own_python() -> tuple[str, ...]:
+    """Where this interpreter and Treadle itself lie."""
+    return sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[1])
 
 
 def _modules(folder: str) -> Iterator[str]:

@@ -18,16 +18,10 @@ _NAME = re.compile(r"[\w][\w.:-]{0,63}")
 _DESCRIPTION = 1_024
 _ARGUMENT = re.compile(r"\$(ARGUMENTS|\d)|\{\{args\}\}")
 _TOOLS: Mapping[str, str] = {
-    "bash": "run_command",
-    "edit": "edit_file",
-    "glob": "find_files",
-    "grep": "grep_search",
-    "ls": "list_directory",
+    **{name: ALIASES[name] for name in ("bash", "edit", "glob", "grep", "ls", "read", "search")},
     "multiedit": "edit_file",
-    "read": "read_file",
     "todowrite": "update_plan",
     "write": "write_file",
-    "search": "grep_search",
     "execute": "run_command",
 }
 """Names of tools in files that were written for other agents, in small letters."""

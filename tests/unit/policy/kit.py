@@ -26,7 +26,7 @@ SPECS = {
 
 
 def call(name: str, root: str = "/nowhere", cwd: str = ".", **arguments: object) -> Invocation:
-    return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, root, shell=Shell(cwd))
+    return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, options=ChatOptions(root=root), shell=Shell(cwd))
 
 
 class Judge:

@@ -2,11 +2,12 @@
 
 from treadle.policy.shown_call import shown
 from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
 from treadle.types import CallKey, ChatId
 
 
 def call(name: str = "t", **arguments: object) -> Invocation:
-    return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, "/nowhere")
+    return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, options=ChatOptions(root="/nowhere"))
 
 
 def test_the_name_and_every_argument() -> None:

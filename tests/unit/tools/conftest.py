@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
 from treadle.types import CallKey, ChatId
 
 Call = Callable[..., Invocation]
@@ -29,8 +30,9 @@ def call(project: Path) -> Call:
         _seen: Mapping[str, str] | None = None,
         **arguments: Any,
     ) -> Invocation:
+        options = ChatOptions(root=str(project))
         return Invocation(
-            ChatId("c_1"), CallKey("1.0"), "tool", arguments, str(project), _plan, seen=_seen or {}, emit=_emit
+            ChatId("c_1"), CallKey("1.0"), "tool", arguments, _plan, options, seen=_seen or {}, emit=_emit
         )
 
     return make

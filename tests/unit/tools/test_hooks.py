@@ -4,6 +4,7 @@ import json
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.unit.tools.builtin.diagnostics.kit import Bubble, bwrap, program
@@ -15,6 +16,7 @@ from treadle.ports.hooks import Chain, Hooks
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import ResultsEntry
 from treadle.protocol.events import FilesChanged
+from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
@@ -27,7 +29,7 @@ ENV = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-secret"}
 
 
 def invocation(root: Path) -> Invocation:
-    return Invocation(ChatId("c_1"), CallKey("1.0"), "write_file", {"path": "a"}, str(root))
+    return Invocation(ChatId("c_1"), CallKey("1.0"), "write_file", {"path": "a"}, options=ChatOptions(root=str(root)))
 
 
 def hooks(command: str | Path, when: When = "before", **more: object) -> CommandHooks:
@@ -96,7 +98,7 @@ async def test_one_that_hangs_refuses(tmp_path: Path) -> None:
 
 
 async def test_one_that_never_reads_is_given_a_megabyte_all_the_same(tmp_path: Path) -> None:
-    big = Invocation(ChatId("c_1"), CallKey("1.0"), "write_file", {"content": "x" * 1_000_000}, str(tmp_path))
+    big = msgspec.structs.replace(invocation(tmp_path), arguments={"content": "x" * 1_000_000})
     assert await hooks("exit 0").before(SPEC, big) == ""
 
 

@@ -174,7 +174,8 @@ async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[
     tool = agent.deps.tools.find(name, ChatOptions(tools=(name,)))
     assert tool is not None
     assert not isinstance(tool, ToolSpec)
-    invocation = Invocation(ChatId("apply"), CallKey("1.0"), name, arguments, root, by_person=True)
+    options = ChatOptions(root=root)
+    invocation = Invocation(ChatId("apply"), CallKey("1.0"), name, arguments, options=options, by_person=True)
     rehearsal = await tool.rehearse(invocation)
     return () if rehearsal is None else rehearsal.files, await tool.preview(invocation)
 

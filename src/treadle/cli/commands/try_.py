@@ -125,7 +125,7 @@ def _call(config: "Config", wanted: TryOptions, root: str, terminal: Terminal | 
         arguments["cwd"] = here
     show = (lambda _text: None) if terminal is None else (lambda text: terminal.stream(inert(text)))
     options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(wanted.network or ""))
-    return Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, root, options=options, emit=show)
+    return Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, options=options, emit=show)
 
 
 def _print(terminal: Terminal, tried: "DryRun") -> None:

@@ -11,11 +11,13 @@ from tests.unit.tools.contexts import context_with
 from treadle.errors import Conflict, ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.content import Seen
+from treadle.protocol.options import ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.patch import ApplyPatch
 from treadle.tools.builtin.read import ReadFile
 from treadle.tools.builtin.write import WriteFile
+from treadle.types import CallKey, ChatId
 
 
 class Model:
@@ -34,7 +36,8 @@ class Model:
 
     async def __call__(self, name: str, **arguments: Any) -> Outcome:
         tool = self.tools[name]
-        invocation = Invocation("c_1", "1.0", name, arguments, str(self.project), seen=dict(self.seen))  # type: ignore[arg-type]
+        options = ChatOptions(root=str(self.project))
+        invocation = Invocation(ChatId("c_1"), CallKey("1.0"), name, arguments, options=options, seen=dict(self.seen))
         try:
             plan = await tool.prepare(invocation)
             outcome: Outcome = await tool.run(msgspec.structs.replace(invocation, plan=plan))

@@ -77,6 +77,7 @@ def test_binary_is_refused_by_its_beginning(project: Path) -> None:
 _READ = """
 import asyncio, resource, sys
 from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.read import ReadFile
@@ -85,7 +86,8 @@ async def main():
     tool = ReadFile(ToolContext(Root, MemoryStore()))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for arguments in ({"path": "a", "start_line": 2}, {"path": "a"}):
-        print(len((await tool.run(Invocation("c", "1.0", "read_file", arguments, sys.argv[1]))).text))
+        call = Invocation("c", "1.0", "read_file", arguments, options=ChatOptions(root=sys.argv[1]))
+        print(len((await tool.run(call)).text))
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 asyncio.run(main())
 """

@@ -132,6 +132,7 @@ from pathlib import Path
 import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
 from treadle.stores.sqlite import SqliteStore
 from treadle.tools.builtin.patch import ApplyPatch
 from tests.unit.tools.contexts import context_with
@@ -146,7 +147,7 @@ async def main():
     tool = ApplyPatch(context_with(SqliteStore(Path(sys.argv[2]))))
     faultpoint.install(strike)
     arguments, plan = msgspec.json.decode(sys.argv[5])
-    await tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan))
+    await tool.run(Invocation("c_1", "1.0", "tool", arguments, plan, ChatOptions(root=sys.argv[1])))
 asyncio.run(main())
 """
 POINTS = [

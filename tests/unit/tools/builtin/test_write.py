@@ -184,6 +184,7 @@ import asyncio, os, sys
 import msgspec
 from treadle import faultpoint
 from treadle.ports.toolset import Invocation
+from treadle.protocol.options import ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.write import WriteFile
 from tests.unit.tools.contexts import context_with
@@ -191,7 +192,8 @@ faultpoint.install(lambda name: os._exit(9) if name == sys.argv[2] else None)
 arguments, plan = msgspec.json.decode(sys.argv[3])
 tool = WriteFile(context_with(MemoryStore()))
 seen = {"a": plan["files"][0]["file"]["before"]["digest"]}
-asyncio.run(tool.run(Invocation("c_1", "1.0", "tool", arguments, sys.argv[1], plan, seen=seen)))
+call = Invocation("c_1", "1.0", "tool", arguments, plan, ChatOptions(root=sys.argv[1]), seen=seen)
+asyncio.run(tool.run(call))
 """
 
 

@@ -92,10 +92,8 @@ class CommandProject:
             sandbox_of, demand = self._context.sandbox_of, self._options.sandbox
             await in_thread(lambda: sandbox_of(demand).tidy())
 
-    async def decided(self) -> bool:
-        return await in_thread(self.is_decided)
-
-    def is_decided(self) -> bool:
+    def decided(self) -> bool:
+        """Blocks for a moment."""
         return self._snapshots is not None and self._snapshots.decided(self._name)
 
     async def capture(self) -> None:
@@ -163,7 +161,7 @@ class CommandProject:
         try:
             effect = await carried_out(lambda: snapshots.commit(name, view), lambda: snapshots.begun(name), _WHAT)
         except ToolError as error:
-            if await self.decided():  # by somebody else, long ago
+            if await in_thread(self.decided):  # by somebody else, long ago
                 raise StoreError(str(error)) from error
             with suppress(ToolError):
                 await in_thread(snapshots.discard, name)

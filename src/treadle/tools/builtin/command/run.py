@@ -110,7 +110,7 @@ class CommandRun:
                 return
 
     def _is_free(self, own: CallKey) -> bool:
-        return not self._commands.taken(self._request.chat, own) and not self._project.is_decided()
+        return not self._commands.taken(self._request.chat, own) and not self._project.decided()
 
     async def _choose_plan(self) -> None:
         own = self.plan.own
@@ -372,7 +372,7 @@ class CommandRun:
         return await in_thread(lambda: self._commands.place)
 
     async def _decided(self) -> bool:
-        return self.plan.view and await self._project.decided()
+        return self.plan.view and await in_thread(self._project.decided)
 
     @property
     def _log_notices(self) -> tuple[ModelNotice, ...]:

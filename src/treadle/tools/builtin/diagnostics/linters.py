@@ -38,8 +38,7 @@ class Linter(msgspec.Struct, frozen=True):
     """Whether it answers at once and is right about a file alone: good enough to hold up a completion."""
     stdin: bool = True
     executes: bool = False
-    cached: bool = True
-    """Whether the same file with the same configuration always gets the same answer."""
+    """Then its answer depends on more than the file and its configuration, and is asked for each time."""
     configs: tuple[str, ...] = ()
     """Files at the root that change its answer."""
     marker: str = ""
@@ -80,8 +79,7 @@ def _compiler(name: str, language: str) -> Linter:
         options = ["-fsyntax-only", "-Wall", "-fno-diagnostics-show-caret", "-fdiagnostics-color=never"]
         return [*options, "-x", language, "-iquote", folder, "-I", f"{target.root}/include", "-"]
 
-    # Headers are read too, so that the file alone does not decide the answer.
-    return Linter(name, arguments, parsing.compiler(name), quick=True, executes=True, cached=False)
+    return Linter(name, arguments, parsing.compiler(name), quick=True, executes=True)
 
 
 def _ruff(target: Target) -> list[str]:
@@ -106,7 +104,6 @@ PYRIGHT = Linter(
     parsing.pyright,
     stdin=False,
     executes=True,
-    cached=False,
 )
 BASEDPYRIGHT = msgspec.structs.replace(PYRIGHT, name="basedpyright", parse=parsing.basedpyright)
 NODE = Linter("node", _node_arguments, parsing.node, quick=True)
@@ -115,7 +112,6 @@ ESLINT = Linter(
     lambda target: ["--format=json", "--stdin", "--stdin-filename", target.absolute],
     parsing.eslint,
     executes=True,
-    cached=False,
 )
 TSC = Linter(
     "tsc",
@@ -123,7 +119,6 @@ TSC = Linter(
     parsing.tsc,
     stdin=False,
     executes=True,
-    cached=False,
     marker="tsconfig.json",
     fine=(0, 1, 2),
 )
@@ -136,7 +131,6 @@ GO_VET = Linter(
     parsing.places("go vet", "warning"),
     stdin=False,
     executes=True,
-    cached=False,
     marker="go.mod",
     program="go",
     env=(("GOCACHE", "/tmp/go-cache"), ("GOFLAGS", "-mod=readonly"), ("GOPROXY", "off")),
@@ -155,7 +149,6 @@ CARGO = Linter(
     parsing.cargo,
     stdin=False,
     executes=True,
-    cached=False,
     marker="Cargo.toml",
     fine=(0, 101),
     env=(("CARGO_TARGET_DIR", "/tmp/cargo-target"),),

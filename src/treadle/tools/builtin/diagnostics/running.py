@@ -132,7 +132,7 @@ class Asking:
         return LinterAnswer(missing=tuple(missing), withheld=withheld)
 
     async def _run(self, linter: Linter, program: FoundProgram, target: Target, around: LinterContext) -> LinterAnswer:
-        key = await in_thread(_key, linter, program, target, around.workspace) if linter.cached else ""
+        key = await in_thread(_key, linter, program, target, around.workspace) if not linter.executes else ""
         if key in self._known:
             self._known.move_to_end(key)
             return LinterAnswer(linter.name, self._known[key])

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.content import Shell
 from treadle.protocol.options import ChatOptions
@@ -49,8 +51,7 @@ class Bench:
             CallKey(f"{self._calls}.0"),
             name,
             arguments,
-            str(self.project),
-            options=self.options,
+            options=msgspec.structs.replace(self.options, root=str(self.project)),
             shell=self.shell,
             outputs=self.outputs,
             emit=emit,
