@@ -40,21 +40,17 @@ class Restorer(Protocol):
 
     async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
         """Once: after a crash it completes what was begun."""
-        ...
 
     async def begun(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
         """Whether it is decided that it is carried out: then it is, or is completed by whoever carries it out again."""
-        ...
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan: ...
 
     async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
         """The texts at both ends of changes, as far as they can be had; see `Snapshots.texts`."""
-        ...
 
     async def release(self, chat: ChatId, project: Project, request: RestoreRequested) -> None:
         """Its outcome is recorded: forget the journal."""
-        ...
 
 
 def no_system_text(_options: ChatOptions) -> str:

@@ -112,48 +112,38 @@ class Command(Protocol):
     @property
     def present(self) -> bool:
         """Whether it was started since this machine was switched on: else what it wrote may be there in part."""
-        ...
 
     @property
     def durable(self) -> bool:
         """Whether its end and its output are such that a power cut could not take them."""
-        ...
 
     async def wait(self, timeout_s: float | None = None) -> Ended | None:
         """How it ended; None if it has not after `timeout_s`. Leaving the wait stops nothing."""
-        ...
 
     def read(self, offset: int, limit: int) -> Output:
         """Output from `offset` on, at most `limit` bytes; nothing if there is none yet. A negative offset counts from
         the end. Blocks for a moment."""
-        ...
 
     def touch(self) -> None:
         """Note that somebody asks about it: it is not idle. Blocks for a moment."""
-        ...
 
     def since(self, token: str) -> tuple[int, int]:
         """From where to where the output is new since this was last asked with another token; asked again with the same
         one, it begins where it began. Counts as a `touch`. Blocks for a moment."""
-        ...
 
     def first(self, token: str) -> bool:
         """True for the first token with which this is asked, then and ever after: for what is to be told once. Blocks
         for a moment."""
-        ...
 
     def shell(self) -> bytes:
         """What came through `state_fd`; nothing if the command did not come to its own end."""
-        ...
 
     async def write(self, data: bytes, *, token: str, end: bool = False) -> None:
         """To its standard input, which `end` then closes; ToolError if it takes none or has ended. What comes with
         the same token again is not written again."""
-        ...
 
     async def stop(self) -> Ended:
         """End it with everything it started, and wait until that is gone. Harmless when it has ended."""
-        ...
 
 
 class Commands(Protocol):
@@ -164,45 +154,35 @@ class Commands(Protocol):
     def place(self) -> str:
         """This machine since it was switched on, a colon, and this home: a command started here is found here or is
         lost."""
-        ...
 
     def network_log(self, chat: ChatId, call: CallKey) -> str:
         """The file in which the proxy of this command writes what it reached; see `treadle.ports.sandbox.Hosts`. It
         goes with the command."""
-        ...
 
     def view(self, chat: ChatId, call: CallKey) -> str:
         """The folder of the view that the command of this call has, or would have: with `upper` and `work` in it, and
         `began`, written when the command starts. It goes with the command."""
-        ...
 
     async def start(self, chat: ChatId, call: CallKey, job: CommandSpec) -> Command:
         """Start a command, once: when the call has one already, that one is given back."""
-        ...
 
     async def find(self, chat: ChatId, call: CallKey) -> Command | None:
         """The command of this call, if it was ever started."""
-        ...
 
     def taken(self, chat: ChatId, call: CallKey) -> bool:
         """Whether anything was ever kept under this key: a command that ran, was to run, or was never to. Blocks for a
         moment."""
-        ...
 
     async def prevent(self, chat: ChatId, call: CallKey) -> None:
         """See to it that the call's command is not running and never will: stopped if it was started, and never started
         if it was not, not even by a worker that has been asleep."""
-        ...
 
     async def known(self, chat: ChatId) -> Sequence[Known]:
         """The commands of this chat, oldest first, without those that were forgotten."""
-        ...
 
     async def running(self, chat: ChatId) -> Sequence[CallKey]:
         """The calls of this chat whose commands have not ended."""
-        ...
 
     async def forget(self, chat: ChatId, call: CallKey) -> None:
         """Remove what is kept of a command that has ended and whose result is recorded; that it was started stays
         known."""
-        ...

@@ -20,11 +20,9 @@ class Instead(msgspec.Struct, frozen=True):
 class Hooks(Protocol):
     async def before(self, spec: ToolSpec, invocation: Invocation) -> str | Instead:
         """Why the call must not run, as the model will read it; empty: it may; or other arguments for it."""
-        ...
 
     async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         """The outcome as it is recorded."""
-        ...
 
 
 class Chain:

@@ -146,7 +146,6 @@ class Model(Protocol):
         """Make one call. Each item is what one read from the network brought to the answer, in order; one without
         deltas says that the answer goes on, with nothing to tell of it yet. Raises ModelError with its class; ends
         without FinishDelta only by raising. Closing the iterator drops the connection."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -156,6 +155,5 @@ class Models(Protocol):
 
     def get(self, ref: str) -> Model:
         """ConfigError with a sentence that says what to set when the model cannot be used."""
-        ...
 
     async def close(self) -> None: ...

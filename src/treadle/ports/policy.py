@@ -31,7 +31,6 @@ class Verdict(msgspec.Struct, frozen=True):
 class Policy(Protocol):
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         """By the words and arguments of a call, before anything runs."""
-        ...
 
     async def judge(
         self,
@@ -42,4 +41,3 @@ class Policy(Protocol):
         verdict: Verdict,
     ) -> Verdict:
         """By what the call would change, after a verdict `review`; never `review` again. None: that cannot be had."""
-        ...

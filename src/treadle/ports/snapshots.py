@@ -63,108 +63,87 @@ class Snapshots(Protocol):
 
     def state(self, path: str) -> FileState | None:
         """What lies at a path itself, a link not followed."""
-        ...
 
     def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
         """Make these changes, all or none, with what is there now kept (W-01); `contents` are the new bytes by their
         hash. With conflicts, or a ToolError, nothing was changed. If changes of this name are `unfinished`, those are
         completed. No decision is kept: whoever comes after a crash sees by the files whether they were made."""
-        ...
 
     def unfinished(self, name: str) -> bool:
         """Whether it is decided that the changes of this name are made, and they are not made entirely."""
-        ...
 
     def content(self, digest: str, limit: int = 0) -> bytes:
         """The bytes of this hash, kept or remembered. NotFound if they are neither (any more); ToolError if there are
         more than `limit` (0: any size)."""
-        ...
 
     def left(self, digest: str) -> bool:
         """Whether bytes of this hash are remembered as something that a change left: then they are not a person's."""
-        ...
 
     def remember(self, files: Sequence[FileChange]) -> None:
         """Remember the texts that these changes left, as far as they are small: the ground on which somebody's later
         edits can be merged with an undo. Never fails; without it there is no merging. `change`, `commit` and
         `compare` do it by themselves."""
-        ...
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------
 
     def effect(self, view: str) -> Effect:
         """What the command did in the view folder (`upper` and `work` lie in it), against the project as it is now.
         Reads only."""
-        ...
 
     def diff(self, view: str, effect: Effect) -> str:
         """The effect in words and as a diff, bounded, inert, the same for the same effect: what an approval shows."""
-        ...
 
     def commit(self, name: str, view: str) -> Effect:
         """Make the effect of a view the project's own: pre-images kept, journal, all or none, whatever dies meanwhile.
         `name` is the call's: it is decided once whether its effect is committed or discarded, and by which view; after
         that this completes what was decided and gives back the same. With conflicts nothing is committed, and that is
         decided, too."""
-        ...
 
     def discard(self, name: str) -> Effect | None:
         """See to it that the effect of this call is never committed, by nobody. If it was decided otherwise before, it
         is completed and given back."""
-        ...
 
     def decided(self, name: str) -> bool:
         """Whether it is decided what becomes of the effect of this call."""
-        ...
 
     def begun(self, name: str) -> bool:
         """Whether it is decided that the changes of this name are made: they are, or are completed by whoever asks for
         them again."""
-        ...
 
     # -- commands that write through (W-10) -----------------------------------------------------------------------
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:
         """Keep what the project is now, under this name; what is left out is listed. Costs what changed since the last
         time, and a look at every file. Harmless when it exists."""
-        ...
 
     def compare(self, name: str) -> Effect:
         """What changed since then. The capture stays until `release`."""
-        ...
 
     def withdraw(self, name: str, effect: Effect) -> Effect:
         """Undo at once what of these changes is never made (S-16), and give back the rest, with that as left out. If
         it cannot be undone, all are given back."""
-        ...
 
     def release(self, name: str) -> None:
         """Forget a capture, or what is left of a commit or an undo whose outcome is recorded."""
-        ...
 
     # -- going back (W-02, W-03) ----------------------------------------------------------------------------------
 
     def plan(self, wanted: UndoRequest) -> Plan:
         """What must be changed now, and what must be left alone and why. Reads only."""
-        ...
 
     def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
         """The texts at both ends of a change, as far as they can be had: kept, remembered, or still on disk. Empty for
         nothing; None for what is no text, too large, or gone."""
-        ...
 
     def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
         """From the oldest state of a trail to the same with these hunks: a baseline that moves. ToolError if the file
         is no text, or somebody else changed it in between."""
-        ...
 
     def apply(self, name: str, wanted: UndoRequest) -> Effect:
         """Plan and make it, all or none, with what is there now kept. Called again with the same name after a crash it
         completes what was begun and gives back the same."""
-        ...
 
 
 class SnapshotsOf(Protocol):
     def __call__(self, root: str, bound: str, world: str = "", /) -> Snapshots:
         """The snapshots of a root; see `WorkspaceOf`."""
-        ...

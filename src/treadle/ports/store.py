@@ -136,24 +136,20 @@ class Store(Protocol):
     ) -> None:
         """Begin a chat with its first records (seq from 1, gapless). ChatExists if the id is taken. A chat that
         comes from elsewhere brings epochs along: those of its leases here are higher. `answer`: as with `append`."""
-        ...
 
     async def append(self, commit: Commit) -> None:
         """Add records and replace the summary, or change nothing. Checked in this order: AlreadyAnswered, ChatBusy,
         LeaseLost, HeadMoved; `Commit` says when."""
-        ...
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         """Records with seq > after, in order and without a gap up to the head; at most `limit` of them if it is not 0.
         Where a record is missing or damaged stands `session.record_lost`, or one that decodes to it (D-06)."""
-        ...
 
     async def head(self, chat: ChatId) -> int: ...
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
         """Return the head as soon as it is > `after`, or what it is when the time is up. Sees other processes'
         appends too (within a quarter of a second)."""
-        ...
 
     async def get(self, chat: ChatId) -> Listed: ...
 
@@ -162,24 +158,20 @@ class Store(Protocol):
     ) -> list[Listed]:
         """Chats, newest change (`updated_ms`) first, then by id. `before` is the place of the last chat of the page
         before: a chat that does not change is on exactly one page."""
-        ...
 
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
         """Chats that were created or appended to since change number `after`, in the order of their last change. Who
         goes on from the last number that it got misses no chat, whoever changes them at the same time; of several
         changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that come
         before it are over."""
-        ...
 
     async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         """Chats in which all these words, whatever their case, may stand in one message of a person or the model, each
         with the number of the first record to look at. No chat that has them is left out; others may be among them."""
-        ...
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
         """Return the number of the store's last change as soon as it is > `after`, or what it is when the time is up.
         Sees other processes' changes too (within a quarter of a second)."""
-        ...
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         """Take the lease of `chat`, or of any chat that is runnable (or whose wake time is <= now_ms), is not
@@ -189,54 +181,42 @@ class Store(Protocol):
 
         Of those that are to be had, one of the owner with the fewest live leases; of these the one that waits the
         longest: since its last change, or since its wake time."""
-        ...
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """Extend leases by LEASE_S from now; returns those that are still held. One statement for all."""
-        ...
 
     async def release(self, lease: Lease) -> None:
         """Give the lease back. Silent when it is no longer held."""
-        ...
 
     async def put_blob(self, data: bytes) -> str:
         """Keep bytes by their SHA-256 (hex), which is returned. The same bytes are kept once."""
-        ...
 
     async def put_blob_parts(self, parts: Iterable[bytes]) -> str:
         """The same for bytes that come in pieces, which are taken one at a time, in a thread if need be: for what is
         too large to be held in memory."""
-        ...
 
     async def get_blob(self, digest: str) -> bytes:
         """NotFound when there is no such blob; Damaged when its bytes do not have this hash."""
-        ...
 
     async def save_snapshot(self, chat: ChatId, snapshot: Snapshot) -> None:
         """Replace the chat's snapshot."""
-        ...
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None: ...
 
     async def recall(self, owner: str, key: str) -> Remembered | None:
         """The answer that is remembered under an owner's key."""
-        ...
 
     async def remember(self, answer: Remembered) -> None:
         """Keep an answer that goes with no append; AlreadyAnswered if there is one under its key. Answers are kept for
         ANSWER_MS, measured by the times of those that come after them; then the store drops them by itself."""
-        ...
 
     async def put_deltas(self, deltas: Sequence[Delta]) -> None:
         """Show live text, of any number of chats at once, to readers in other processes. Silent for a chat whose
         newest epoch is another or was released. Not durable, and gone with the next `drop_deltas` of the chat."""
-        ...
 
     async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
         """The live text of these chats under their newest epoch, behind what was reached; by chat, in order. Nothing
         for a chat that there is not."""
-        ...
 
     async def close(self) -> None:
         """Finish what is under way, release this process's leases, and free everything. Idempotent."""
-        ...

@@ -12,7 +12,6 @@ class Subagents(Protocol):
 
     async def plan(self, invocation: Invocation) -> dict[str, Any]:
         """Which chats the call begins. ToolError if it may not."""
-        ...
 
     async def delegate(self, invocation: Invocation) -> Outcome: ...
 
@@ -20,4 +19,3 @@ class Subagents(Protocol):
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         """End the chats of the call. What they spent, and what was committed by then."""
-        ...

@@ -162,34 +162,28 @@ class Tool(Protocol):
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         """Read-only look before the intent is recorded: what recovery will need (pre- and post-hash), or None.
         A ToolError here is the call's result, and nothing is run."""
-        ...
 
     async def run(self, invocation: Invocation) -> Outcome: ...
 
     async def preview(self, invocation: Invocation) -> str:
         """What a person should see before they allow the call, beyond its arguments: a diff. Empty: nothing."""
-        ...
 
     async def trial(self, invocation: Invocation) -> Trial | None:
         """Read-only look before a rehearsal that runs something: how it will be tried, to be recorded. None: nothing
         runs for it. TrialLost: it was tried elsewhere, and must not be repeated."""
-        ...
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         """Find out what the call would change, and leave the project as it is. A command is carried out on a
         copy-on-write view, by the invocation's `trial`; `run` then makes this very effect the project's own. None:
         that cannot be had here."""
-        ...
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         """End everything that this call started, wherever it runs: the run was interrupted, or the call took too
         long. Silent when there is nothing. What it had changed by then and cannot be called off any more is the
         outcome's `files`; None if nothing is known to have changed."""
-        ...
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """A worker died after the intent. Find out what happened; change nothing (D-02)."""
-        ...
 
 
 class PlainTool:
@@ -223,19 +217,15 @@ class ToolSource(Protocol):
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Called before a chat is worked on; waits no longer than it must. What people should know about it."""
-        ...
 
     def listed(self, options: ChatOptions) -> Sequence[Tool]:
         """What the model is told of, which does not change from turn to turn (L-21)."""
-        ...
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
         """A tool that there is now, listed or not."""
-        ...
 
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that names another."""
-        ...
 
 
 class Toolset(Protocol):
@@ -243,21 +233,16 @@ class Toolset(Protocol):
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Called before a chat is worked on: what comes and goes is there now, or is said to be missing."""
-        ...
 
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that is made through another tool; else the same."""
-        ...
 
     def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
         """In an order that does not change from turn to turn (L-21)."""
-        ...
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
         """The tool to run, the bare spec of one that Treadle does not run itself, or None."""
-        ...
 
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
         """The arguments in the model's text, parsed, coerced where that is unambiguous, and checked against the
         schema; or what is wrong with them, in words that the model can act on (T-12)."""
-        ...

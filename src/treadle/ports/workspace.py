@@ -106,68 +106,54 @@ class Workspace(Protocol):
     @property
     def path(self) -> str:
         """The root itself, absolute and without links."""
-        ...
 
     @property
     def world(self) -> WorldMount | None:
         """What a command must find at the root's path, if that is not what lies there (W-11)."""
-        ...
 
     def relative(self, path: str) -> str:
         """The path as it is shown and recorded: relative to the root, `.` for the root itself."""
-        ...
 
     def stat(self, path: str) -> FileStat | None:
         """What lies there, or None."""
-        ...
 
     def inspect(self, path: str) -> FileStat | None:
         """What lies there itself, a link not followed; or None."""
-        ...
 
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
         """The whole of a regular file; ToolError if it is none, or larger than `limit` bytes (0: any size)."""
-        ...
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """The bytes of a regular file from its beginning, a piece at a time."""
-        ...
 
     def digest(self, path: str) -> str | None:
         """The SHA-256 (hex) of a regular file, or None if nothing lies there. Bounded memory."""
-        ...
 
     def listdir(self, path: str) -> list[Child]:
         """The immediate children, in no order."""
-        ...
 
     def directory(self, path: str) -> str:
         """The absolute path of a directory inside the root, links resolved: for a command to run in."""
-        ...
 
     def locate(self, path: str, *, write: bool = False) -> Location:
         """Where a path leads through links that stay inside, whether or not something lies there. With `write` a
         ToolError, unless nothing lies there, or a file that may be written. Writing it is the business of
         `Snapshots`."""
-        ...
 
     def find(
         self, pattern: str, path: str = ".", *, ignore_case: bool = False, stop: threading.Event | None = None
     ) -> Paths:
         """The first files below a directory whose path from there matches a glob, except what .gitignore names. A
         pattern without a slash is matched against the name alone. Ends early when `stop` is set."""
-        ...
 
     def search(self, query: Query, stop: threading.Event | None = None) -> Matches:
         """The lines that match. ToolError if the pattern is no regular expression. Ends early when `stop` is set."""
-        ...
 
 
 class WorkspaceOf(Protocol):
     def __call__(self, root: str, bound: str, world: str = "", /) -> Workspace:
         """The workspace of a root with this identity; see `treadle.protocol.options.Project`. RootChanged if another
         folder stands there by now; with an empty identity whichever does."""
-        ...
 
 
 class Ground(Protocol):
@@ -176,25 +162,20 @@ class Ground(Protocol):
     @property
     def name(self) -> str:
         """The world's."""
-        ...
 
     @property
     def folder(self) -> str:
         """The path at which the same files lie for everybody; empty if there is none."""
-        ...
 
     def open(self, flags: int) -> int:
         """A descriptor of the top folder; the caller closes it. ToolError if the world is gone."""
-        ...
 
     def changing(self, before: Mapping[str, FileState | None]) -> None:
         """What lies at these paths is about to be changed, or was: what it was at first is remembered, for a merge
         with what others make of it meanwhile."""
-        ...
 
     def mount(self) -> WorldMount:
         """What a sandbox puts in the place of the root."""
-        ...
 
 
 _LONGEST = 300

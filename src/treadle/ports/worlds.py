@@ -11,16 +11,12 @@ class WorldPlaces(Protocol):
 
     def beneath(self, world: str) -> Project:
         """Where it is committed: the project, or the world of which it is one."""
-        ...
 
     def view(self, world: str) -> str:
         """The folder with what was changed in it (see `Snapshots.effect`)."""
-        ...
 
     def alone(self, world: str) -> AbstractContextManager[None]:
         """Nothing is changed in it by Treadle meanwhile."""
-        ...
 
     def committed(self, world: str) -> None:
         """What was changed in it is committed: from here on the two have the same beginning."""
-        ...
