@@ -87,7 +87,7 @@ class Bubblewrap(Sandbox):
         mounts = [
             *self._outside(confinement),
             *self._sockets(confinement, found),
-            *_writable(confinement),
+            *((path, ["--bind", path, path]) for path in confinement.writable),
             *self._protected(confinement, missing),
         ]
         mounts.append((confinement.root, self._root(confinement)))
@@ -296,11 +296,6 @@ def _check(confinement: Confinement) -> None:
     for path in confinement.protected:
         if not is_below(path, confinement.root) or path == confinement.root:
             raise SandboxError(f"{path} is not inside the project {confinement.root}; only what is can be protected")
-
-
-def _writable(confinement: Confinement) -> Iterable[Mount]:
-    for path in confinement.writable:
-        yield path, ["--bind", path, path]
 
 
 def _hidden(confinement: Confinement) -> Iterable[Mount]:

@@ -36,7 +36,6 @@ class Document(msgspec.Struct, frozen=True):
     text: str
     sha256: str
     trusted: bool = True
-    of_project: bool = False
 
 
 def in_folder(kind: Kind, folder: Path) -> Iterator[Document]:
@@ -68,8 +67,7 @@ def of_project(kind: Kind, project: Project, trusted: Trusted) -> Iterator[Docum
             except TreadleError:  # a link that leads out, or too large
                 continue
             counts = trusted(os.path.join(workspace.path, path), data)
-            made = _document(kind, path.removeprefix(f"{top}/"), path, data, trusted=counts)
-            yield msgspec.structs.replace(made, of_project=True)
+            yield _document(kind, path.removeprefix(f"{top}/"), path, data, trusted=counts)
 
 
 def _walk(workspace: Workspace, top: str, kind: Kind, depth: int = 0) -> Iterator[str]:

@@ -3,7 +3,7 @@ process imports it in a hurry.
 
 job       what to run (marshal), there before the folder has its name
 lock      held by the supervisor as long as it lives: pids may be used again, a lock dies with its holder
-owner     pid and start time of the supervisor; once it is there, no other will ever start the command
+owner     pid of the supervisor, for people; once it is there, no other will ever start the command
 alive     a FIFO that the supervisor holds open until the end is known, so that whoever waits learns of it at once
 control   a FIFO for input and for a nudge; one line a frame, each below PIPE_BUF
 stop      asks for the end; a command that has not begun never will

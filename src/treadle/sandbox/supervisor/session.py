@@ -114,16 +114,8 @@ def _claim() -> bool:
             time.sleep(0.002)
     if os.path.exists(OWNER) or os.path.exists(EXIT):
         return False
-    replace_file(OWNER, f"{os.getpid()} {_start_time()}\n".encode())
+    replace_file(OWNER, f"{os.getpid()}\n".encode())
     return True
-
-
-def _start_time() -> str:
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[19].decode()
-    except OSError:
-        return "0"
 
 
 def _report() -> None:

@@ -124,12 +124,12 @@ def _locate(body: SearchedText, total: int, hunk: PatchHunk, taken: list[_HunkPl
                 _HunkPlace(at, lines) for at in body.find_lines([line.text for line in lines if line.mark != "+"], how)
             ]
             if found := _free(found, taken):
-                return _choose(body, total, hunk, found, taken, name)
+                return _choose(body, total, hunk, found, name)
     for lines in _readings(hunk.lines):
         old, new = ([line.text for line in lines if line.mark != other] for other in "+-")
         found = [_HunkPlace(at, lines, shift) for at, shift in body.find_shifted(old, new)]
         if found := _free(found, taken):
-            return _choose(body, total, hunk, found, taken, name)
+            return _choose(body, total, hunk, found, name)
     raise EditError(_missing(body, hunk, name))
 
 
@@ -157,9 +157,7 @@ def _free(found: list[_HunkPlace], taken: list[_HunkPlace]) -> list[_HunkPlace]:
     return [place for place in free if place.start >= behind] or free
 
 
-def _choose(
-    body: SearchedText, total: int, hunk: PatchHunk, found: list[_HunkPlace], taken: list[_HunkPlace], name: str
-) -> _HunkPlace:
+def _choose(body: SearchedText, total: int, hunk: PatchHunk, found: list[_HunkPlace], name: str) -> _HunkPlace:
     """The one that is meant: the only one, the one at the end, below its anchors, or where a unified diff says."""
     if len(found) == 1:
         return found[0]

@@ -77,16 +77,13 @@ def listed(left: Iterable[tuple[str, int, int]], said: Mapping[str, str] | None 
         if why == GENERATED_FOLDER and path not in said:
             folders.setdefault(path.rpartition("/")[2], []).append(path)
         else:
-            found.append(Uncaptured(path, _reason(why, said.get(path, "")), size))
+            became = f"{said[path]}; " if path in said else ""
+            found.append(Uncaptured(path, f"{became}{REASONS[why]}", size))
     for name, paths in folders.items():
         alone = len(paths) == 1
         what = REASONS[GENERATED_FOLDER] if alone else f"{len(paths):,} folders of generated files"
         found.append(Uncaptured(paths[0] if alone else f"**/{name}", what))
     return _bounded(found)
-
-
-def _reason(why: int, said: str) -> str:
-    return f"{said}; {REASONS[why]}" if said else REASONS[why]
 
 
 def _bounded(found: list[Uncaptured]) -> tuple[Uncaptured, ...]:

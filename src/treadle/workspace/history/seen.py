@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from treadle.protocol.files import FileState
-from treadle.workspace.history.states import FileContent, StatSignature, signature
+from treadle.workspace.history.states import FileContent, signature
 
 _ROOM = 16 << 20
 """So many bytes are held together."""
@@ -17,7 +17,7 @@ _TICK_NS = 10_000_000
 
 
 class _Before(msgspec.Struct, frozen=True):
-    status: StatSignature | None
+    status: tuple[int, ...] | None
     digest: str
     data: bytes
 

@@ -99,23 +99,14 @@ class Counting:
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class StatSignature(msgspec.Struct, frozen=True):
+def signature(found: os.stat_result | None) -> tuple[int, ...] | None:
     """By which it is seen without reading that nobody has touched an entry."""
-
-    inode: int
-    device: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    mode: int
-
-
-def signature(found: os.stat_result | None) -> StatSignature | None:
     if found is None:
         return None
+    entry = (found.st_ino, found.st_dev, found.st_mode)
     if st.S_ISDIR(found.st_mode):  # what is done inside it changes its times
-        return StatSignature(found.st_ino, found.st_dev, 0, 0, 0, found.st_mode)
-    return StatSignature(found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode)
+        return entry
+    return (*entry, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def is_folder(state: FileState | None) -> bool:

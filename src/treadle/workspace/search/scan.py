@@ -60,11 +60,6 @@ def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
             os.close(level.fd)
 
 
-def read_leaf(leaf: Leaf, most: int) -> bytes | None:
-    """The bytes of a file; None if it is none any more, cannot be read, or has more than `most`."""
-    return bytes_at(leaf.directory, leaf.name, most)
-
-
 def _read(fd: int, prefix: str, above: Ignoring) -> _Level:
     level = _Level(fd, prefix, [], [], above.within(prefix, fd, None))
     try:
@@ -163,10 +158,8 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
         return
     wanted = matcher(job.include) if job.include else None
     for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
-        if wanted is None or wanted(leaf.path):
-            data = read_leaf(leaf, MAX_FILE)
-            if data:
-                yield b"./" + os.fsencode(leaf.path), data
+        if (wanted is None or wanted(leaf.path)) and (data := bytes_at(leaf.directory, leaf.name, MAX_FILE)):
+            yield b"./" + os.fsencode(leaf.path), data
 
 
 def _matches(pattern: re.Pattern[str], lines: list[str]) -> Iterator[bytes]:

@@ -66,7 +66,7 @@ async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
         if not around.confined:
             return LinterAnswer(withheld=server.command)
         try:
-            argv = around.wrap([program.path, *server.arguments], target.root)
+            argv = around.wrap([program, *server.arguments], target.root)
             async with asyncio.timeout(TIMEOUT_S):
                 return LinterAnswer(server.command, tuple(await _talk(argv, server, target, around)))
         except TimeoutError:

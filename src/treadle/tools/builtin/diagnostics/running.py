@@ -45,22 +45,6 @@ class LinterAnswer(msgspec.Struct, frozen=True):
     """A tool that could have run code of the project, or shown files outside, without a sandbox."""
 
 
-class FoundProgram(msgspec.Struct, frozen=True):
-    path: str
-    """Absolute."""
-    local: bool = False
-    """Whether it belongs to the project."""
-
-    @property
-    def identity(self) -> str:
-        """Changes when the program does; asking every one for its version would cost more than asking it."""
-        try:
-            stat = os.stat(self.path)
-        except OSError:
-            return self.path
-        return f"{self.path}:{stat.st_size}:{stat.st_mtime_ns}"
-
-
 class LinterContext(msgspec.Struct, frozen=True):
     """Where tools are run: made once for a call."""
 
@@ -131,7 +115,7 @@ class Asking:
                 return await self._run(linter, program, target, around)
         return LinterAnswer(missing=tuple(missing), withheld=withheld)
 
-    async def _run(self, linter: Linter, program: FoundProgram, target: Target, around: LinterContext) -> LinterAnswer:
+    async def _run(self, linter: Linter, program: str, target: Target, around: LinterContext) -> LinterAnswer:
         key = await in_thread(_key, linter, program, target, around.workspace) if not linter.executes else ""
         if key in self._known:
             self._known.move_to_end(key)
@@ -144,13 +128,13 @@ class Asking:
         return said
 
 
-async def _run(linter: Linter, program: FoundProgram, target: Target, around: LinterContext) -> LinterAnswer:
+async def _run(linter: Linter, program: str, target: Target, around: LinterContext) -> LinterAnswer:
     cwd = f"{target.root}/{target.folder}" if target.folder else target.root
     if not around.confined:
         cwd = "/"  # some programs are looked up by what a folder says: rust-toolchain.toml, .tool-versions
     env = {**around.env, **dict(linter.env)}
     try:
-        argv = await in_thread(around.wrap, [program.path, *linter.arguments(target)], cwd)
+        argv = await in_thread(around.wrap, [program, *linter.arguments(target)], cwd)
         cwd = cwd if around.workspace.world is None else "/"  # it may be there in the world alone
         given = target.data if linter.stdin else b""
         ran = await run_program(argv, cwd=cwd, env=env, given=given, timeout_s=TIMEOUT_S)
@@ -175,9 +159,15 @@ def _why(linter: Linter, code: int, errors: str) -> str:
     return f"{linter.name} failed with exit code {code}" + (f": {line[:200]}" if line else "")
 
 
-def _key(linter: Linter, program: FoundProgram, target: Target, workspace: Workspace) -> str:
-    """Names everything that its answer depends on."""
-    told = hashlib.sha256(f"{linter.name}\0{program.identity}\0{target.root}\0{target.path}\0".encode(errors="replace"))
+def _key(linter: Linter, program: str, target: Target, workspace: Workspace) -> str:
+    """Names everything that its answer depends on. Of the program itself its size and time: asking every one for its
+    version would cost more than asking it."""
+    try:
+        stat = os.stat(program)
+        program = f"{program}:{stat.st_size}:{stat.st_mtime_ns}"
+    except OSError:
+        pass
+    told = hashlib.sha256(f"{linter.name}\0{program}\0{target.root}\0{target.path}\0".encode(errors="replace"))
     told.update(hashlib.sha256(target.data).digest())
     folders = target.path.split("/")[:-1]
     for depth in range(len(folders) + 1):
@@ -190,15 +180,15 @@ def _key(linter: Linter, program: FoundProgram, target: Target, workspace: Works
     return told.hexdigest()
 
 
-def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: bool) -> FoundProgram | None:
-    """The program of this name; those of the project only if it will be `confined`."""
+def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: bool) -> str | None:
+    """The absolute path of the program of this name; those of the project only if it will be `confined`."""
     if os.path.isabs(name):
-        return FoundProgram(name) if os.access(name, os.X_OK) else None
+        return name if os.access(name, os.X_OK) else None
     if confined and (own := _own(name, workspace)):
-        return FoundProgram(own, local=True)
+        return own
     path = os.pathsep.join([os.path.dirname(sys.executable), *_outside(env.get("PATH", os.defpath), workspace.path)])
     found = shutil.which(name, path=path)
-    return FoundProgram(found) if found and not is_below(os.path.realpath(found), workspace.path) else None
+    return found if found and not is_below(os.path.realpath(found), workspace.path) else None
 
 
 def _own(name: str, workspace: Workspace) -> str:
