@@ -11,7 +11,7 @@ from treadle.chat.applying import tool_options
 from treadle.chat.state import Call, known_files
 from treadle.engine.deps import Deps
 from treadle.engine.outcome import checkpoint, crashed, end, first_line, seen_of
-from treadle.engine.sampling import asking
+from treadle.engine.side_call import asking
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ToolError, TrialLost
 from treadle.host_patterns import joined

@@ -1,5 +1,6 @@
-"""What a command may use up, watched from outside: processes, memory, disk. A command that takes more is ended with
-everything it started; what a single process may take the kernel itself limits (`restrain`).
+"""What a command may use up, watched from outside: processes, memory, disk; and how long one in the background may be
+idle. A command that takes more is ended with everything it started; what a single process may take the kernel itself
+limits (`restrain`).
 
 A look costs little, because most looks read only what the kernel counts for the whole machine. Only when that has
 changed by half of a limit are the command's own processes and files counted."""
@@ -9,7 +10,7 @@ import time
 from _collections_abc import Callable
 
 from treadle.sandbox.supervisor import tree
-from treadle.sandbox.supervisor.folder import VIEW
+from treadle.sandbox.supervisor.folder import TOUCHED, VIEW
 
 Limits = dict[str, int]
 _QUICK_S, _SLOW_S = 0.1, 0.5
@@ -105,6 +106,35 @@ class Watch:
                 self._due[name] = used + max((most - own) // 2, most // 20)
         self._counted = now if late else self._counted
         return ""
+
+
+class Idle:
+    """It wrote nothing, and nobody asked about it. For `limit_s` that is too long; 0: never. Whether somebody asked is
+    looked for only when it would be."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._since = time.monotonic()
+
+    def wrote(self) -> None:
+        self._since = time.monotonic()
+
+    def earlier(self, deadline: "float | None") -> "float | None":
+        """The deadline, or when it may have been idle for too long, whichever is first."""
+        if not self._limit_s:
+            return deadline
+        due = self._since + self._limit_s
+        return due if deadline is None else min(due, deadline)
+
+    def too_long(self) -> bool:
+        if not self._limit_s or time.monotonic() < self._since + self._limit_s:
+            return False
+        try:
+            asked_s = max(0.0, time.time() - os.stat(TOUCHED).st_mtime)
+        except OSError:
+            return True
+        self._since = max(self._since, time.monotonic() - asked_s)
+        return asked_s >= self._limit_s
 
 
 def too_much_memory(limits: Limits) -> str:

@@ -27,8 +27,7 @@ from treadle.sandbox.supervisor.folder import (
     STOP,
 )
 from treadle.sandbox.supervisor.group import ControlGroup, make_group
-from treadle.sandbox.supervisor.idle import Idle
-from treadle.sandbox.supervisor.limits import Watch, limits_of, too_much_memory
+from treadle.sandbox.supervisor.limits import Idle, Watch, limits_of, too_much_memory
 from treadle.sandbox.supervisor.recorder import Recorder
 
 _READ = 1 << 18
