@@ -31,9 +31,11 @@ class Listening(ScriptedModel):
     def __init__(self, script: Sequence[Part], info: ModelInfo) -> None:
         super().__init__(script, info=info)
         self.withheld: list[frozenset[str]] = []
+        self.last: ModelRequest | None = None
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         self.asked = self.asked or request
+        self.last = request
         self.withheld.append(request.withheld)
         return super().stream(request)
 
@@ -123,3 +125,17 @@ async def test_a_task_that_asks_for_a_change_is_not_answered_by_words_before_the
             pass
     both = {"task_complete", WORDS}
     assert [names & both for names in model.withheld] == [both, set()]
+
+
+async def test_the_last_words_at_the_turn_cap_begin_with_the_list_that_was_read_before(tmp_path: Path) -> None:  # L-21
+    (root := tmp_path / "project").mkdir()
+    agent, model = asked(tmp_path, SMALL_WINDOW, Call("list_directory", path="."))
+    async with agent:
+        async for _ in agent.chat(root=root, max_turns=1).send("Look."):
+            pass
+    assert model.asked is not None
+    assert model.last is not None
+    assert model.asked.tools
+    assert not model.asked.withdrawn
+    assert not model.last.tools
+    assert model.last.withdrawn == model.asked.tools

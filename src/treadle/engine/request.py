@@ -70,12 +70,14 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
     """The request of a turn. Its beginning is the same bytes as the turn before (L-21)."""
     state, info = tenure.state, model.info
     options = state.options
-    tools = () if final else tuple(offered(options, info, deps))
+    told = tuple(offered(options, info, deps))
+    tools = () if final else told
     request = ModelRequest(
         system=system_text(options, info, deps),
         entries=entries(state),
         tools=tools,
         withheld=withheld(state, tools) if _is_small(options, info) else NOTHING_WITHHELD,
+        withdrawn=told if final else (),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,

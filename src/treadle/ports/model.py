@@ -119,6 +119,9 @@ class ModelRequest(msgspec.Struct, frozen=True):
     withheld: frozenset[str] = NOTHING_WITHHELD
     """Tools that would be called in vain now, and `WORDS` where words would be: where an answer can be held to a form,
     it is none of them. They are told all the same, so that the beginning of the request stays what it was."""
+    withdrawn: tuple[ToolSpec, ...] = ()
+    """Tools that it was told of and can call no more, in the last words at a limit. Where they stand at the beginning
+    of what it reads they stay there, so that all behind them is not read anew."""
     temperature: float | None = None
     max_tokens: int = 0
     window: int = 0

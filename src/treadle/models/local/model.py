@@ -43,12 +43,13 @@ class LocalModel(ModelBase):
         await self.engine.close()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        tools = () if request.rung == "plain" else request.tools
+        tools = () if request.rung == "plain" else request.tools or request.withdrawn
+        withheld = request.withheld if request.tools else {tool.name for tool in tools}
         body = self._body(request)
         room = self._info.window - body["max_tokens"] - MARGIN_TOKENS
         chars = int(room * CHARS_PER_TOKEN)
         formal = prompts.is_formal(request.entries, tools)
-        schema = answer_schema(tools, request.withheld) if formal else None
+        schema = answer_schema(tools, withheld) if formal else None
         for _ in range(TRIES):
             prompt = prompts.build(request.system, request.entries, tools, chars)
             body["messages"] = prompt.messages

@@ -118,6 +118,15 @@ async def test_the_same_question_costs_less_the_second_time(model: LocalModel) -
     assert second.usage.cached > second.usage.input // 2
 
 
+async def test_tools_that_can_be_called_no_more_are_not_read_anew(model: LocalModel) -> None:  # L-21
+    await answer(model, asked("Say hello.", tools=TOOLS[:2], max_tokens=4))
+    last = await answer(model, asked("Say hello.", withdrawn=TOOLS[:2], max_tokens=24))
+    assert last.usage is not None
+    assert last.usage.cached > last.usage.input // 2
+    assert last.text
+    assert not last.requests
+
+
 async def test_one_who_leaves_stops_the_generation() -> None:
     """Two thousand tokens would take many times as long as all of this test may."""
     model = small_model(window=4_096, max_output=2_000)
