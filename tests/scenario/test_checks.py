@@ -9,7 +9,7 @@ import pytest
 from tests.processes import running_with, unlike_any_other
 from tests.scenario.kit import Recording, Stage, change, ended, look, of, play, until
 from treadle import Chat
-from treadle.chat.verification import NOTHING_WRITTEN
+from treadle.chat.verification import FILE_NOT_WRITTEN, NOTHING_WRITTEN
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
@@ -90,6 +90,16 @@ async def test_what_counts_as_written(stage: Stage, root: Path, call: Call, remi
     steps = [call, Say("Done."), Say("Yes.")]
     chat = stage.agent(steps, look, change, builtin=True).chat(root=str(root), auto_approve_commands=True)
     assert bool(told(await play(chat.send("Change a.txt")))) == reminded
+
+
+@pytest.mark.parametrize("named", ["b.txt", "a.txt"])
+async def test_a_change_of_another_file_than_the_one_to_write_to_is_told_once(
+    stage: Stage, root: Path, named: str
+) -> None:
+    chat = stage.agent([WRITE, Say("Done."), Say("Really."), Say("never")], builtin=True).chat(root=str(root))
+    seen = await play(chat.send(f"How many files are there? Write the number to {named}."))
+    assert told(seen) == ([FILE_NOT_WRITTEN.format(file="b.txt")] if named == "b.txt" else [])
+    assert ended(seen) == ["done"]
 
 
 # -- checks -----------------------------------------------------------------------------------------------------------

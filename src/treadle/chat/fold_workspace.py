@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from treadle.chat.fold_helpers import Fold, change_run
-from treadle.chat.state import ChatState, Checked, OpenCheck
+from treadle.chat.state import MAX_CHANGED, ChatState, Checked, OpenCheck
 from treadle.chat.verification import tail
 from treadle.protocol import events as e
 from treadle.protocol.events import DIAGNOSTICS, Envelope, Event, FileChange
-
-MAX_CHANGED = 200
-
 
 MAX_LOST = 3
 """A check that takes its worker with it this often is not tried again."""

@@ -74,6 +74,12 @@ _NEGATION = (
 _HINT = f"{_PASSIVE}|{_DEMAND}|" + _OTHER.replace("^", r"\b")
 _SENTENCE = r"(?<=[.!?:;])\s+|\n+|, (?=then |and then |and )|(?: and| then) (?=[a-z]+ )"
 _BULLET = r"^\s*(?:[-*•+]|\d+[.)]|\[[ x]\]|#+)\s+"
+_WRITTEN_TO = (
+    r"(?i)(?<!not )(?<!n't )(?<!never )\b(?:write|save|put|append|store|export)\b"
+    r"(?:(?! (?:that|which|for|function|method|script|program|class|tests?|code)\b)(?:[^.;:!?\n]|\.\w)){0,200}?"
+    r" (?:to|into) (?:the file )?[`'\"]?((?!\.\.)[\w.-][\w./-]*\.[a-z]\w{0,4})\b"
+)
+"""Where something is to be written: not what a program shall write that is asked for."""
 _FENCE = r"(?sm)```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^>[^\n]*"
 _QUOTED = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”"
 _QUOTING = r"[`~>\"“]"
@@ -103,6 +109,13 @@ def asks_for_changes(message: str) -> bool:
         if _requests(sentence, words) or (file and _demands(sentence)):
             return True
     return False
+
+
+def files_to_write(message: str) -> list[str]:
+    """The files of the project that the message wants something written to, as it names them."""
+    if not asks_for_changes(message):
+        return []
+    return [str(file) for file in re.findall(_WRITTEN_TO, re.sub(_FENCE, "\n", message[:_LONGEST]))]
 
 
 def only_asks(message: str) -> bool:

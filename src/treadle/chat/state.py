@@ -28,7 +28,8 @@ CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "an
 """requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone
 outside · answered: what it asked in its middle, and it can go on · done: it has its one result."""
 
-
+MAX_CHANGED = 200
+"""So many of the files that a run changed are remembered."""
 _SENTENCE = 500
 """So much of an error's sentence stands in the line about a chat."""
 

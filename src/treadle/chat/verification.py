@@ -8,8 +8,8 @@ completion is refused, and said so. Diagnostics never refuse one in the end: wha
 
 from collections.abc import Iterator
 
-from treadle.chat.intent import asks_for_changes, only_asks, words_of
-from treadle.chat.state import ChatState, Checked, OpenCheck, Run
+from treadle.chat.intent import asks_for_changes, files_to_write, only_asks, words_of
+from treadle.chat.state import MAX_CHANGED, ChatState, Checked, OpenCheck, Run
 from treadle.protocol.content import AssistantEntry, UserEntry
 from treadle.protocol.events import DIAGNOSTICS, Event, SessionError, UserMessage
 from treadle.types import CallKey
@@ -19,6 +19,10 @@ MAX_DIAGNOSED = 20
 NOTHING_WRITTEN = (
     "The task asks for a change, but no file of the project has been changed in this run. If something is left to do, "
     "do it now with the tools. If nothing needs to be changed, say why."
+)
+FILE_NOT_WRITTEN = (
+    "The task asks for something to be written to {file}, but this file has not been changed in this run. Do it now "
+    "with the tools. If it needs no change, say why."
 )
 _HEAD = (
     "Before your work is accepted it is checked, and these checks failed. Mend the cause, not the check; "
@@ -36,7 +40,8 @@ def verify(state: ChatState, run: Run) -> OpenCheck | Event | None:
     if state.options.mode == "read-only" or run.stop:
         return None
     if _unwritten(state, run):
-        return UserMessage(NOTHING_WRITTEN, source="check")
+        file = _unwritten_file(state, run) if run.wrote else ""
+        return UserMessage(FILE_NOT_WRITTEN.format(file=file) if file else NOTHING_WRITTEN, source="check")
     done = {result.command for result in run.checked}
     for command in _planned(state, run):
         if command not in done:
@@ -109,10 +114,24 @@ def _unwritten(state: ChatState, run: Run) -> bool:
 
 
 def lacks_change(state: ChatState, run: Run) -> bool:
-    """Whether the person asked for a change and none was made, although it may be."""
-    if not state.options.verify or run.wrote or state.options.mode == "read-only":
+    """Whether the person asked for a change and none was made, although it may be; or only others than the one of the
+    file that something was to be written to."""
+    if not state.options.verify or state.options.mode == "read-only":
         return False
+    if run.wrote:
+        return bool(_unwritten_file(state, run))
     return any(asks_for_changes(text) for text in _asked(state, run))
+
+
+def _unwritten_file(state: ChatState, run: Run) -> str:
+    """The file that something was to be written to, where only others were changed; empty if there is none. What is not
+    known to have changed may be anything."""
+    if not run.changed or len(run.changed) >= MAX_CHANGED:
+        return ""
+    wanted = [file for text in _asked(state, run) for file in files_to_write(text)]
+    changed = [f"/{path}" for path in run.changed]
+    left = (file for file in wanted if not any(path.endswith(f"/{file.removeprefix('./')}") for path in changed))
+    return next(left, "")
 
 
 def _asked(state: ChatState, run: Run) -> list[str]:

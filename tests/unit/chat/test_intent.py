@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.chat.intent import asks_for_changes, only_asks
+from treadle.chat.intent import asks_for_changes, files_to_write, only_asks
 
 CHANGES = r"""
 Fix the failing test
@@ -157,6 +157,23 @@ def test_what_is_no_question_is_none(message: str) -> None:
     assert not only_asks(message)
 
 
+@pytest.mark.parametrize(
+    ("message", "files"),
+    [
+        ("Write the sums of sales.csv to out/totals.txt.", ["out/totals.txt"]),
+        ("Find it. Then save the answer into `a.json`, please.", ["a.json"]),
+        ("Do not write to config.json. Fix the rest.", []),
+        ("Write a function that saves to out.txt", []),
+        ("Write tests for what a.py appends to b.txt", []),
+        ("How do I write to a.txt?", []),
+        ("Put the list into ../x.txt, and one to /tmp/y.txt", []),
+        ("Add a link to README.md", []),
+    ],
+)
+def test_files_that_something_is_to_be_written_to(message: str, files: list[str]) -> None:
+    assert files_to_write(message) == files
+
+
 @given(st.text(max_size=2_000))
 def test_any_text_has_an_answer(text: str) -> None:
     assert not (asks_for_changes(text) and only_asks(text))
@@ -167,4 +184,5 @@ def test_a_long_message_costs_little(piece: str) -> None:
     began = time.process_time()
     asks_for_changes(piece * 200_000)
     only_asks(piece * 200_000)
+    files_to_write(f"Fix it. {piece * 200_000}")
     assert time.process_time() - began < 5  # it is milliseconds; a quadratic search would take minutes
