@@ -114,6 +114,20 @@ async def test_what_would_be_called_in_vain_is_withheld(tmp_path: Path) -> None:
     assert model.withheld == [frozenset()]
 
 
+async def test_what_was_read_in_vain_stays_withheld_when_a_call_fails(tmp_path: Path) -> None:  # L-10
+    (root := tmp_path / "project").mkdir()
+    (root / "a.txt").write_text("a\n")
+    read = Call("read_file", path="a.txt")
+    wrong = Call("edit_file", path="a.txt", old_str="zzz", new_str="b")
+    right = Call("edit_file", path="a.txt", old_str="a", new_str="b")
+    agent, model = asked(tmp_path, SMALL_WINDOW, read, read, wrong, right)
+    async with agent:
+        async for _ in agent.chat(root=root, mode="auto-edit").send("Look."):
+            pass
+    reads = {"read_file"}
+    assert [names & reads for names in model.withheld] == [set(), set(), reads, reads, set()]
+
+
 async def test_a_task_that_asks_for_a_change_is_not_answered_by_words_before_there_is_one(
     tmp_path: Path,
 ) -> None:  # L-16

@@ -1,7 +1,7 @@
 """The tools in the short form that their specs have for models with a small window. The built-in ones take at most
 1,200 tokens, together with the system text. What is left out can be called all the same."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries
 from treadle.chat.verification import lacks_change
-from treadle.protocol.content import AssistantEntry, UserEntry
+from treadle.protocol.content import AssistantEntry, ResultsEntry, UserEntry
 from treadle.protocol.tools import WORDS, ToolSpec
 
 SMALL_WINDOW = 16_384
@@ -30,23 +30,30 @@ def withheld(state: ChatState, specs: Sequence[ToolSpec]) -> frozenset[str]:
     idle = state.run is not None and lacks_change(state, state.run)
     lacking = {"reading": not state.seen, "output": not state.outputs, "change": idle}
     early = [spec.name for spec in specs if lacking.get(spec.needs)]
+    edits = {spec.name for spec in specs if spec.needs == "reading"}
     words = [WORDS] if idle and isinstance(state.history[-1], UserEntry) else []
-    return frozenset((*early, *words, *_stale(state)))
+    return frozenset((*early, *words, *_stale(state, edits)))
 
 
-def _stale(state: ChatState) -> Iterator[str]:
-    """The names of the latest calls that had been made before in this run, with the same result."""
+def _stale(state: ChatState, edits: Container[str]) -> Iterator[str]:
+    """The names of the latest calls that had been made before in this run, with the same result. An edit that failed is
+    passed over: what was read in vain before it would be read in vain after it."""
     made = state.run.signatures if state.run is not None else ()
-    calls = (
-        call
-        for entry in reversed(entries(state))  # some may be gone, after a compaction
-        if isinstance(entry, AssistantEntry)
-        for call in reversed(entry.calls)
-    )
-    for at, call in zip(range(len(made) - 1, -1, -1), calls, strict=False):
-        if made[at] not in made[:at]:
+    for at, (name, success) in zip(range(len(made) - 1, -1, -1), _latest_calls(state), strict=False):
+        if made[at] in made[:at]:
+            yield name
+        elif success or name not in edits:
             return
-        yield call.name
+
+
+def _latest_calls(state: ChatState) -> Iterator[tuple[str, bool]]:
+    """The names of the calls and whether they succeeded, the latest first. Some may be gone, after a compaction."""
+    succeeded: dict[str, bool] = {}
+    for entry in reversed(entries(state)):
+        if isinstance(entry, ResultsEntry):
+            succeeded = {result.call: result.success for result in entry.results}
+        elif isinstance(entry, AssistantEntry):
+            yield from ((call.name, succeeded.get(call.call, True)) for call in reversed(entry.calls))
 
 
 def _shortened(spec: ToolSpec) -> ToolSpec:
