@@ -126,6 +126,22 @@ def test_no_entries_are_no_error() -> None:
     assert build("S", [], (), ROOM).messages[0].content == "S"
 
 
+def test_a_change_is_shown_as_the_file_is_now() -> None:
+    """A diff would be written into the file, signs and all."""
+
+    def shown(result: str) -> str:
+        text = build("", chat(1, result), (READ,), ROOM).messages[-1].content
+        return text.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
+
+    diff = (
+        "--- a.md\n+++ a.md\n@@ -1,3 +1,3 @@\n # A\n-old\n+new\n \n@@ -9 +9,2 @@\n z\n+zz\n\\ No newline at end of file"
+    )
+    assert shown(f"Changed a.md (+2 -1).\n{diff}") == "Changed a.md (+2 -1). There it reads now:\n# A\nnew\n\n@@\nz\nzz"
+    assert shown("Created b (+1 -0).\n--- /dev/null\n+++ b\n@@ -0,0 +1 @@\n+b") == "Created b (+1 -0)."
+    several = "Changed 2 files (+2 -0).\n--- a\n+++ a\n@@ -1 +1,2 @@\n a\n+b\n--- c\n+++ c\n@@ -1 +1,2 @@\n c\n+d"
+    assert shown(several) == several
+
+
 def test_files_are_shown_without_the_numbers_of_their_lines() -> None:
     """They would be written into the file."""
 
@@ -136,5 +152,7 @@ def test_files_are_shown_without_the_numbers_of_their_lines() -> None:
     assert "\nb (9 lines; CRLF line endings), lines 3 to 4\n7\t8\n" in shown(
         "b (9 lines; CRLF line endings), lines 3 to 4\n3\t7\t8\n4\t"
     )
+    part = "b (9 lines), lines 3 to 4\n"
+    assert f"\n{part}c\nd\n" in shown(f"{part}3\tc\n4\td"), "else a part is taken for the whole"
     for other in ("1\tx", "a.py (1 line)\nx = 1", "a.py is empty (0 lines)."):
         assert other in shown(other)
