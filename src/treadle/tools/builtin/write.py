@@ -40,8 +40,14 @@ def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
     path = workspace.relative(given)
     if path == "." or given.endswith("/"):
         raise ToolError(f"{inert(path)} is a directory, not a file; give the path of a file.")
-    new = encode(invocation.arguments["content"])
+    content = invocation.arguments["content"]
+    new = encode(content)
     old, pre = look(workspace, path)
+    if pre is not None and _is_diff_of(path, content) and not invocation.by_person:
+        raise ToolError(
+            f"{inert(path)} was not changed: content is a diff of this file, not the file. Give all lines of the file "
+            "without the signs and headers of a diff, or change a part of it with edit_file."
+        )
     unknown = path not in invocation.seen and not invocation.by_person
     if pre is not None and old != b"" and old != new and unknown:
         lines = "" if old is None else f" ({count(lines_in(old), 'line')})"
@@ -50,6 +56,18 @@ def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
             "with read_file, or change a part of it with edit_file."
         )
     return change(path, old, new, pre=pre, note=_note(inert(path), old, new))
+
+
+def _is_diff_of(path: str, content: str) -> bool:
+    """Whether a model took what it was shown of a change for the file itself."""
+    head = content.lstrip().split("\n", 3)
+    return (
+        len(head) > 2
+        and head[0].startswith("--- ")
+        and head[1].startswith("+++ ")
+        and head[1].rstrip().endswith(path.rpartition("/")[2])
+        and head[2].startswith("@@ ")
+    )
 
 
 def _note(shown: str, old: bytes | None, new: bytes) -> str:

@@ -49,6 +49,15 @@ async def test_creating_a_file(call, project: Path) -> None:
     assert outcome.summary == "+2 -0"
 
 
+async def test_a_diff_of_a_file_is_not_written_as_the_file(call, project: Path) -> None:
+    (project / "a.md").write_bytes(b"1\n2\n")
+    diff = "--- a.md\n+++ a.md\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n"
+    with pytest.raises(ToolError, match="content is a diff of this file, not the file"):
+        await WRITE.prepare(call(path="a.md", content=diff, _seen=known(project, "a.md")))
+    await WRITE.run(await planned(WRITE, call(path="a.patch", content=diff)))
+    assert (project / "a.patch").read_text() == diff
+
+
 async def test_replacing_a_file(call, project: Path) -> None:
     (project / "a").write_bytes(b"1\n2\n3\n")
     (project / "a").chmod(0o755)
