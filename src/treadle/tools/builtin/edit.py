@@ -27,8 +27,8 @@ class EditFile(FileTool):
             "and occur exactly once; if not, say in which line it begins, or set replace_all. Returns a diff."
         ),
         short=ShortForm(
-            "Replace old_str, copied exactly from the file, by new_str. line: where it begins, if it occurs several "
-            "times.",
+            'Replace old_str, copied exactly from the file, by new_str; to add b below a: {"old_str": "a", "new_str": '
+            '"a\\nb"}. line: where it begins, if it occurs several times.',
             ("path", "old_str", "new_str"),
             ("line",),
         ),

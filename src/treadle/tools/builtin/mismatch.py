@@ -197,7 +197,7 @@ def nearest(body: SearchedText, old: str, name: str = "old_str") -> str:
     at = _place(body, wanted)
     if at is None:
         how = _anchor(body) if name == "old_str" else ""
-        return f"No line of the file resembles it.{how} Read the file again, or look for it in another file."
+        return f"No line of the file resembles it. {how or 'Read the file again, or look for it in another file.'}"
     first, rows, spaces = _diff(body, wanted, at)
     legend = _LEGEND.format(name=name, spaces="; · is a space, → a tab" if spaces else "")
     return (
@@ -211,9 +211,11 @@ def _anchor(body: SearchedText) -> str:
     for line in reversed(body.lines[-_LAST_LINES:]):
         kept = line.rstrip("\r")
         if kept.strip() and len(kept) <= _WIDTH and body.text.count(kept) == 1:
+            shown = encode(kept).decode()
             return (
-                f" To add something, let old_str be a line that is there, such as {encode(kept).decode()}, and new_str "
-                "the same line together with the new ones."
+                "If it should be there, read the file again, or look for it in another one. If you want to add "
+                f'something, send the call again with "old_str": {shown} and with a new_str that begins with this line '
+                "and has the new ones below it."
             )
     return ""
 

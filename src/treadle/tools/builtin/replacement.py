@@ -42,7 +42,10 @@ def _replace(text: str, old: str, new: str, which: Which) -> Replacement:
     if not old.removeprefix(BOM):
         raise EditError("old_str is empty. Give the text to replace; to write a whole file use write_file.")
     if old == new:
-        raise EditError("old_str and new_str are the same; there is nothing to change.")
+        raise EditError(
+            "old_str and new_str are the same; there is nothing to change. Send the call again with the text in "
+            "new_str as it shall be afterwards."
+        )
     if "\n" not in text and "\r" in text and "\n" in old:  # lines that end in CR alone, as on old Macs
         made = _replace(text.replace("\r", "\n"), _lf(old), _lf(new), which)
         return Replacement(made.text.replace("\n", "\r"), _at_least(made.how, "line_endings"), made.count)
