@@ -72,6 +72,8 @@ async def test_system_text_and_tools_take_at_most_1200_tokens(tmp_path: Path) ->
         == [*edit.parameters["required"], "line"]
         == ["path", "old_str", "new_str", "line"]
     )
+    assert "edit_file(path: string, old_str: string, new_str: string): " in texts[2], "line is named by an error"
+    assert "read_file(path: string): " in texts[2]
     assert str(root) not in system, "else it is written out in every call"
 
 

@@ -61,12 +61,13 @@ def _shortened(spec: ToolSpec) -> ToolSpec:
     if short is None:
         return spec
     known = spec.parameters["properties"]
+    kept = short.required + short.optional + short.untold
     parameters = {
         "type": "object",
-        "properties": {name: _bare(known[name]) for name in known if name in short.required + short.optional},
+        "properties": {name: _bare(known[name]) for name in known if name in kept},
         "required": list(short.required),
     }
-    return replace(spec, description=short.description, parameters=parameters, short=None)
+    return replace(spec, description=short.description, parameters=parameters)
 
 
 def _bare(schema: Any) -> Any:

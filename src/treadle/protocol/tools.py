@@ -46,6 +46,9 @@ class ShortForm(Value, frozen=True):
     description: str
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    untold: tuple[str, ...] = ()
+    """Arguments that may be given and are not told of: a small model gives every one that it knows, whether or not it
+    is needed. Results name them where they are."""
 
 
 class ToolSpec(Value, frozen=True):

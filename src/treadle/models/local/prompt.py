@@ -183,8 +183,10 @@ def _describe(tools: Sequence[ToolSpec]) -> str:
 
 def _line(tool: ToolSpec) -> str:
     properties = tool.parameters.get("properties") or {}
+    untold = tool.short.untold if tool.short is not None else ()
     required = tool.parameters.get("required") or ()
-    arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in properties.items())
+    told = {name: inner for name, inner in properties.items() if name not in untold}
+    arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in told.items())
     return f"{tool.name}({', '.join(arguments)}): {_sentence(tool.description)}"
 
 

@@ -28,9 +28,9 @@ class EditFile(FileTool):
         ),
         short=ShortForm(
             'Replace old_str, copied exactly from the file, by new_str; to add b below a: {"old_str": "a", "new_str": '
-            '"a\\nb"}. line: where it begins, if it occurs several times.',
+            '"a\\nb"}.',
             ("path", "old_str", "new_str"),
-            ("line",),
+            untold=("line",),
         ),
         needs="reading",
         parameters=parameters(

@@ -29,7 +29,7 @@ class ReadFile(WithContext, ReadOnlyTool):
         short=ShortForm(
             "Read a text file. Each line comes behind its number, which is not part of the file.",
             ("path",),
-            ("start_line", "end_line"),
+            untold=("start_line", "end_line"),
         ),
         parameters=parameters(
             required=("path",),

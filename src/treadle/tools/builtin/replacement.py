@@ -43,8 +43,8 @@ def _replace(text: str, old: str, new: str, which: Which) -> Replacement:
         raise EditError("old_str is empty. Give the text to replace; to write a whole file use write_file.")
     if old == new:
         raise EditError(
-            "old_str and new_str are the same; there is nothing to change. Send the call again with the text in "
-            "new_str as it shall be afterwards."
+            "old_str and new_str are the same; there is nothing to change. Send the call again with the lines of "
+            "the file that are to change in old_str, and with what they shall be in new_str."
         )
     if "\n" not in text and "\r" in text and "\n" in old:  # lines that end in CR alone, as on old Macs
         made = _replace(text.replace("\r", "\n"), _lf(old), _lf(new), which)

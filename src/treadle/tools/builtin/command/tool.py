@@ -29,7 +29,7 @@ class RunCommand(WithContext, PlainTool):
             f"after timeout_s seconds ({DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). For servers and interactive "
             "programs use background: it returns at once with a handle for check_command, send_input and stop_command."
         ),
-        short=ShortForm("Run a shell command (bash) and see its output.", ("command",), ("timeout_s", "cwd")),
+        short=ShortForm("Run a shell command (bash) and see its output.", ("command",), untold=("timeout_s", "cwd")),
         parameters=parameters(
             required=("command",),
             command={"type": "string", "minLength": 1},
