@@ -85,4 +85,9 @@ def _note(shown: str, old: bytes | None, new: bytes) -> str:
         notes.append("The file had a byte-order mark before; it has none now.")
     if "\r\n" in before.text and b"\n" in new and b"\r\n" not in new:
         notes.append("The file had CRLF line endings before; it has LF now.")
+    if before.text.endswith("\n") and new and not new.endswith(b"\n"):
+        notes.append(
+            "The file ended with a newline before; it ends without one now. If that was not meant, send the call again "
+            "with \\n at the end of content."
+        )
     return " ".join(notes)

@@ -67,6 +67,7 @@ async def test_replacing_a_file(call, project: Path) -> None:
     assert (project / "a").read_bytes() == b"1\nzwei\n3\n4"
     assert (project / "a").stat().st_mode & 0o777 == 0o755
     assert told(outcome.files) == [("a", "modified", 2, 1)]
+    assert "ended with a newline before; it ends without one now" in outcome.text
     assert "-2\n+zwei\n 3\n+4\n\\ No newline at end of file" in outcome.text
 
 
