@@ -50,17 +50,15 @@ async def pick_chat(context: CommandContext, rest: str) -> None:
 
 def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
     words, style = _STATES[row.status]
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"{_age(row.updated_ms):>4} ", "dim")
-    if row.parent:
-        text.append("sub-agent ", "cyan")
-    if words:
-        text.append(f"{words} ", style)
-    text.append(inert_line(row.title or row.id, 100), "bold")
-    text.append(f"  {inert_line(row.root.rpartition('/')[2], 40)} · {model_name(row.model, 40)}", "dim")
-    if row.found:
-        text.append(f"  “{inert_line(row.found, 80)}”", "italic dim")
-    return Entry(text, row)
+    parts = (
+        (f"{_age(row.updated_ms):>4} ", "dim"),
+        ("sub-agent " if row.parent else "", "cyan"),
+        (f"{words} " if words else "", style),
+        (inert_line(row.title or row.id, 100), "bold"),
+        (f"  {inert_line(row.root.rpartition('/')[2], 40)} · {model_name(row.model, 40)}", "dim"),
+        (f"  “{inert_line(row.found, 80)}”" if row.found else "", "italic dim"),
+    )
+    return Entry(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"), row)
 
 
 async def _chat_key(context: CommandContext, key: str, row: ChatRow) -> str | None:

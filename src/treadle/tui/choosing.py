@@ -8,11 +8,12 @@ from rich.text import Text
 
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
+from treadle.lines.hunks import Shown
 from treadle.presentation.names import MODE_WORDS
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
 from treadle.tui.command_context import CommandContext, Purpose, look_of, outcome_words
-from treadle.tui.connection import ChangedFile, ChatLink
+from treadle.tui.connection import ChatLink
 from treadle.tui.drawing import Look, diff, numbers
 from treadle.tui.picker import Entry, Picker
 from treadle.tui.screens import Reading
@@ -78,11 +79,11 @@ async def _files_back(link: ChatLink, seq: int) -> Sequence[str]:
 async def review(context: CommandContext, rest: str) -> None:
     """Changed files and their hunks, to keep or to undo (W-03, W-04)."""
     link = context.link()
-    files: dict[str, ChangedFile] = {}
+    files: dict[str, Shown] = {}
 
     async def found(query: str) -> Sequence[Entry[tuple[str, int]]]:
         files.clear()
-        files.update({file.path: file for file in await link.changes(everything=True)})
+        files.update({file.change.path: file for file in await link.changes(everything=True)})
         return [entry for file in files.values() for entry in _file_entries(file)]
 
     async def act(key: str, chosen: tuple[str, int]) -> str | None:
@@ -112,24 +113,22 @@ async def review(context: CommandContext, rest: str) -> None:
 _SIGNS = {"created": "A", "deleted": "D"}
 
 
-def _file_entries(file: ChangedFile) -> list[Entry[tuple[str, int]]]:
-    head = Text(no_wrap=True)
-    head.append(f"{_SIGNS.get(file.action, 'M')} {inert_line(decode_path(file.path))} ", "bold")
-    head.append_text(numbers(file.added, file.removed))
-    entries = [Entry(head, (file.path, 0))]
-    if len(file.hunks) > 1:
-        for hunk in file.hunks:
-            text = Text(f"    {inert_line(hunk.header, 60)} ", no_wrap=True)
-            text.append_text(numbers(hunk.added, hunk.removed))
-            entries.append(Entry(text, (file.path, hunk.number)))
+def _file_entries(file: Shown) -> list[Entry[tuple[str, int]]]:
+    change = file.change
+    name = (f"{_SIGNS.get(change.action, 'M')} {inert_line(decode_path(change.path))} ", "bold")
+    entries = [Entry(Text.assemble(name, numbers(change.added, change.removed), no_wrap=True), (change.path, 0))]
+    for hunk in file.hunks if len(file.hunks) > 1 else ():
+        header = f"    {inert_line(hunk.header, 60)} "
+        text = Text.assemble(header, numbers(hunk.added, hunk.removed), no_wrap=True)
+        entries.append(Entry(text, (change.path, hunk.number)))
     return entries
 
 
-def _file_diff(file: ChangedFile, hunk: int, look: Look) -> RenderableType:
+def _file_diff(file: Shown, hunk: int, look: Look) -> RenderableType:
     wanted = [each for each in file.hunks if not hunk or each.number == hunk]
     lines = [line for each in wanted for line in (each.header, *each.lines)]
     notes = [Text(inert_line(note), "dim") for note in file.notes]
-    shown = [diff([inert(line.rstrip("\n")) for line in lines], decode_path(file.path), look)] if lines else []
+    shown = [diff([inert(line.rstrip("\n")) for line in lines], decode_path(file.change.path), look)] if lines else []
     return Group(*notes, *shown)
 
 
@@ -139,11 +138,9 @@ async def jobs(context: CommandContext, rest: str) -> None:
     async def found(query: str) -> Sequence[Entry[str]]:
         entries = []
         for job in await link.jobs():
-            text = Text(no_wrap=True)
-            text.append(f"{job.status:9} ", "green" if job.status == "running" else "dim")
-            text.append(inert_line(job.command, 100), "bold")
-            text.append(f"  {inert_line(job.last_line, 100)}", "dim")
-            entries.append(Entry(text, job.job))
+            status = (f"{job.status:9} ", "green" if job.status == "running" else "dim")
+            command, last = (inert_line(job.command, 100), "bold"), (f"  {inert_line(job.last_line, 100)}", "dim")
+            entries.append(Entry(Text.assemble(status, command, last, no_wrap=True), job.job))
         return entries
 
     async def act(key: str, job: str) -> str | None:
@@ -188,10 +185,10 @@ async def choose_model(context: CommandContext) -> str:
         rows = [row for row in known if query.casefold() in row.model.casefold()]
         entries = []
         for row in sorted(rows, key=lambda each: bool(each.why)):
-            text = Text(no_wrap=True)
-            text.append(inert_line(row.model, 60), "dim" if row.why else "bold")
-            text.append(f"  {row.window:,} tokens" if row.window else "", "dim")
-            text.append(f"  {inert_line(row.why, 120)}" if row.why else "", "dim")
+            model = (inert_line(row.model, 60), "dim" if row.why else "bold")
+            window = f"  {row.window:,} tokens" if row.window else ""
+            why = f"  {inert_line(row.why, 120)}" if row.why else ""
+            text = Text.assemble(model, (window, "dim"), (why, "dim"), no_wrap=True)
             entries.append(Entry(text, None if row.why else row.model))
         if query and ":" in query:
             entries.insert(0, Entry(f"{query}  (as typed)", query))

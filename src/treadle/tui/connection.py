@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from treadle.errors import TreadleError
+from treadle.lines.hunks import Shown
 from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.files import Hunk
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView, Status
@@ -31,7 +31,6 @@ class ChatRow(msgspec.Struct, frozen=True):
     root: str
     model: str
     updated_ms: int
-    turns: int = 0
     archived: bool = False
     head: int = 0
     """The seq of its last event."""
@@ -59,17 +58,6 @@ class Asked(msgspec.Struct, frozen=True):
     @property
     def key(self) -> tuple[str, str]:
         return self.chat, self.action.action
-
-
-class ChangedFile(msgspec.Struct, frozen=True):
-    """What is left of a chat's changes of one file, hunk by hunk."""
-
-    path: str
-    action: str
-    added: int
-    removed: int
-    hunks: tuple[Hunk, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -150,7 +138,7 @@ class ChatLink(Protocol):
 
     async def promote(self, id: str) -> None: ...
 
-    async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
+    async def changes(self, *, everything: bool = False) -> Sequence[Shown]:
         """Of the last run of which something is left; or of all."""
         ...
 

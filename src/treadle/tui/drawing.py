@@ -138,9 +138,7 @@ def _calls(block: Calls, look: Look) -> RenderableType | None:
 
 def _marked(mark: str, style: str) -> Text:
     """A sign in its colour, and room for what stands behind it in no colour."""
-    text = Text()
-    text.append(f"{mark} ", style)
-    return text
+    return Text.assemble((f"{mark} ", style))
 
 
 def key_hints(keys: Iterable[tuple[str, str]], width: int) -> Text:
@@ -214,20 +212,16 @@ def _edited(call: ShownCall, look: Look) -> list[RenderableType]:
     assert call.done is not None
     assert call.done.diff_stat is not None
     stat = call.done.diff_stat
-    head = _marked(look.marks.call, "green")
-    head.append(inert_line(call.name, 64), "bold")
-    head.append(f" {inert_line(call.summary, max(10, look.width - 30))} ")
-    head.append_text(numbers(stat.added, stat.removed))
+    touched = f" {inert_line(call.summary, max(10, look.width - 30))} "
+    mark = (f"{look.marks.call} ", "green")
+    head = Text.assemble(mark, (inert_line(call.name, 64), "bold"), touched, numbers(stat.added, stat.removed))
     lines = inert(call.done.result).split("\n")
     start = next(at for at, line in enumerate(lines) if line.startswith("@@"))
     return [head, diff(lines[start:], call.summary, look, most=0 if look.unfolded else 16)]
 
 
 def numbers(added: int, removed: int) -> Text:
-    text = Text()
-    text.append(f"+{added:,}", "green")
-    text.append(f" {MINUS}{removed:,}", "red")
-    return text
+    return Text.assemble((f"+{added:,}", "green"), (f" {MINUS}{removed:,}", "red"))
 
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
@@ -248,15 +242,13 @@ def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableTy
             continue
         mark = line[:1] if line[:1] in "+-" else " "
         number = old if mark == "-" else new
-        row = Text(no_wrap=True, overflow="ellipsis")
-        row.append(f"  {look.marks.bar} ", "dim")
-        row.append(f"{number:4} " if line else "     ", "dim")
         style = {"+": "green", "-": "red"}.get(mark, "dim")
-        row.append(f"{MINUS if mark == '-' and look.marks.unicode else mark} ", f"bold {style}")
-        row.append_text(text) if mark == "+" else row.append(text.plain, style)
+        head = (f"  {look.marks.bar} ", "dim"), (f"{number:4} " if line else "     ", "dim")
+        sign = (f"{MINUS if mark == '-' and look.marks.unicode else mark} ", f"bold {style}")
+        body = text if mark == "+" else (text.plain, style)
+        shown.append(Text.assemble(*head, sign, body, no_wrap=True, overflow="ellipsis"))
         old += mark in "- "
         new += mark in "+ "
-        shown.append(row)
     left = len(shown) - most
     if most and left > 1:
         shown = [*shown[:most], Text(f"  {look.marks.bar} … {count(left, 'more line')} (Ctrl-O)", "dim")]
@@ -264,7 +256,5 @@ def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableTy
 
 
 def styled(line: Line, marks: Marks) -> Text:
-    text = Text(no_wrap=True, overflow="ellipsis")
-    for span in line:
-        text.append(marks.plain(span.text), " ".join(span.colours))
-    return text
+    spans = ((marks.plain(span.text), " ".join(span.colours)) for span in line)
+    return Text.assemble(*spans, no_wrap=True, overflow="ellipsis")

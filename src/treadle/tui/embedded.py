@@ -11,6 +11,7 @@ from treadle.feeds.fan_out import Feeds
 from treadle.files import RunSpan
 from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out, without_parents
+from treadle.lines.hunks import Shown
 from treadle.message_expansion import commands, resources, spoken
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
@@ -28,7 +29,7 @@ from treadle.runtime import Agent
 from treadle.searching import search
 from treadle.subagents.tree import tree
 from treadle.transfer import export_chat, fork
-from treadle.tui.connection import Asked, ChangedFile, ChatLink, ChatRow, ModelRow, Outcome
+from treadle.tui.connection import Asked, ChatLink, ChatRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
 from treadle.types import ChatId
 
@@ -130,17 +131,11 @@ class EmbeddedChat(ChatLink):
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
+    async def changes(self, *, everything: bool = False) -> Sequence[Shown]:
         files = self._chat.files
         found = await files.diff(RunSpan() if everything else await files.last_run())
         told = {each.path for each in without_parents(sort_out(each.change for each in found).told)}
-        return [
-            ChangedFile(
-                each.change.path, each.change.action, each.change.added, each.change.removed, each.hunks, each.notes
-            )
-            for each in found
-            if each.change.path in told
-        ]
+        return [each for each in found if each.change.path in told]
 
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
@@ -257,7 +252,7 @@ def _row(listed: Listed, found: str = "") -> ChatRow:
     line = listed.summary
     return ChatRow(
         line.chat, line.title, shown_status(line.status, listed.leased), line.root, line.model, line.updated_ms,
-        line.turns, line.archived, line.head, line.parent.partition("/")[0], found,
+        line.archived, line.head, line.parent.partition("/")[0], found,
     )  # fmt: skip
 
 

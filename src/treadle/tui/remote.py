@@ -5,19 +5,22 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+
 from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
 from treadle.client.worlds import ClientWorlds
 from treadle.errors import NotFound
 from treadle.lines.changes import change_lines, is_folder
+from treadle.lines.hunks import Shown
 from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.files import decode_path
+from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandList, ModelList
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleScope
 from treadle.protocol.views import ChildView
-from treadle.tui.connection import Asked, ChangedFile, ChatLink, ChatRow, ModelRow, Outcome
+from treadle.tui.connection import Asked, ChatLink, ChatRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
 
 if TYPE_CHECKING:
@@ -83,9 +86,9 @@ class RemoteChat(ChatLink):
     async def promote(self, id: str) -> None:
         await self._http.change("POST", f"{self._at}/queue/{id}/promote", {}, Accepted)
 
-    async def changes(self, *, everything: bool = False) -> Sequence[ChangedFile]:
+    async def changes(self, *, everything: bool = False) -> Sequence[Shown]:
         found = await self._chat.files.changes("all" if everything else "last")
-        return [ChangedFile(each.path, each.action, each.added, each.removed, each.hunks, each.notes) for each in found]
+        return [Shown(convert(each, FileChange, from_attributes=True), each.hunks, each.notes) for each in found]
 
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
@@ -195,7 +198,7 @@ class Remote:
 def _row(line: ChatLine, found: str = "") -> ChatRow:
     changed = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
     return ChatRow(
-        line.id, line.title, line.status, line.root, line.model, changed, line.turns, line.archived, line.head,
+        line.id, line.title, line.status, line.root, line.model, changed, line.archived, line.head,
         line.parent, found,
     )  # fmt: skip
 

@@ -7,11 +7,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from treadle.inert import inert_line
+from treadle.lines.hunks import Shown
 from treadle.presentation.names import model_name, tail
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.views import ChildView
-from treadle.tui.connection import ChangedFile, JobRow
+from treadle.tui.connection import JobRow
 from treadle.tui.drawing import checklist, numbers
 from treadle.tui.marks import Marks
 from treadle.tui.overview import Overview
@@ -26,7 +27,7 @@ class Side:
         self._marks = marks
         self._write = write
         self.place = ""
-        self.files: Sequence[ChangedFile] = ()
+        self.files: Sequence[Shown] = ()
         self.jobs: Sequence[JobRow] = ()
         self.children: Sequence[ChildView] = ()
         self.branch = ""
@@ -57,12 +58,10 @@ class Side:
     def _changed(self, width: int) -> list[RenderableType]:
         lines: list[RenderableType] = []
         for file in self.files[:MOST]:
-            count = numbers(file.added, file.removed)
-            name = inert_line(decode_path(file.path))
+            count = numbers(file.change.added, file.change.removed)
+            name = inert_line(decode_path(file.change.path))
             room = max(8, width - len(count) - 4)
-            text = Text(f"  {name if len(name) <= room else '…' + name[1 - room :]} ")
-            text.append_text(count)
-            lines.append(text)
+            lines.append(Text.assemble(f"  {name if len(name) <= room else '…' + name[1 - room :]} ", count))
         if len(self.files) > MOST:
             lines.append(Text(f"  … {len(self.files) - MOST} more", "dim"))
         return lines
@@ -82,10 +81,8 @@ class Side:
             words, style = ("waits for you", "bold yellow") if child.waits else (child.doing or child.status, "dim")
             if child.ended:
                 words, style = child.ended, "green" if child.ended == "done" else "red"
-            text = Text("  " * child.depth)
-            text.append(inert_line(child.title or child.chat, max(8, width - len(words) - 2 * child.depth - 1)))
-            text.append(f" {inert_line(words, 20)}", style)
-            lines.append(text)
+            title = inert_line(child.title or child.chat, max(8, width - len(words) - 2 * child.depth - 1))
+            lines.append(Text.assemble("  " * child.depth, title, (f" {inert_line(words, 20)}", style)))
         return lines
 
     def _gauge(self, view: Overview, width: int) -> list[RenderableType]:
@@ -96,11 +93,9 @@ class Side:
             return [Text(cost, "dim")]
         share = min(1.0, view.tokens / view.window)
         full = round(share * (width - 10))
-        bar = Text("  ")
-        bar.append(self._marks.full * full, "red" if share > 0.85 else "yellow" if share > 0.6 else "green")
-        bar.append(self._marks.full * (width - 10 - full), "dim")
-        bar.append(f" {share:4.0%}")
-        return [bar, Text(cost, "dim")]
+        colour = "red" if share > 0.85 else "yellow" if share > 0.6 else "green"
+        filled, rest = self._marks.full * full, self._marks.full * (width - 10 - full)
+        return [Text.assemble("  ", (filled, colour), (rest, "dim"), f" {share:4.0%}"), Text(cost, "dim")]
 
     def _facts(self, view: Overview, width: int) -> list[RenderableType]:
         options = view.options
@@ -114,15 +109,11 @@ class Side:
             "world": options.world,
             "runs in": self.place,
         }
-        lines: list[RenderableType] = []
-        for name, value in facts.items():
-            if value:
-                shown = inert_line(value)
-                text = Text()
-                text.append(f"  {name:8} ", "dim")
-                text.append(tail(shown, width - 11))
-                lines.append(text)
-        return lines
+        return [
+            Text.assemble((f"  {name:8} ", "dim"), tail(inert_line(value), width - 11))
+            for name, value in facts.items()
+            if value
+        ]
 
 
 def network_words(network: NetworkChoice) -> str:
@@ -132,6 +123,4 @@ def network_words(network: NetworkChoice) -> str:
 
 
 def _heading(text: str, command: str = "") -> Text:
-    heading = Text(f"\n{text}", "bold")
-    heading.append(f"  {command}", "dim")
-    return heading
+    return Text.assemble(f"\n{text}", (f"  {command}", "dim"), style="bold")

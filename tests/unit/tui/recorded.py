@@ -5,11 +5,12 @@ from typing import Any
 
 from msgspec import structs
 
+from treadle.lines.hunks import Shown
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
-from treadle.protocol.files import Hunk
+from treadle.protocol.files import FileChange, Hunk
 from treadle.protocol.options import ChatOptions
-from treadle.tui.connection import ChangedFile, ChatRow, JobRow, ModelRow
+from treadle.tui.connection import ChatRow, JobRow, ModelRow
 from treadle.types import CallKey, ChatId
 
 CHAT = ChatId("c_1")
@@ -73,7 +74,7 @@ class Worked(Recorded):
     """One beside others, which has left something. What is in the future happens now, on any clock."""
 
     async def chats(self, *_query: Any, **_more: Any) -> list[Any]:
-        row = ChatRow("c_1", "Fix the bug in a.py", "idle", "/home/me/project", "openai:gpt-4.1", 1 << 52, 2)
+        row = ChatRow("c_1", "Fix the bug in a.py", "idle", "/home/me/project", "openai:gpt-4.1", 1 << 52)
         return [
             row,
             structs.replace(row, id="c_2", title="Write the tests", status="requires_action"),
@@ -91,7 +92,7 @@ class Worked(Recorded):
             Hunk(1, "@@ -1,2 +1,2 @@", ("-a = 1", "+a = 2", " b = 3"), 1, 1),
             Hunk(2, "@@ -40,1 +40,2 @@", (" return a", "+    # mended"), 1, 0),
         )
-        return [ChangedFile("a.py", "modified", 2, 1, hunks), ChangedFile("new.py", "created", 1, 0)]
+        return [Shown(FileChange("a.py", "modified", 2, 1), hunks), Shown(FileChange("new.py", "created", 1, 0))]
 
     async def preview_back(self, seq: int) -> list[str]:
         return ["a.py", "new.py, which goes"]
