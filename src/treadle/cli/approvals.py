@@ -34,12 +34,9 @@ async def find_approval(agent: Agent, named: str) -> tuple[Chat, OpenAction]:
     chat = agent.chat(await find_chat(agent.deps.store, chat_part))
     actions = [action for action in await chat.actions() if action.kind == "permission"]
     chosen = [action for action in actions if not wanted or action.action == wanted]
-    if not chosen and wanted:
-        raise Refused(
-            "no_such_action", f"the chat {chat.id} does not ask for {wanted} (any more); see: treadle pending"
-        )
     if not chosen:
-        raise Refused("no_such_action", f"the chat {chat.id} asks for no approval (any more); see: treadle pending")
+        what = f"does not ask for {wanted}" if wanted else "asks for no approval"
+        raise Refused("no_such_action", f"the chat {chat.id} {what} (any more); see: treadle pending")
     return chat, chosen[0]
 
 

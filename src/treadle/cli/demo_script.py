@@ -1,6 +1,7 @@
 """What the scripted model of `treadle web --demo` says: a repair that shows an answer in Markdown, a plan, tools, an
 approval and a question. Every chat plays it from the beginning."""
 
+import json
 from pathlib import Path
 
 from treadle.cli.demo_project import RIGHT, test_command
@@ -113,6 +114,5 @@ machine, a real one answers here; see `treadle models`.
 
 
 def write_script(path: Path) -> None:
-    command = '"' + test_command().replace("\\", "\\\\").replace('"', '\\"') + '"'
-    text = _SCRIPT.replace("COMMAND", command).replace("FIXED", '"' + RIGHT.replace("\n", "\\n") + '"')
+    text = _SCRIPT.replace("COMMAND", json.dumps(test_command())).replace("FIXED", json.dumps(RIGHT))
     path.write_text(text + _AGAIN * MORE, encoding="utf-8")

@@ -121,7 +121,8 @@ def in_agent(*, works: bool = False) -> Decorator:
 
 
 def invoke(arguments: list[str]) -> int:
-    """Run a command; whatever becomes of it, the exit code of the table in docs/reference/command-line.md."""
+    """Run a command; whatever becomes of it, the exit code of the table in docs/reference/command-line.md. One that
+    returns nothing has done what it was asked for."""
     try:
         if os.environ.get("TREADLE_FAULTS"):
             import_module("treadle.testing.faults").install_from_environment()

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from treadle.chat.state import open_actions, status
 from treadle.engine.deps import Deps
 from treadle.errors import StoreError
-from treadle.feeds.reader import Reader
+from treadle.feeds.reader import Feed, Reader
 from treadle.feeds.remote_live import RemoteLive
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -22,20 +22,6 @@ WAIT_S = 10.0
 SETTLE_S = 0.01
 """What was written in this process comes by the hub a moment after the store has it."""
 PAUSE_S = 1.0
-
-
-class Feed:
-    """All readers of one chat, and the watch over what others write to it."""
-
-    def __init__(self, chat: ChatId) -> None:
-        self.chat = chat
-        self.readers: list[Reader] = []
-        self.watch: asyncio.Task[None] | None = None
-
-    @property
-    def head(self) -> int:
-        """What all have heard of. One that reads the log may be ahead; the others still wait to be told."""
-        return min(reader.known for reader in self.readers)
 
 
 class Feeds:

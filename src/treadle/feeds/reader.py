@@ -131,3 +131,17 @@ class Reader(Subscription):
         """The server wants the reader to leave."""
         self.ended = True
         self._woken.set()
+
+
+class Feed:
+    """All readers of one chat, and the watch over what others write to it."""
+
+    def __init__(self, chat: ChatId) -> None:
+        self.chat = chat
+        self.readers: list[Reader] = []
+        self.watch: asyncio.Task[None] | None = None
+
+    @property
+    def head(self) -> int:
+        """What all have heard of. One that reads the log may be ahead; the others still wait to be told."""
+        return min(reader.known for reader in self.readers)

@@ -4,11 +4,10 @@ of them, and only while somebody reads such a chat in an open turn."""
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from treadle.engine.deps import Deps
 from treadle.errors import Damaged, StoreError
-from treadle.feeds.reader import Reader
+from treadle.feeds.reader import Feed
 from treadle.ports.store import Reach
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -20,15 +19,11 @@ PAUSE_S = 1.0
 _START: Reach = (0, 0, 0)
 
 
-class Readers(Protocol):
-    readers: list[Reader]
-
-
 class RemoteLive:
     """`feeds` are the chats that are read here; `here` tells whether one is driven by this process, so that its text
     comes by the hub."""
 
-    def __init__(self, deps: Deps, feeds: Mapping[ChatId, Readers], here: Callable[[ChatId], bool]) -> None:
+    def __init__(self, deps: Deps, feeds: Mapping[ChatId, Feed], here: Callable[[ChatId], bool]) -> None:
         self._here = here
         self._deps = deps
         self._feeds = feeds

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.events import Key, Paste
@@ -19,13 +19,12 @@ _WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
 _CHIP = re.compile(r"\[(?:pasted|output|image) #(\d+)[^\]\n]*\]")
 
 
-class Chip:
+class Chip(NamedTuple):
     """What a chip stands for: a text, or the path of a picture."""
 
-    def __init__(self, label: str, text: str, image: str = "") -> None:
-        self.label = label
-        self.text = text
-        self.image = image
+    label: str
+    text: str
+    image: str = ""
 
 
 class Composer(TextArea):

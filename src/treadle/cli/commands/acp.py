@@ -18,7 +18,7 @@ INSTALL = "editors need the package agent-client-protocol; install it with: pip 
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking, in new sessions.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls a run may make.")
 @in_loop
-async def acp(**flags: Any) -> int:
+async def acp(**flags: Any) -> None:
     """Work for an editor that speaks the Agent Client Protocol.
 
     The editor starts this and talks to it by standard input and output; each of its sessions is a chat, which survives
@@ -44,4 +44,3 @@ async def acp(**flags: Any) -> int:
             await run_agent(cast("AcpAgent", door), use_unstable_protocol=True)
         finally:
             await door.close()
-    return 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command("pending")
 @json_option("Print one JSON object a line.")
 @in_agent()
-async def pending(agent: "Agent", as_json: bool) -> int:
+async def pending(agent: "Agent", as_json: bool) -> None:
     """List what chats ask of a person.
 
     Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked.
@@ -35,7 +35,6 @@ async def pending(agent: "Agent", as_json: bool) -> int:
         lines = [terminal.paint(id, "bold"), *(f"  {line}" for line in waiting(action))]
         rows.append(({"chat": chat.id, "id": id, **wire.whole(action)}, "\n".join(lines)))
     write_list(terminal, rows, "no chat waits for a person", as_json=as_json)
-    return 0
 
 
 class Approval(NamedTuple):

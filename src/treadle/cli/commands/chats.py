@@ -36,7 +36,7 @@ MOST = 200
 @in_agent()
 async def chats(
     agent: "Agent", everything: bool, limit: int | None, search: str, project: str | None, as_json: bool
-) -> int:
+) -> None:
     """List the chats, newest first.
 
     Each with its id, age, state, project and title.
@@ -56,7 +56,7 @@ async def chats(
         found = found[:most] if most else found
         for listed in found:
             write_json(as_dict(listed))
-        return 0
+        return
     terminal = Terminal()
     if not found:
         none = "no such chat" if narrow else "no chats yet; begin one with: treadle run PROMPT"
@@ -66,7 +66,6 @@ async def chats(
         terminal.line(_line(terminal, listed))
     if len(shown) < len(found) and limit is None:
         terminal.note(f"these are the {most} newest; all of them: treadle chats --all", "dim")
-    return 0
 
 
 def _of_project(found: "list[Listed]", project: str | None) -> "list[Listed]":

@@ -37,7 +37,7 @@ class Spelled(NamedTuple):
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> int:
+def completion(shell: str) -> None:
     """Print a script that completes commands, options and chats in a shell.
 
     For bash: eval "$(treadle completion bash)" in ~/.bashrc. For zsh: the same with zsh in ~/.zshrc, below compinit.
@@ -45,7 +45,6 @@ def completion(shell: str) -> int:
     """
     made = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](list(_commands()))
     click.echo(made)
-    return 0
 
 
 def _commands() -> Iterator[Spelled]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("config")
 @click.option("--chat", metavar="ID", help="Show the options of this chat instead, and which of them are its own.")
 @json_option("Print one JSON object.")
-def config(chat: str | None, as_json: bool) -> int:
+def config(chat: str | None, as_json: bool) -> None:
     """Show every setting and where its value comes from.
 
     Of keys it is only told whether they are set. A chat keeps the options with which it was made or to which it was
@@ -29,12 +29,12 @@ def config(chat: str | None, as_json: bool) -> int:
     if chat:
         import asyncio
 
-        return asyncio.run(_show_chat(configured(), chat, as_json))
-    _show_settings(configured(), as_json)
-    return 0
+        asyncio.run(_show_chat(configured(), chat, as_json))
+    else:
+        _show_settings(configured(), as_json)
 
 
-async def _show_chat(config: "Config", named: str, as_json: bool) -> int:
+async def _show_chat(config: "Config", named: str, as_json: bool) -> None:
     """The options of a chat: from the chat, where they are not what the settings say."""
     import msgspec
 
@@ -54,7 +54,6 @@ async def _show_chat(config: "Config", named: str, as_json: bool) -> int:
         write_json({"chat": chat, "options": shown})
     else:
         _table([(name, _word(value), source) for name, (value, source) in rows.items()])
-    return 0
 
 
 def _show_settings(config: "Config", as_json: bool) -> None:

@@ -22,7 +22,7 @@ _THEIRS_WITH_VALUE = ("--log-level", "--auth-token-env", "--session-idle-timeout
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of sessions that name none.")
 @store_option
 @in_loop
-async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> int:
+async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     """Be the runtime of a program that uses a Copilot SDK.
 
     Let the SDK start it (path to treadle, arguments `copilot`; or COPILOT_CLI_PATH=treadle-copilot), or start it
@@ -48,7 +48,6 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> int:
             await serve_stdio(runtime)
         else:
             await serve_tcp(runtime, host, port)
-    return 0
 
 
 for _name in _THEIRS:

@@ -2,6 +2,7 @@
 edit is on disk and its outcome not yet in the log, and resumed. Only the model is a script. What it works on is a small
 project with a failing test; the fix would do harm if it were made twice: `total / n / n` is no mean."""
 
+import json
 import os
 import signal
 import subprocess
@@ -78,7 +79,7 @@ call = [
 
 @click.command("demo")
 @click.option("--keep", is_flag=True, help="Keep the folder with the project and the log.")
-def demo(keep: bool) -> int:
+def demo(keep: bool) -> None:
     """See a run killed in the middle and resumed; needs no key.
 
     A real loop repairs a small project in a temporary folder. Only the model is a script. On a terminal the app opens
@@ -87,9 +88,8 @@ def demo(keep: bool) -> int:
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
     shown = Demo(folder, Terminal())
     try:
-        if on_a_terminal() and os.environ.get("TERM") != "dumb" and not shown.open_app():
-            return 0
-        return shown.play(keep)
+        if not on_a_terminal() or os.environ.get("TERM") == "dumb" or shown.open_app():
+            shown.play(keep)
     finally:
         shown.end_child()
         if not keep:
@@ -123,20 +123,23 @@ class Demo:
         run_app(wanted, str(place / "project"), FIRST_WORDS)
         return asyncio.run(agreed("See the same run killed with kill -9 in the middle, and resumed? [y]es · [n]o: "))
 
-    def play(self, keep: bool) -> int:
+    def play(self, keep: bool) -> None:
         make_project(self._project)
         _make_script(self._script, watched=self._watched)
-        self._say("Treadle demo: a project with a failing test, in a temporary folder.")
-        self._say("The model is a script, so no key is needed. Everything else is real: the loop, the log, the files,")
-        self._say("the commands, and the kill -9.")
+        self._terminal.line("Treadle demo: a project with a failing test, in a temporary folder.")
+        self._terminal.line(
+            "The model is a script, so no key is needed. Everything else is real: the loop, the log, the files,"
+        )
+        self._terminal.line("the commands, and the kill -9.")
         self._run_and_kill()
         self._resume()
         self._prove()
         self._terminal.line()
         self._terminal.line(OWN_MODEL)
         if keep:
-            self._say(f"Kept: {self._folder}. Look at the log: TREADLE_HOME={self._folder / 'home'} treadle show last")
-        return 0
+            self._terminal.line(
+                f"Kept: {self._folder}. Look at the log: TREADLE_HOME={self._folder / 'home'} treadle show last"
+            )
 
     # -- the three acts -----------------------------------------------------------------------------------------------
 
@@ -157,8 +160,10 @@ class Demo:
         child.wait()
         self._terminal.line("\n" if self._watched else "")  # below the line that the child left unfinished
         self._terminal.line(self._terminal.paint(f"  kill -9 {child.pid}", "bold", "red"))
-        self._say("  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only")
-        self._say("  has the intent. Was the edit made? Made again it would divide twice.")
+        self._terminal.line(
+            "  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only"
+        )
+        self._terminal.line("  has the intent. Was the edit made? Made again it would divide twice.")
 
     def _resume(self) -> None:
         self._shell("treadle resume last")
@@ -189,7 +194,7 @@ class Demo:
             f"{test_command()} passes": tests.returncode == 0,
         }
         self._terminal.line()
-        self._say("Checked in the log and on disk:")
+        self._terminal.line("Checked in the log and on disk:")
         for text, holds in checks.items():
             mark = self._terminal.paint("✓", "green") if holds else self._terminal.paint("✗", "red")
             self._terminal.line(f"  {mark} {text}")
@@ -219,9 +224,6 @@ class Demo:
     def _source(self) -> str:
         return (self._project / SOURCE).read_text(encoding="utf-8")
 
-    def _say(self, text: str) -> None:
-        self._terminal.line(text)
-
     def _shell(self, command: str) -> None:
         self._terminal.line()
         self._terminal.line(self._terminal.paint(f"$ {command}", "bold", "cyan"))
@@ -229,10 +231,9 @@ class Demo:
 
 def _make_script(path: Path, *, watched: bool) -> None:
     """Write the script; it speaks as slowly as a model only if someone watches."""
-    command = test_command().replace("\\", "\\\\").replace('"', '\\"')
     filled = {
-        "COMMAND": f'"{command}"',
-        "FIXED": f'"{RIGHT.strip()}"',
+        "COMMAND": json.dumps(test_command()),
+        "FIXED": json.dumps(RIGHT.strip()),
         "DELAY": "0.02" if watched else "0.0",
         "WAIT": "0.4" if watched else "0.0",
     }

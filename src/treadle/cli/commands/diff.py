@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @json_option("Print one JSON object a file.")
 @gathered(Named, "wanted")
 @in_agent()
-async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: bool) -> int:
+async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: bool) -> None:
     """Show what a run changed in the project, hunk by hunk.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
@@ -46,12 +46,12 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
     choice = await choose(agent, wanted)
     if runs:
         await _list_runs(terminal, choice, as_json)
-        return 0
+        return
     found = await choice.files.diff(choice.span, choice.paths, even_kept=choice.even_kept)
     if as_json:
         for each in found:
             write_json(wire.whole(each.change) | {"notes": each.notes, "hunks": each.hunks})
-        return 0
+        return
     files = [each.change for each in found]
     if not files:
         terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
@@ -61,7 +61,6 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
         print_diff(terminal, found, choice.aside)
     if files:
         terminal.note(f"{summary(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim")
-    return 0
 
 
 async def _list_runs(terminal: Terminal, choice: "Chosen", as_json: bool) -> None:

@@ -34,6 +34,6 @@ async def diff_runs(agent: "Agent", left: str, right: str, as_json: bool) -> int
     found = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
     if as_json:
         write_json({"chats": chats, "same": found is None, "divergence": inert(found.text) if found else ""})
-        return EXIT_ERROR if found else EXIT_OK
-    Terminal().line(inert(found.text) if found else f"no difference in {len(logs[0])} events")
+    else:
+        Terminal().line(inert(found.text) if found else f"no difference in {len(logs[0])} events")
     return EXIT_ERROR if found else EXIT_OK

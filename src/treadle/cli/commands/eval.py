@@ -43,7 +43,7 @@ class Evaluation(NamedTuple):
 @click.option("--repos", "repositories", metavar="DIR", help="Where the repositories lie that a JSONL suite names.")
 @click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
 @gathered(Evaluation, "wanted")
-def eval_(wanted: Evaluation) -> int:
+def eval_(wanted: Evaluation) -> None:
     """Measure how well models do a suite of tasks.
 
     SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
@@ -52,7 +52,8 @@ def eval_(wanted: Evaluation) -> int:
     what got worse from one result to another.
     """
     if wanted.words[0] == COMPARE:
-        return _compare(*map(Path, wanted.words[1:]))
+        _compare(*map(Path, wanted.words[1:]))
+        return
     import asyncio
 
     from treadle.cli.session import configured
@@ -65,21 +66,20 @@ def eval_(wanted: Evaluation) -> int:
     name = suite.resolve().stem
     folder = Path(wanted.out or Path("eval-results", name)).absolute()
     try:
-        return asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
+        asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
     except KeyboardInterrupt:
         click.echo("stopped; the same line goes on with what is left", err=True)
         raise
 
 
-def _compare(before: Path, after: Path) -> int:
+def _compare(before: Path, after: Path) -> None:
     from treadle.cli.terminal import Terminal
     from treadle.evaluation import compare, read_results
 
     Terminal().line(compare(read_results(before), read_results(after)))
-    return 0
 
 
-async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> int:
+async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from msgspec.structs import replace
 
     from treadle.cli.session import open_agent
@@ -114,7 +114,6 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
     terminal.line()
     terminal.line(report)
     terminal.note(f"see also {folder / 'report.svg'}", "dim")
-    return 0
 
 
 def _line(result: "Result") -> str:

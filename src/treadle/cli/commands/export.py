@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @click.command("export")
 @click.argument("named", metavar="ID")
 @in_agent()
-async def export(agent: "Agent", named: str) -> int:
+async def export(agent: "Agent", named: str) -> None:
     """Write a chat to standard output as JSON lines.
 
     ID is a chat's id, the beginning of it, or last. Every line is an event with its seq and type; what lies outside
@@ -27,4 +27,3 @@ async def export(agent: "Agent", named: str) -> int:
     async for line in export_chat(store, await find_chat(store, named)):
         sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
-    return 0

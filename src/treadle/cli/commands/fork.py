@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.argument("point", metavar="ID[@SEQ]")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat, or an alias of yours for one.")
 @json_option("Print one JSON object.")
-def fork(point: str, model: str | None, as_json: bool) -> int:
+def fork(point: str, model: str | None, as_json: bool) -> None:
     """Begin a new chat as a copy of another up to a point.
 
     ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
@@ -27,10 +27,10 @@ def fork(point: str, model: str | None, as_json: bool) -> int:
         raise InvalidInput(f"{point!r} names no event; write ID@SEQ with a number, as in last@12")
     from treadle.cli.session import with_agent
 
-    return with_agent(lambda agent: _fork(agent, named, int(seq) if at else None, model, as_json))
+    with_agent(lambda agent: _fork(agent, named, int(seq) if at else None, model, as_json))
 
 
-async def _fork(agent: "Agent", named: str, seq: int | None, model: str | None, as_json: bool) -> int:
+async def _fork(agent: "Agent", named: str, seq: int | None, model: str | None, as_json: bool) -> None:
     from treadle.cli.session import find_chat
     from treadle.config import load
     from treadle.transfer import fork
@@ -44,8 +44,7 @@ async def _fork(agent: "Agent", named: str, seq: int | None, model: str | None, 
     copy = await fork(store, chat, upto, {} if model is None else {"model": model})
     if as_json:
         write_json({"chat": copy, "forked_from": chat, "seq": upto})
-        return 0
+        return
     terminal = Terminal()
     terminal.line(copy)
     terminal.note(f"a copy of {chat} up to event {upto} · go on: treadle run --chat {copy} PROMPT", "dim")
-    return 0

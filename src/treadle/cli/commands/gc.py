@@ -18,7 +18,7 @@ from treadle.cli.terminal import Terminal, write_json
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @json_option("Print one JSON object.")
 @in_loop
-async def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
+async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove what is kept for undoing changes and needed no more.
 
     What a chat changed can be undone as long as it is kept: for 30 days after the chat last changed, or until all of it
@@ -48,7 +48,7 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
         told = msgspec.to_builtins(found) | {"dry_run": dry_run}
         del told["line"]
         write_json(told)
-        return 0
+        return
     terminal = Terminal()
     done = "would be removed" if dry_run else "removed"
     terminal.line(f"{done}: {_counted(found.images, 'kept file')} ({_size(found.bytes)})")
@@ -63,7 +63,6 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> int:
         if number:
             terminal.line(f"{done}: {_counted(number, one, many)}")
     terminal.note(f"{_counted(found.kept_images, 'kept file')} left ({_size(found.kept_bytes)})", "dim")
-    return 0
 
 
 def _counted(number: int, one: str, many: str = "") -> str:

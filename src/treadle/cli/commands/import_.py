@@ -18,7 +18,7 @@ from treadle.inert import inert_line
 @click.option("--owner", default="", metavar="USER", help="Give the chat to this user of the server; else it is yours.")
 @json_option("Print one JSON object.")
 @in_loop
-async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> int:
+async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     """Read a chat from JSON lines.
 
     FILE is what export wrote; - reads standard input. Prints the chat's id. A wrong line is named, and then nothing
@@ -42,12 +42,11 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> int:
         chat = await import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
     if as_json:
         write_json({"chat": chat, "model": local.model, "mode": local.mode, "root": root})
-        return 0
+        return
     terminal = Terminal()
     terminal.line(chat)
     model = local.model or "no model yet"
     terminal.note(inert_line(f"{model}, mode {local.mode}, in {root or 'no project'}, as for a new chat here"), "dim")
-    return 0
 
 
 def _lines(file: str) -> list[bytes]:

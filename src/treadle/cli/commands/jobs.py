@@ -46,7 +46,7 @@ class JobAct(NamedTuple):
 @json_option("Print one JSON object a line.")
 @gathered(JobAct, "act")
 @in_agent()
-async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> int:
+async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> None:
     """List the background commands of all chats, or of one; read, talk to and stop them.
 
     A HANDLE is what the list shows; CHAT:HANDLE where several chats have the same. A job is reached only on the machine
@@ -60,10 +60,10 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     terminal = Terminal()
     if act.tail is not None:
         await _tail(terminal, _named(found, act.tail), act.follow)
-        return 0
+        return
     if act.given is not None:
         await _named(found, act.given[0]).send(act.given[1])
-        return 0
+        return
     if act.stop is not None:
         running = [job for job in found if job.view.status == "running"]
         chosen = running if act.stop == ALL else [_named(found, act.stop)]
@@ -72,7 +72,6 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
         shown = [job.view for job in found if everything or job.view.status in ("running", "elsewhere")]
     rows = [(wire.whole(view), _line(terminal, view)) for view in shown]
     write_list(terminal, rows, "no background command runs", as_json=as_json)
-    return 0
 
 
 def _line(terminal: Terminal, view: "JobView") -> str:

@@ -65,7 +65,7 @@ def mcp() -> None:
     help="Whether it may ask the chat's model something, at your cost.",
 )
 @gathered(NewServer, "wanted")
-def add(name: str, wanted: NewServer) -> int:
+def add(name: str, wanted: NewServer) -> None:
     """Add a server, or change one: a program, or an address with --url."""
     from treadle.cli.session import configured
     from treadle.mcp_hub.settings import Server
@@ -88,7 +88,6 @@ def add(name: str, wanted: NewServer) -> int:
     Declarations(configured().home).add(name, server)
     Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
     Terminal().note(f"see whether it works: treadle mcp test {inert_line(name)}", "dim")
-    return EXIT_OK
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
@@ -113,7 +112,7 @@ def _with_servers(body: Body) -> Body:
 @mcp.command("list")
 @_with_servers
 @json_option("Print one JSON object a line.")
-async def list_servers(servers: "McpServers", place: str, as_json: bool) -> int:
+async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None:
     """List the servers that chats of this project have."""
     found, warnings = servers.declared(place)
     terminal = Terminal()
@@ -127,24 +126,22 @@ async def list_servers(servers: "McpServers", place: str, as_json: bool) -> int:
         terminal.note(inert_line(text), "yellow")
     if not found and not as_json:
         terminal.note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
-    return EXIT_OK
 
 
 @mcp.command("show")
 @click.argument("name")
 @_with_servers
 @json_option("Print one JSON object.")
-async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> int:
+async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> None:
     """Show how a server is declared, and the tools that it had when it last ran."""
     link = await _link(servers, name, place)
     if as_json:
         write_json({"name": name, "source": link.declared.source, **_declaration(link.declared)})
-        return EXIT_OK
+        return
     terminal = Terminal()
     for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
         terminal.line(f"{key:14} {inert_line(_shown(value))}")
     _tell_tools(terminal, link)
-    return EXIT_OK
 
 
 def _declaration(declared: "Declared") -> dict[str, Any]:
@@ -201,7 +198,7 @@ async def try_server(servers: "McpServers", place: str, name: str) -> int:
 
 @mcp.command("remove")
 @click.argument("name")
-def remove(name: str) -> int:
+def remove(name: str) -> None:
     """Remove a server from your own file."""
     from treadle.cli.session import configured
     from treadle.mcp_hub.setup import Declarations
@@ -211,13 +208,12 @@ def remove(name: str) -> int:
         raise NotFound(f"there is no server {name!r} of yours; see them with: treadle mcp list")
     book.remove(name)
     Terminal().line(f"removed {inert_line(name)}")
-    return EXIT_OK
 
 
 @mcp.command("login")
 @click.argument("name")
 @_with_servers
-async def login(servers: "McpServers", place: str, name: str) -> int:
+async def login(servers: "McpServers", place: str, name: str) -> None:
     """Sign in to a server in the browser, where it asks for that (OAuth)."""
 
     async def shown(address: str) -> None:
@@ -229,7 +225,6 @@ async def login(servers: "McpServers", place: str, name: str) -> int:
     await _link(servers, name, place)
     asked = await servers.login(name, shown, place)
     Terminal().line(f"signed in to {inert_line(name)}" if asked else f"{inert_line(name)} asks for no sign-in")
-    return EXIT_OK
 
 
 @mcp.command("serve")
@@ -237,7 +232,7 @@ async def login(servers: "McpServers", place: str, name: str) -> int:
 @click.option("--mode", default=None, metavar="MODE", help="What passes without an approval; see the setting mode.")
 @click.option("--model", default="", metavar="MODEL", help="The model, as provider:name.")
 @in_loop
-async def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> int:
+async def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> None:
     """Be an MCP server on standard input and output: another agent hands over work and follows it."""
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.protocol.options import MODES
@@ -251,7 +246,6 @@ async def serve(root: str | None, force_root: bool, mode: str | None, model: str
 
         agent.options = config.settings.chat_options(place)
         await TaskTools(agent, [place]).server().run_stdio_async()
-    return EXIT_OK
 
 
 async def _link(servers: "McpServers", name: str, place: str) -> "Link":

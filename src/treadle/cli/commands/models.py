@@ -36,13 +36,13 @@ LOCALLY = "its weights are on this machine"
 @click.option("--remote", is_flag=True, help="Ask the providers' servers what they have.")
 @json_option("Print one JSON object.")
 @click.pass_context
-def models(context: click.Context, everything: bool, remote: bool, as_json: bool) -> int:
+def models(context: click.Context, everything: bool, remote: bool, as_json: bool) -> None:
     """List the models that can be used, or get one that runs on this machine.
 
     Without --remote nothing is asked of any network: it lists the models that are known by name.
     """
     if context.invoked_subcommand is not None:
-        return 0
+        return
     from treadle.cli.session import configured, warn
     from treadle.models.offering import all_offers
     from treadle.models.registry import ModelRegistry
@@ -59,12 +59,11 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
     else:
         _print(Terminal(), registry, offers, everything)
         _print_states(Terminal(), registry, offers, remote)
-    return 0
 
 
 @models.command("fetch")
 @click.argument("name")
-def fetch(name: str) -> int:
+def fetch(name: str) -> None:
     """Download a model to run it on this machine, without any key.
 
     NAME is smollm2 (0.1 GB) or qwen-coder (1.1 GB). What was downloaded before an interruption is kept.
@@ -81,14 +80,13 @@ def fetch(name: str) -> int:
     terminal = Terminal()
     if (there := locate(weights, home)) is not None:
         terminal.note(f"{weights.info.ref} is here already: {there}")
-        return 0
+        return
     terminal.note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB")
     told = Told(weights, terminal)
     with told.shown():
         path = download(weights, home, told)
     terminal.note(f"verified and kept in {path}")
     terminal.line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
-    return 0
 
 
 async def _ask(registry: "ModelRegistry", offers: "Sequence[Offer]") -> None:

@@ -28,13 +28,11 @@ async def replay(agent: "Agent", named: str, as_json: bool) -> int:
 
     chat = await find_chat(agent.deps.store, named)
     result = await replay(agent.deps.store, chat)
+    same = result.divergence is None and result.matches
+    different = inert(result.divergence.text) if result.divergence is not None else ""
     if as_json:
-        different = inert(result.divergence.text) if result.divergence is not None else ""
         write_json({"chat": chat, "same": result.matches, "events": len(result.events), "divergence": different})
-        return EXIT_OK if result.divergence is None and result.matches else EXIT_ERROR
-    terminal = Terminal()
-    if result.divergence is None and result.matches:
-        terminal.line(f"{chat}: the same {len(result.events)} events")
-        return EXIT_OK
-    terminal.line(inert(result.divergence.text) if result.divergence is not None else f"{chat}: other events")
-    return EXIT_ERROR
+    else:
+        told = f"{chat}: the same {len(result.events)} events" if same else different or f"{chat}: other events"
+        Terminal().line(told)
+    return EXIT_OK if same else EXIT_ERROR

@@ -31,7 +31,7 @@ COMMAND = "run_command"
 @caches_option
 @json_option("Print one JSON object.")
 @gathered(Named, "wanted")
-def review(wanted: Named, as_json: bool) -> int:
+def review(wanted: Named, as_json: bool) -> None:
     """Show a run's work in one piece: task, commands, changes.
 
     ID is a chat; without it, the newest that works in this project.
@@ -41,9 +41,8 @@ def review(wanted: Named, as_json: bool) -> int:
     work = with_agent(lambda agent: _look(agent, wanted))
     if as_json:
         _write(work)
-        return 0
+        return
     _page(lambda terminal: _print(terminal, work))
-    return 0
 
 
 async def _look(agent: "Agent", wanted: Named) -> "Work":

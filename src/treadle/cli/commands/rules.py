@@ -45,22 +45,21 @@ class NewRule(NamedTuple):
 @click.option("--chat", metavar="ID", help="List the rules of this chat, too.")
 @json_option("Print one JSON object a line.")
 @click.pass_context
-def rules(context: click.Context, chat: str | None, as_json: bool) -> int:
+def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
     """List, make and take back standing answers.
 
     With add and revoke; alone, or with list, it lists them.
     """
-    if context.invoked_subcommand is not None:
-        return 0
-    return _list(chat, as_json)
+    if context.invoked_subcommand is None:
+        _list(chat, as_json)
 
 
 @rules.command("list")
 @click.option("--chat", metavar="ID", help="List the rules of this chat, too.")
 @json_option("Print one JSON object a line.")
-def list_command(chat: str | None, as_json: bool) -> int:
+def list_command(chat: str | None, as_json: bool) -> None:
     """List the rules."""
-    return _list(chat, as_json)
+    _list(chat, as_json)
 
 
 @rules.command("add")
@@ -74,7 +73,7 @@ def list_command(chat: str | None, as_json: bool) -> int:
 @click.option("--chat", metavar="ID", help="The chat, for that scope.")
 @click.option("--expires", metavar="SPAN", help="How long it holds, such as 12h or 7d.")
 @gathered(NewRule, "wanted")
-def add(wanted: NewRule) -> int:
+def add(wanted: NewRule) -> None:
     """Make a rule.
 
     PATTERN is the words of one command; a * as the last word stands for any further ones.
@@ -93,23 +92,21 @@ def add(wanted: NewRule) -> int:
         root = str(project_root(wanted.root)) if wanted.scope == "project" else ""
         made = RuleBook(configured().home).add(replace(rule, root=root))
     Terminal().line(_line(Terminal(), made))
-    return 0
 
 
 @rules.command("revoke")
 @click.argument("id")
 @click.option("--chat", metavar="ID", help="The chat, for a rule of a chat.")
-def revoke(id: str, chat: str | None) -> int:
+def revoke(id: str, chat: str | None) -> None:
     """Take a rule back."""
     from treadle.cli.session import configured
     from treadle.policy.rule_book import RuleBook
 
     revoked = _in_chat(chat, _revoke_in_chat, id) if chat else RuleBook(configured().home).revoke(id)
     Terminal().note(f"revoked: {_line(Terminal(environment={'NO_COLOR': '1'}), revoked)}", "dim")
-    return 0
 
 
-def _list(chat: str | None, as_json: bool) -> int:
+def _list(chat: str | None, as_json: bool) -> None:
     from treadle.cli.session import configured
     from treadle.policy.rule_book import RuleBook
     from treadle.protocol import wire
@@ -120,7 +117,6 @@ def _list(chat: str | None, as_json: bool) -> int:
     terminal = Terminal()
     rows = [(wire.whole(rule), _line(terminal, rule)) for rule in found]
     write_list(terminal, rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
-    return 0
 
 
 def _in_chat(named: str, work: Any, *arguments: object) -> Any:

@@ -33,19 +33,19 @@ NOT_ALONE = (
 @click.option("--allow-host", "serve_hosts", multiple=True, metavar="NAME", help="A name that the server answers to.")
 @click.option("--allow-root", "serve_roots", multiple=True, metavar="DIR", help="A folder where projects may lie.")
 @in_loop
-async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> int:
+async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tuple[str, ...], **flags: Any) -> None:
     """Serve the web app and the HTTP API, and drive chats.
 
     Without any tokens it makes one and prints it with the address: opened in a browser, that address is the web app,
     signed in. SIGTERM ends it in good order; a second one at once.
     """
     many = {"serve_hosts": serve_hosts or None, "serve_roots": serve_roots or None}
-    return await serve_until_told({**flags, **many}, works=not no_worker)
+    await serve_until_told({**flags, **many}, works=not no_worker)
 
 
 async def serve_until_told(
     flags: dict[str, Any], *, works: bool = True, opened: Callable[[str], None] | None = None
-) -> int:
+) -> None:
     """Serve until a signal comes; `opened` is told the address as soon as requests are taken."""
     from treadle.cli.session import configured, open_agent, warn
     from treadle.housekeeping.retention import retention_of
@@ -81,7 +81,6 @@ async def serve_until_told(
 
         async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
             await run(service, listening, ready, settings.drain_s)
-    return 0
 
 
 def _explain(config: "Config", tokens: "Tokens", own: str, address: str) -> None:

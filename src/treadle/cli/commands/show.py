@@ -31,7 +31,7 @@ MOST = 2_000
 @click.option("--short", is_flag=True, help="One line for calls that follow each other.")
 @json_option("Print the chat as one JSON object.")
 @in_agent()
-async def show(agent: "Agent", named: str, everything: bool, short: bool, as_json: bool) -> int:
+async def show(agent: "Agent", named: str, everything: bool, short: bool, as_json: bool) -> None:
     """Show a chat from its log.
 
     ID is a chat's id, the beginning of it, or last. For the events themselves see export.
@@ -46,7 +46,7 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
     state = await chat.state()
     if as_json:
         write_json(_object(state, await store.get(chat.id)))
-        return 0
+        return
     events = await chat.events(0 if everything else max(0, state.head - MOST))
     events = _from_a_message([await chat.whole(each) for each in events])
     changes = await chat.files.net(step for each in events for step in steps_of(each))
@@ -54,7 +54,6 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
         click.echo(f"begun by {inert_line(state.parent, 120)}", err=True)
     _print(chat.id, state, events, changes, short)
     await _show_tree(agent, chat.id, events)
-    return 0
 
 
 async def _show_tree(agent: "Agent", chat: "ChatId", events: "list[Envelope]") -> None:

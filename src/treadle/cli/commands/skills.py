@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("skills")
 @json_option("Print one JSON object a line.")
 @in_agent()
-async def skills(agent: "Agent", as_json: bool) -> int:
+async def skills(agent: "Agent", as_json: bool) -> None:
     """List the skills, own commands and custom agents that there are here.
 
     Those of a project count only once you have trusted their content, with treadle trust.
@@ -44,4 +44,3 @@ async def skills(agent: "Agent", as_json: bool) -> int:
         value = {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
         rows.append((value, f"{kind.removesuffix('s'):8} {name} {inert_line(about, 100)}{state}"))
     write_list(terminal, rows, "there are none, neither yours nor of this project", as_json=as_json)
-    return 0

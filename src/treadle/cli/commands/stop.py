@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("named", metavar="ID")
 @json_option("Print one JSON object.")
 @in_agent(works=True)
-async def stop(agent: "Agent", named: str, as_json: bool) -> int:
+async def stop(agent: "Agent", named: str, as_json: bool) -> None:
     """Stop the run of a chat, wherever it works.
 
     ID is a chat's id, the beginning of it, or last. Running commands end, open calls get a result that says so, and the
@@ -37,4 +37,3 @@ async def stop(agent: "Agent", named: str, as_json: bool) -> int:
         write_json({"chat": chat.id, "reason": ended.reason})
     else:
         Terminal().note(f"chat {chat.id}: {end(ended)} · go on: treadle run --chat {chat.id} PROMPT", "dim")
-    return 0

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 @click.option("--file", metavar="FILE", help="The file of tokens, if it is not the usual one.")
 @json_option("Print one JSON object a line.")
 @click.pass_context
-def tokens(context: click.Context, file: str | None, as_json: bool) -> int:
+def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
     """List, make and take back tokens of the server.
 
     With add and revoke; alone it lists them. A token itself is shown once, when it is made.
     """
     context.obj = file
     if context.invoked_subcommand is not None:
-        return 0
+        return
     from treadle.protocol.wire import iso_time
 
     terminal = Terminal()
@@ -34,14 +34,13 @@ def tokens(context: click.Context, file: str | None, as_json: bool) -> int:
         else:
             shown = (token.id, inert_line(token.user), made, inert_line(token.label))
             terminal.line("  ".join(part for part in shown if part))
-    return 0
 
 
 @tokens.command("add")
 @click.argument("user")
 @click.option("--label", default="", help="What it is for.")
 @click.pass_obj
-def add(file: str | None, user: str, label: str) -> int:
+def add(file: str | None, user: str, label: str) -> None:
     """Make a token for a user and print it.
 
     USER is a name of your choice; local is the user of this machine, whose chats are those of the command line.
@@ -49,17 +48,15 @@ def add(file: str | None, user: str, label: str) -> int:
     made, secret = _tokens(file).add(user, label)
     Terminal().note(f"token {made.id} of {user}; it is shown only now")
     print(secret)
-    return 0
 
 
 @tokens.command("revoke")
 @click.argument("id")
 @click.pass_obj
-def revoke(file: str | None, id: str) -> int:
+def revoke(file: str | None, id: str) -> None:
     """Take a token back."""
     gone = _tokens(file).revoke(id)
     Terminal().line(f"revoked: {gone.id} of {inert_line(gone.user)}")
-    return 0
 
 
 def _tokens(file: str | None) -> "Tokens":

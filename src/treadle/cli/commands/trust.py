@@ -19,7 +19,7 @@ _SHOWN_LINES = 40
 @click.command("trust")
 @click.argument("paths", nargs=-1, metavar="[FILE]...")
 @json_option("Print the list as one JSON object a line.")
-def trust(paths: tuple[str, ...], as_json: bool) -> int:
+def trust(paths: tuple[str, ...], as_json: bool) -> None:
     """Let Treadle honour a file of a repository, such as its hooks, skills and agents.
 
     It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
@@ -27,21 +27,19 @@ def trust(paths: tuple[str, ...], as_json: bool) -> int:
     """
     if not paths:
         _list(as_json)
-        return 0
+        return
     book = _book()
     for path in paths:
         _trust(book, path)
-    return 0
 
 
 @click.command("untrust")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...")
-def untrust(paths: tuple[str, ...]) -> int:
+def untrust(paths: tuple[str, ...]) -> None:
     """Take back the trust in a file of a repository."""
     book = _book()
     for path in paths:
         Terminal().line(f"no longer trusted: {inert_line(book.remove(path).path)}")
-    return 0
 
 
 def _book() -> "Trust":

@@ -41,7 +41,7 @@ class TryOptions(NamedTuple):
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True, max=600), default=120, metavar="S")
 @json_option("Print one JSON object.")
 @gathered(TryOptions, "wanted")
-def try_(wanted: TryOptions, as_json: bool) -> int:
+def try_(wanted: TryOptions, as_json: bool) -> None:
     """See what a command would do to the project, and change nothing.
 
     CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
@@ -66,7 +66,6 @@ def try_(wanted: TryOptions, as_json: bool) -> int:
         _print_json(wanted, str(root), tried)
     else:
         _print(terminal, tried)
-    return 0
 
 
 def _folder(config: "Config") -> str:

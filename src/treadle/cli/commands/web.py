@@ -19,7 +19,7 @@ from treadle.cli.options import store_option
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none.")
 @click.option("--no-open", is_flag=True, help="Only print the address.")
 @click.option("--demo", is_flag=True, help="A small project in a temporary folder; without a key, a scripted model.")
-def web(no_open: bool, demo: bool, **flags: Any) -> int:
+def web(no_open: bool, demo: bool, **flags: Any) -> None:
     """Open the web app in a browser: the same chats, live.
 
     Serves as treadle serve does, for the project of this folder, until Ctrl-C; chats go on where they were next time.
@@ -30,12 +30,13 @@ def web(no_open: bool, demo: bool, **flags: Any) -> int:
 
     opened = None if no_open else _open
     if not demo:
-        return asyncio.run(serve_until_told(flags, opened=opened))
+        asyncio.run(serve_until_told(flags, opened=opened))
+        return
     from treadle.sandbox.supervisor.removal import remove_tree
 
     folder = Path(tempfile.mkdtemp(prefix="treadle-web-")).resolve()
     try:
-        return asyncio.run(serve_until_told(_demo(folder, flags), opened=opened))
+        asyncio.run(serve_until_told(_demo(folder, flags), opened=opened))
     finally:
         os.chdir("/")
         remove_tree(str(folder))

@@ -16,7 +16,7 @@ from treadle.cli.options import store_option
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="How many chats to drive at once.")
 @click.option("--drain-s", type=click.FloatRange(min=0), metavar="S", help="How long to let steps end on SIGTERM.")
 @in_loop
-async def worker(**flags: Any) -> int:
+async def worker(**flags: Any) -> None:
     """Drive the chats that need a worker, until it is told to stop.
 
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
@@ -38,7 +38,6 @@ async def worker(**flags: Any) -> int:
             await asked.to_drain.wait()
         _say("draining; a second signal leaves at once")
         await pool.drain(settings.drain_s, asked.to_leave)
-    return 0
 
 
 class _Signals:

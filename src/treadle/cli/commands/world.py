@@ -32,34 +32,34 @@ def world() -> None:
 @click.option("--label", default="", help="What it is for, in a few words.")
 @json_option("Print it as one JSON object.")
 @in_agent()
-async def open_world(agent: "Agent", root: str | None, force_root: bool, parent: str, label: str, as_json: bool) -> int:
+async def open_world(
+    agent: "Agent", root: str | None, force_root: bool, parent: str, label: str, as_json: bool
+) -> None:
     """Open a new world of this project; nothing is copied until it is written."""
     from treadle.cli.session import project_root
 
     above = (await _find(agent, parent)).id if parent else ""
     made = await agent.worlds.open(project_root(root, force=force_root), above, label=label)
     _tell(Terminal(), made, as_json)
-    return EXIT_OK
 
 
 @world.command("list")
 @json_option("Print one JSON object a line.")
 @in_agent()
-async def list_worlds(agent: "Agent", as_json: bool) -> int:
+async def list_worlds(agent: "Agent", as_json: bool) -> None:
     """List the worlds, the oldest first."""
     terminal, found = Terminal(), await agent.worlds.list()
     for each in found:
         _tell(terminal, each, as_json)
     if not found and not as_json:
         terminal.note("no worlds; begin one with: treadle run --world", "dim")
-    return EXIT_OK
 
 
 @world.command("show")
 @_ID
 @json_option("Print it as one JSON object.")
 @in_agent()
-async def show(agent: "Agent", id: str, as_json: bool) -> int:
+async def show(agent: "Agent", id: str, as_json: bool) -> None:
     """Show what a commit of a world would change now, and what is in its way."""
     from treadle.cli.changes import print_patch
     from treadle.protocol import wire
@@ -68,11 +68,10 @@ async def show(agent: "Agent", id: str, as_json: bool) -> int:
     if as_json:
         effect = await agent.worlds.effect(found.id)
         write_json({**wire.whole(found), "files": wire.whole(effect.files), "conflicts": wire.whole(effect.conflicts)})
-        return EXIT_OK
+        return
     terminal = Terminal()
     _tell(terminal, found, as_json)
     print_patch(terminal, await agent.worlds.diff(found.id))
-    return EXIT_OK
 
 
 @world.command("enter")
@@ -135,24 +134,22 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
 @world.command("rebase")
 @_ID
 @in_agent()
-async def rebase(agent: "Agent", id: str) -> int:
+async def rebase(agent: "Agent", id: str) -> None:
     """Put a world onto what changed in the project meanwhile; texts that both changed are merged."""
     found, terminal = await _find(agent, id), Terminal()
     for path in await agent.worlds.rebase(found.id):
         terminal.line(f"merged {inert_line(path)}")
     terminal.note(f"{found.id} is up to date", "dim")
-    return EXIT_OK
 
 
 @world.command("drop")
 @_ID
 @in_agent()
-async def drop(agent: "Agent", id: str) -> int:
+async def drop(agent: "Agent", id: str) -> None:
     """Remove a world with all that was changed in it."""
     found = await _find(agent, id)
     await agent.worlds.drop(found.id)
     Terminal().note(f"dropped {found.id}", "dim")
-    return EXIT_OK
 
 
 async def _find(agent: "Agent", named: str) -> "World":

@@ -57,10 +57,7 @@ async def _world(call: ApiRequest) -> World:
 
 
 def _view(world: World) -> WorldView:
-    return WorldView(
-        id=world.id, root=world.root, parent=world.parent, how=world.how, why=world.why, label=world.label,
-        made_ms=world.made_ms,
-    )  # fmt: skip
+    return msgspec.convert(world, WorldView, from_attributes=True)
 
 
 TAG = "worlds"
