@@ -67,31 +67,8 @@ PORTABLE = frozenset(
         "labels",
     }
 )
-"""The options that say how a conversation is led. They move with a chat."""
-LOCAL = frozenset(
-    {
-        *("model", "rung", "temperature", "max_tokens", "context_window"),
-        *(
-            "root",
-            "root_id",
-            "instructions",
-            "skills",
-            "agent",
-            "agent_prompt",
-            "own_servers",
-            "command_view",
-            "git_branch",
-            "world",
-            "checks",
-            "diagnose",
-        ),
-        *("mode", "interactive", "tools", "rules", "sandbox", "network", "strict_paths"),
-        *("auto_approve_commands", "auto_approve_sensitive_edits", "sensitive"),
-        *("max_turns", "on_limit", "on_guard", "run_budget", "chat_budget", "subagents", "subagent_depth"),
-    }
-)
-"""The options that say what may be done, where, by whom and at what expense. They do not move; nor does an option that
-is in neither list, which a test forbids."""
+"""The options that say how a conversation is led. They move with a chat. The others say what may be done, where, by
+whom and at what expense; a test has the list of them, so that of a new option it must be said which it is."""
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 

@@ -24,7 +24,7 @@ from treadle.protocol.wire import Record
 from treadle.replay import replay
 from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
-from treadle.transfer import LOCAL, PORTABLE, export_chat, import_chat, read_chat
+from treadle.transfer import PORTABLE, export_chat, import_chat, read_chat
 from treadle.types import ChatId
 
 
@@ -205,9 +205,20 @@ async def test_lines_of_older_exports_say_no_number(world: World) -> None:
     assert await import_chat(MemoryStore(), lines) == chat
 
 
+LOCAL = {
+    *("model", "rung", "temperature", "max_tokens", "context_window"),
+    *("root", "root_id", "world", "instructions", "skills", "agent", "agent_prompt", "own_servers"),
+    *("command_view", "git_branch", "checks", "diagnose"),
+    *("mode", "interactive", "tools", "rules", "sandbox", "network", "strict_paths"),
+    *("auto_approve_commands", "auto_approve_sensitive_edits", "sensitive"),
+    *("max_turns", "on_limit", "on_guard", "run_budget", "chat_budget", "subagents", "subagent_depth"),
+}
+"""The options that say what may be done, where, by whom and at what expense. They do not move."""
+
+
 def test_every_option_moves_with_a_chat_or_does_not() -> None:  # S-09
     assert not PORTABLE & LOCAL
-    assert set(ChatOptions.__struct_fields__) == PORTABLE | LOCAL, "say in treadle.transfer which it is"
+    assert set(ChatOptions.__struct_fields__) == PORTABLE | LOCAL, "say in treadle.transfer, or here, which it is"
 
 
 async def test_what_gives_power_does_not_move(world: World) -> None:  # S-09

@@ -20,6 +20,14 @@ def project_root(named: str | None, *, force: bool = False) -> Path:
     return root
 
 
+def present_root() -> str:
+    """The project of the working directory; empty if that is none."""
+    try:
+        return str(project_root(None))
+    except InvalidInput:
+        return ""
+
+
 def _git_root(start: Path) -> Path:
     here = start.resolve()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)

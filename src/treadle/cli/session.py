@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.cli.options import LAST
+from treadle.cli.project import present_root as present_root
 from treadle.cli.project import project_root as project_root
 from treadle.config import OTEL_VARIABLES, Config, Settings, load
 from treadle.errors import InvalidInput, NotFound, StoreError

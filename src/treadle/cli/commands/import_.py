@@ -27,16 +27,13 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     What the chat may do is decided here: its model, mode, rules, sandbox, budgets and project are those of a new chat.
     What was under way there is ended, not continued.
     """
-    from treadle.cli.session import configured, open_agent, project_root
+    from treadle.cli.session import configured, open_agent, present_root
     from treadle.transfer import import_chat
 
     lines = _lines(file)
     config = configured()
     async with open_agent(config) as agent:
-        try:
-            root = str(project_root(None))
-        except InvalidInput:
-            root = ""
+        root = present_root()
         # What gives it power is that of a new chat here (S-09).
         local = agent.prepare(config.settings.chat_options(root)).options
         chat = await import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)

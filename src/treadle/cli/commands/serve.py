@@ -8,7 +8,6 @@ import click
 
 from treadle.cli.group import in_loop
 from treadle.cli.options import store_option
-from treadle.errors import InvalidInput
 
 if TYPE_CHECKING:
     from treadle.config import Config
@@ -110,14 +109,10 @@ def _admission(config: "Config", agent: "Agent") -> "Admission":
     user of this machine."""
     import msgspec
 
-    from treadle.cli.session import project_root
+    from treadle.cli.session import present_root
     from treadle.server.admission import Admission
 
     settings = config.settings
-    try:
-        root = str(project_root(None))
-    except InvalidInput:
-        root = ""
-    options = msgspec.structs.replace(settings.chat_options(root), interactive=True)
+    options = msgspec.structs.replace(settings.chat_options(present_root()), interactive=True)
     opened = settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators
     return Admission(options, *opened, settings.serve_network)

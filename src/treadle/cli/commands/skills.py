@@ -7,7 +7,6 @@ import click
 from treadle.cli.group import in_agent
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_list
-from treadle.errors import InvalidInput
 from treadle.inert import inert_line
 
 if TYPE_CHECKING:
@@ -23,15 +22,11 @@ async def skills(agent: "Agent", as_json: bool) -> None:
 
     Those of a project count only once you have trusted their content, with treadle trust.
     """
-    from treadle.cli.session import project_root
+    from treadle.cli.session import present_root
     from treadle.protocol.options import Project
     from treadle.skills.front_matter import line, split
 
-    try:
-        root = str(project_root(None))
-    except InvalidInput:
-        root = ""
-    terminal, project = Terminal(), Project(root)
+    terminal, project = Terminal(), Project(present_root())
     kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
     found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents.all(kind, project)]
     rows = []

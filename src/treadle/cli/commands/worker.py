@@ -22,6 +22,8 @@ async def worker(**flags: Any) -> None:
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
     at once. Either way the chats can be taken up by another worker.
     """
+    import asyncio
+
     from treadle.cli.session import configured, open_agent
     from treadle.engine.pool import WorkerPool
     from treadle.housekeeping.retention import retention_of
@@ -31,28 +33,17 @@ async def worker(**flags: Any) -> None:
     settings = config.settings
     async with open_agent(config, works=True, concurrency=settings.concurrency, relays=True) as agent:
         pool = WorkerPool(agent.worker)
-        asked = _Signals()
+        to_drain, to_leave = asyncio.Event(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(
+                number, lambda: (to_leave if to_drain.is_set() else to_drain).set()
+            )
         pool.start()
         _say(f"worker {agent.worker.name} takes up to {settings.concurrency} chats at once")
         async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
-            await asked.to_drain.wait()
+            await to_drain.wait()
         _say("draining; a second signal leaves at once")
-        await pool.drain(settings.drain_s, asked.to_leave)
-
-
-class _Signals:
-    """The first SIGTERM or Ctrl-C asks to drain, the second to leave."""
-
-    def __init__(self) -> None:
-        import asyncio
-
-        self.to_drain = asyncio.Event()
-        self.to_leave = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, self._next)
-
-    def _next(self) -> None:
-        (self.to_leave if self.to_drain.is_set() else self.to_drain).set()
+        await pool.drain(settings.drain_s, to_leave)
 
 
 def _say(text: str) -> None:
