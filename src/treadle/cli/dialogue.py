@@ -30,7 +30,7 @@ _STALE = ("no_such_action", "hash_mismatch")
 """Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
 
 
-__all__ = ["Dialogue", "agreed", "follow", "someone_is_there"]
+__all__ = ["Dialogue", "agreed", "follow", "may_go_on", "someone_is_there"]
 
 
 async def follow(
@@ -257,6 +257,14 @@ def _choices(action: OpenAction) -> str:
             words.append("[o]nce by a rule")
         words.append("always in this [c]hat, this [p]roject, for this [u]ser")
     return " · ".join(words) + ": "
+
+
+async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:
+    """Whether it may be done: nobody is to be asked, or is there to be, or they say yes."""
+    if not asks or not someone_is_there() or await agreed(question):
+        return True
+    terminal.note("nothing was changed", "dim")
+    return False
 
 
 async def agreed(question: str) -> bool:

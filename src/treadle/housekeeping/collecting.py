@@ -75,10 +75,8 @@ async def collect_some(
 
 async def now_and_then(store: Store, home: Path, retention: Retention) -> None:
     """A pass of about a second. What goes wrong is told by `treadle gc`."""
-    try:
+    with suppress(OSError, TreadleError):
         await collect_some(store, home, retention, seconds=_CHEAP_S)
-    except (OSError, TreadleError):
-        return
 
 
 class _Keeper:

@@ -3,7 +3,7 @@ beside it, which is put right and told about (D-06). The damaged file stays as i
 
 import asyncio
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -62,9 +62,5 @@ async def _put_right(store: SqliteStore, chat: ChatId) -> int:
 
 def _leave_one_file(path: Path) -> None:
     """So that the new database can be put in the old one's place as one file."""
-    with suppress(sqlite3.Error):
-        connection = sqlite3.connect(path)
-        try:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        finally:
-            connection.close()
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -73,7 +74,7 @@ class Shown:
     # -- the chat -----------------------------------------------------------------------------------------------------
 
     def attach(self, link: ChatLink, *, new: bool = False) -> None:
-        self._follow_none()
+        self.leave()
         before = self.conversation.blocks if new else []
         self._lost = ""
         self._show(Conversation())
@@ -83,15 +84,12 @@ class Shown:
         self._following = asyncio.create_task(self._follow(link), name=f"follow {link.id}")
 
     def detach(self) -> None:
-        self._follow_none()
+        self.leave()
         self.link = None
         self._show(Conversation())
         self.draw()
 
     def leave(self) -> None:
-        self._follow_none()
-
-    def _follow_none(self) -> None:
         if self._following is not None:
             self._following.cancel()
 
@@ -124,14 +122,12 @@ class Shown:
         if link is None:
             self.draw_facts()
             return
-        try:
+        with suppress(TreadleError):
             if view.jobs or any(job.status == "running" for job in self.side.jobs):
                 self.side.jobs = await link.jobs()
             if self._files_at != self.conversation.seq and not view.busy:
                 self._files_at = self.conversation.seq
                 self.side.files = await link.changes()
-        except TreadleError:
-            pass
         self.draw_facts()
 
     async def _look_if_below(self) -> None:

@@ -63,17 +63,16 @@ class Transcript(ScrollView, can_focus=True):
 
     def update_blocks(self) -> None:
         """Draw what has changed since the last time."""
-        changed = self.conversation.take()
-        live = {at for at, block in enumerate(self.conversation.blocks[-30:], self._tail(30)) if block.live}
-        if not changed and not live:
-            return
-        self._redraw(changed | live)
+        if changed := self.conversation.take() | self._live():
+            self._redraw(changed)
 
     def tick(self) -> None:
         """Timers move on."""
-        live = [at for at, block in enumerate(self.conversation.blocks[-30:], self._tail(30)) if block.live]
-        if live:
-            self._redraw(set(live))
+        if live := self._live():
+            self._redraw(live)
+
+    def _live(self) -> set[int]:
+        return {at for at, block in enumerate(self.conversation.blocks[-30:], self._tail(30)) if block.live}
 
     def toggle(self) -> None:
         self.unfolded = not self.unfolded

@@ -60,6 +60,7 @@ async def apply(wish: Wish, as_json: bool) -> int:
     that file. It is shown first and applied whole or not at all; treadle undo takes it back.
     """
     from treadle.cli.changes import print_patch
+    from treadle.cli.dialogue import may_go_on
     from treadle.cli.session import configured, open_agent
     from treadle.lines.changes import count
     from treadle.protocol import wire
@@ -81,8 +82,8 @@ async def apply(wish: Wish, as_json: bool) -> int:
             else:
                 terminal.note("nothing to apply: the files are like that already", "dim")
             return EXIT_OK
-        if not await _agreed(wish, len(files), as_json):
-            terminal.note("nothing was changed", "dim")
+        question = f"apply to {count(len(files), 'file')}? [y/N] "
+        if not await may_go_on(terminal, question, asks=not (wish.yes or as_json)):
             return EXIT_ERROR
         return await _made(terminal, chat, command, wish, as_json)
 
@@ -178,15 +179,6 @@ async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[
     invocation = Invocation(ChatId("apply"), CallKey("1.0"), name, arguments, options=options, by_person=True)
     rehearsal = await tool.rehearse(invocation)
     return () if rehearsal is None else rehearsal.files, await tool.preview(invocation)
-
-
-async def _agreed(wish: Wish, number: int, as_json: bool) -> bool:
-    from treadle.cli.dialogue import agreed, someone_is_there
-    from treadle.lines.changes import count
-
-    if wish.yes or as_json or not someone_is_there():
-        return True
-    return await agreed(f"apply to {count(number, 'file')}? [y/N] ")
 
 
 async def _made(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:

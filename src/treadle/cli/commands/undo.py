@@ -79,7 +79,7 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
     from msgspec.structs import replace
 
     from treadle.cli.changes import choose, tell
-    from treadle.cli.dialogue import agreed, someone_is_there
+    from treadle.cli.dialogue import may_go_on
     from treadle.files import RunSpan
     from treadle.ports.snapshots import Plan
     from treadle.presentation.notices import summary
@@ -101,9 +101,7 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
         if how.as_json:
             write_json({"chat": choice.chat.id} | ({"preview": True} if how.preview else {}) | to_builtins(plan))
         return EXIT_ERROR if plan.conflicts else EXIT_OK
-    asks = not (how.yes or how.as_json) and someone_is_there()
-    if asks and not await agreed(f"undo {summary(plan.files)}? [y/N] "):
-        terminal.note("nothing was changed", "dim")
+    if not await may_go_on(terminal, f"undo {summary(plan.files)}? [y/N] ", asks=not (how.yes or how.as_json)):
         return EXIT_ERROR
     done = await _do(choice, how)
     return EXIT_OK if done is None else await tell(terminal, choice, done, "undone", how.as_json)

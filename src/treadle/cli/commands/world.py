@@ -101,7 +101,7 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
 async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: bool) -> int:
     """Make what was changed in a world the project's own, as one change that treadle undo takes back."""
     from treadle.cli.changes import print_patch
-    from treadle.cli.dialogue import agreed, someone_is_there
+    from treadle.cli.dialogue import may_go_on
     from treadle.cli.session import find_chat
     from treadle.errors import Conflict
     from treadle.lines.changes import count
@@ -117,9 +117,8 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
         raise Conflict(
             f"somebody else changed the same files; nothing was committed. Try: treadle world rebase {found.id}"
         )
-    asks = not (yes or as_json) and someone_is_there()
-    if asks and not await agreed(f"commit {count(len(effect.files), 'change')}? [y/N] "):
-        terminal.note("nothing was changed", "dim")
+    question = f"commit {count(len(effect.files), 'change')}? [y/N] "
+    if not await may_go_on(terminal, question, asks=not (yes or as_json)):
         return EXIT_ERROR
     into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
     done = await agent.worlds.commit(found.id, into)
