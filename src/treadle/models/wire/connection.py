@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 HEAD_CAP = 64 * 1024
+HINTS = 20
+"""How many answers may say that the answer is still to come (100 Continue, 103 Early Hints)."""
 LINE_CAP = 4 * 1024
 """The longest line with the size of a chunk, or behind the last one."""
 BUFFERED = 256 * 1024
@@ -36,6 +38,7 @@ class Connection(asyncio.Protocol):
         "_closed",
         "_error",
         "_head",
+        "_hints",
         "_keeps",
         "_left",
         "_parse",
@@ -57,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._tunnels = False
         self._error: OSError | None = None
         self._head: Head | None = None
+        self._hints = 0
         self._parse: Callable[[bytes], bytes] = self._stray
         """Takes what came and was not understood yet; returns what of it needs more bytes to be understood."""
         self._rest = b""
@@ -69,7 +73,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        return self.ended and self._keeps and not self._closed and not self.transport.is_closing()
+        """Whether the next exchange finds nothing of this one, read or unread."""
+        return self.at_eof and self._keeps and not self._closed and not self.transport.is_closing()
 
     @property
     def at_eof(self) -> bool:
@@ -89,6 +94,7 @@ class Connection(asyncio.Protocol):
         self.ended = False
         self._tunnels = tunnels
         self._head = None
+        self._hints = 0
         self._parse = self._read_head
 
     async def read(self) -> bytes:
@@ -166,6 +172,9 @@ class Connection(asyncio.Protocol):
         version, head = _parse_head(data[:end])
         rest = data[end + 4 :]
         if 100 <= head.status < 200 and head.status != 101:
+            self._hints += 1
+            if self._hints > HINTS:
+                raise ValueError("the answer does not begin")
             return self._read_head(rest) if rest else b""  # the answer is still to come
         self._keeps = _keeps(version, head.headers)
         self._parse = self._body_reader(head)

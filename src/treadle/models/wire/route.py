@@ -162,6 +162,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._idle: dict[tuple[object, ...], deque[tuple[float, Connection]]] = defaultdict(deque)
+        self._sweep: asyncio.TimerHandle | None = None
 
     def take(self, route: Route) -> Connection | None:
         """The one that was used last: servers close those that rest."""
@@ -174,17 +175,30 @@ class Pool:
         return None
 
     def give_back(self, route: Route, connection: Connection) -> None:
-        idle, now = self._idle[route.key], time.monotonic()
-        while idle and (now - idle[0][0] >= KEEPALIVE_S or not idle[0][1].is_reusable):
-            idle.popleft()[1].close()
-        if connection.is_reusable:
-            idle.append((now, connection))
-        else:
+        if not connection.is_reusable:
             connection.close()
+            return
+        self._idle[route.key].append((time.monotonic(), connection))
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._drop_old)
+
+    def _drop_old(self) -> None:
+        """Those that rested too long, though nobody asked for one; and again, as long as some are left."""
+        self._sweep = None
+        for key, idle in list(self._idle.items()):
+            while idle and (time.monotonic() - idle[0][0] >= KEEPALIVE_S or not idle[0][1].is_reusable):
+                idle.popleft()[1].close()
+            if not idle:
+                del self._idle[key]
+        if self._idle:
+            self._sweep = asyncio.get_running_loop().call_later(KEEPALIVE_S / 2, self._drop_old)
 
     async def close(self) -> None:
         for idle in self._idle.values():
             for _, connection in idle:
                 connection.close()
         self._idle.clear()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
         await asyncio.sleep(0)  # that is how long the sockets need

@@ -124,6 +124,7 @@ async def test_what_comes_unasked_is_no_answer() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: -3\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * HEAD_CAP,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000,
     ],
 )
 async def test_what_is_no_answer(answer: bytes) -> None:

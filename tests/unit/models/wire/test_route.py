@@ -120,6 +120,33 @@ async def test_who_leaves_early_takes_the_connection_along() -> None:
     assert [each.connection for each in server.seen] == [1, 2]
 
 
+async def test_an_answer_that_was_left_unread_is_not_the_next_one() -> None:
+    http, count = Http(), iter(range(9))
+    async with serving(lambda exchange: exchange.reply(200, b"%d" % next(count))) as server:
+        with await http.post(server.url, {}, b"{}", Secret("")):
+            pass  # the whole answer is here, and nobody has read it
+        with await http.post(server.url, {}, b"{}", Secret("")) as reply:
+            assert await reply.read() == b"1"
+        await http.close()
+    assert [each.connection for each in server.seen] == [1, 2]
+
+
+async def test_a_connection_that_rests_is_closed_though_nobody_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(route, "KEEPALIVE_S", 0.05)
+    http, gone = Http(), asyncio.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.reply(200, b"{}")
+        await exchange.hung_up()
+        gone.set()
+
+    async with serving(answer) as server:
+        with await http.post(server.url, {}, b"{}", Secret("")) as reply:
+            assert await reply.read() == b"{}"
+        await asyncio.wait_for(gone.wait(), 30)
+        await http.close()
+
+
 def certify(folder: Path, host: str) -> tuple[Path, Path]:
     """A certificate for a host that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
