@@ -1,8 +1,8 @@
-"""How every view looks, in three sizes and two themes. When a change is meant: pytest --snapshot-update, and look at
-what changed."""
+"""How every view looks, in three sizes and two themes: each view in every size and in both themes, each size in both,
+not all three at once. When a change is meant: pytest --snapshot-update, and look at what changed."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from treadle.tui.launch import make_app
 from treadle.tui.picker import Picker
 
 SIZES = [(40, 12), (80, 24), (120, 40)]
+THEMES = ("dark", "light")
 Compare = Callable[..., bool]
 Does = Callable[[Pilot[Any]], Awaitable[None]]
 
@@ -38,11 +39,13 @@ def listed(command: str) -> Does:
 
     async def does(pilot: Pilot[Any]) -> None:
         await pilot.press("/", *command, "escape", "enter")
-        await _until(
-            pilot, lambda: any(rows.option_count for rows in pilot.app.screen.query("#rows").results(OptionList))
-        )
+        await _until(pilot, lambda: _rows_are_there(pilot))
 
     return does
+
+
+def _rows_are_there(pilot: Pilot[Any]) -> bool:
+    return any(rows.option_count for rows in pilot.app.screen.query("#rows").results(OptionList))
 
 
 VIEWS: dict[str, tuple[Callable[[], Sequence[Event]], Does]] = {
@@ -92,7 +95,7 @@ async def ready(pilot: Pilot[Any]) -> None:
         if app.controller is None:
             return False
         if isinstance(app.connection, Unused):
-            return isinstance(app.screen, Picker)
+            return isinstance(app.screen, Picker) and _rows_are_there(pilot)
         asks = bool(app.conversation.view.actions)
         looked = bool(app.showing.side.files) or not isinstance(app.connection, Worked)
         return bool(app.conversation.seq and app.transcript._lines and looked and (not asks or app.card.armed))
@@ -111,9 +114,15 @@ async def still(pilot: Pilot[Any]) -> None:
     await _until(pilot, same, 0.15)
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("view", VIEWS)
+def cells() -> Iterator[Any]:
+    """The themes take turns, as the colours of a chessboard."""
+    for row, view in enumerate(VIEWS):
+        for column, size in enumerate(SIZES):
+            theme = THEMES[(row + column) % 2]
+            yield pytest.param(view, size, theme, id=f"{view}-{size[0]}x{size[1]}-{theme}")
+
+
+@pytest.mark.parametrize(("view", "size", "theme"), list(cells()))
 def test_view(
     snap_compare: Compare, view: str, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
