@@ -28,6 +28,8 @@ OURS = ENVIRONMENT | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{ROOT}"}
 """Where programs of the tests are found, too."""
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TEXTUAL", "SSL", "OPENSSL")
 """How variables begin that are looked at when a process starts, or when something is imported."""
+FOLLOWED = {"PYTHONPATH", "PYTHONSAFEPATH"}
+"""Those of them that the zygote sees to."""
 
 
 class Forked(subprocess.Popen[Any]):
@@ -59,7 +61,7 @@ PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 def forkable(wanted: Mapping[str, Any]) -> bool:
     """Whether a fork is as good as a start."""
     args, environment = wanted["args"], wanted["env"] or os.environ
-    others = {name for name in environment if name.startswith(AT_START)} - {"PYTHONPATH"}
+    others = {name for name in environment if name.startswith(AT_START)} - FOLLOWED
     odd = wanted["pass_fds"] or wanted["shell"] or wanted["executable"] or not wanted["close_fds"]
     another = any(wanted[name] is not None for name in ("uid", "gid", "gids")) or wanted["umask"] >= 0
     return (

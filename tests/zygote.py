@@ -97,7 +97,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     time.tzset()
     if (thread := threading.main_thread()).native_id != os.getpid():  # up to Python 3.11
         thread._set_native_id()  # type: ignore[attr-defined]
-    sys.path[:2] = [request["folder"], *request["paths"]]  # in place of ours: this folder, and the sources
+    folder = [] if "PYTHONSAFEPATH" in os.environ else [request["folder"]]
+    sys.path[:2] = [*folder, *request["paths"]]  # in place of ours: this folder, and the sources
     sys.argv = ["-m", *request["arguments"]]
     for number, old in enumerate((sys.stdin, sys.stdout, sys.stderr)):
         name = old.name.strip("<>")

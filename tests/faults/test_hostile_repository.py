@@ -3,11 +3,11 @@ runs before a person trusted it, and nothing of it reaches the terminal alive.""
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.scenario.command_line import CommandLine
 
 DONE = '[[turn]]\ntext = "All done."\n'
@@ -82,9 +82,8 @@ def test_nothing_widens_and_nothing_runs(cli: CommandLine) -> None:
 
 @pytest.mark.parametrize("folder", [".", "vendor", ".treadle"])
 def test_no_command_of_treadle_runs_what_lies_there(cli: CommandLine, folder: str) -> None:
-    where = cli.project / folder
-    (cli.folder / "script.toml").write_text(DONE)
-    model = f"scripted:{cli.folder / 'script.toml'}"
+    """In the project itself, where a `sitecustomize.py` lies, in interpreters of their own."""
+    model = cli.script(DONE)
     for arguments in (
         ["run", "Hi.", "--model", model],
         ["chats"],
@@ -93,13 +92,12 @@ def test_no_command_of_treadle_runs_what_lies_there(cli: CommandLine, folder: st
         ["trust"],
         ["pending"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "treadle", *arguments],
-            cwd=where,
+        done = forked.run(
+            cli.words(*arguments),
+            cwd=cli.project / folder,
             env=cli.environment,
-            capture_output=True,
-            text=True,
             timeout=60,
+            fresh=folder == ".",
         )
         assert done.returncode == 0, (arguments, done.stderr)
         assert "\x1b" not in done.stdout + done.stderr

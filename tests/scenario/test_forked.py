@@ -107,6 +107,17 @@ def test_a_process_is_as_one_that_was_started(probe: CommandLine, how: str) -> N
     assert json.loads(forked[1].splitlines()[0])["parent"] == os.getpid()
 
 
+def test_the_folder_is_not_imported_from_where_that_is_not_wanted(probe: CommandLine) -> None:
+    def paths(fresh: bool, **more: str) -> list[str]:
+        words = [sys.executable, "-m", "probe", "nothing"]
+        done = run(words, cwd=probe.project, env=probe.environment | more, timeout=60, fresh=fresh)
+        return list(json.loads(done.stdout.splitlines()[0])["paths"])
+
+    assert str(probe.project) in paths(fresh=False)
+    assert str(probe.project) not in paths(fresh=False, PYTHONSAFEPATH="1")
+    assert paths(fresh=False, PYTHONSAFEPATH="1") == paths(fresh=True, PYTHONSAFEPATH="1")
+
+
 def test_on_a_terminal_and_in_a_group_of_its_own(probe: CommandLine) -> None:
     def look(**more: Any) -> dict[str, Any]:
         leader, follower = pty.openpty()
@@ -129,6 +140,6 @@ def test_what_is_about_the_start_is_started(probe: CommandLine) -> None:
         done = run(words, cwd=probe.project, env=probe.environment | more, timeout=60)
         return list(json.loads(done.stdout.splitlines()[0])["flags"])
 
-    assert flags(PYTHONSAFEPATH="1") != flags()
+    assert flags(PYTHONOPTIMIZE="1") != flags()
     with pytest.raises(FileNotFoundError):
         Forked([sys.executable, "-m", "probe"], cwd=probe.folder / "nowhere", env=probe.environment)
