@@ -185,7 +185,8 @@ async def test_as_many_calls_as_a_turn_may_have_are_carried_out(wire: str) -> No
 
 async def test_more_calls_than_a_turn_may_have_in_the_text() -> None:
     text = "".join(
-        f'<tool_call>{{"name": "note", "arguments": {{"text": "{number}"}}}}</tool_call>\n' for number in range(20_000)
+        f'<tool_call>{{"name": "note", "arguments": {{"text": "{number}"}}}}</tool_call>\n'
+        for number in range(10 * CALLS)
     )
     async with stage("openai", Reply(text=text), text_rung=True) as on:
         await on.fails_once("answer_limit", f"more than {CALLS} calls")

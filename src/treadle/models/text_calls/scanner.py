@@ -350,7 +350,8 @@ class Scanner:
             self._fence_run, self._certain = "", False
             self._display.drop_gap()
             return stop
-        arriving = ending_begun(text, stop) or self._fence_run.startswith(text[stop:])
+        rest = text[stop : stop + len(self._fence_run) + 1]  # of a long text no more than tells
+        arriving = ending_begun(text, stop) or self._fence_run.startswith(rest)
         if not source.final and (arriving or (not clean and begun(text, stop))):
             return ~at
         if self._certain and text[stop] in "{[" and OPENER.match(text, stop) is None:
