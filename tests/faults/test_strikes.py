@@ -22,7 +22,7 @@ from treadle.testing.checker import check_files, files_of
 from treadle.testing.fake_openai import FakeOpenAI
 
 Tree = dict[str, FileState]
-SHARDS = 8 if SOAK else 2
+SHARDS = 8 if SOAK else 1
 BY_CHANCE = 1
 """So many of the named points are struck with each other strike, and so many others with any."""
 STRIKES = ("kill", "memory", "full", "cancel")
