@@ -84,7 +84,8 @@ def offline(sdist: Path, wheel: Path, folder: Path) -> Path:
     venv.create(home, with_pip=False, symlinks=True)
     own = home / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", str(own), "install", "--quiet", "--no-deps", "--no-index")
-    run(*pip, "--disable-pip-version-check", wheel, cwd=folder)
+    # What is run is compiled then; to compile all of it first takes longer than all that is tried.
+    run(*pip, "--no-compile", "--disable-pip-version-check", wheel, cwd=folder)
     (packages,) = home.glob("lib/python*/site-packages")
     # Only the folders: what their own .pth files add, such as a checkout, stays out.
     shared = [path for path in sys.path if path.endswith("site-packages") and os.path.isdir(path)]

@@ -2,8 +2,10 @@
 S-19). Whoever adds a place says here what it runs, and why that is no stranger's program outside of a sandbox."""
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 import treadle
 
@@ -46,10 +48,25 @@ GIT = {
 }
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+class Found(NamedTuple):
+    """Modules that start programs, and those that name git."""
+
+    starting: set[str]
+    naming_git: set[str]
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    """Read off all sources, once: that takes seconds."""
+    found = Found(set(), set())
     for file in sorted(SOURCES.rglob("*.py")):
         name = ".".join(file.relative_to(SOURCES).with_suffix("").parts)
-        yield name, ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and starts(node):
+                found.starting.add(name)
+            if names_git(node):
+                found.naming_git.add(name)
+    return found
 
 
 def starts(call: ast.Call) -> bool:
@@ -81,17 +98,15 @@ def within(name: str, places: dict[str, str]) -> bool:
     return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-def test_programs_are_started_in_known_places_only() -> None:
-    found = {name for name, tree in modules() for node in ast.walk(tree) if isinstance(node, ast.Call) and starts(node)}
-    assert sorted(name for name in found if not within(name, PLACES)) == []
-    gone = [place for place in PLACES if not any(within(name, {place: ""}) for name in found)]
+def test_programs_are_started_in_known_places_only(found: Found) -> None:
+    assert sorted(name for name in found.starting if not within(name, PLACES)) == []
+    gone = [place for place in PLACES if not any(within(name, {place: ""}) for name in found.starting)]
     assert gone == [], "nothing is started there any more: take it out of the list"
 
 
-def test_git_is_run_by_one_module_only() -> None:
-    found = {name for name, tree in modules() for node in ast.walk(tree) if names_git(node)}
-    assert sorted(found - GIT.keys()) == []
-    assert sorted(GIT.keys() - found) == []
+def test_git_is_run_by_one_module_only(found: Found) -> None:
+    assert sorted(found.naming_git - GIT.keys()) == []
+    assert sorted(GIT.keys() - found.naming_git) == []
 
 
 def test_a_new_place_would_be_seen() -> None:

@@ -1,6 +1,7 @@
 """`--version` and `--help` are there at once: they load next to nothing (U-06). A run loads what it uses, and no more:
 what is counted here is what makes it slow, on any machine."""
 
+import json
 import os
 import subprocess
 import sys
@@ -89,9 +90,33 @@ def test_the_first_words_load_not_even_click(option: str) -> None:
     assert not modules & (HEAVY | OTHER_WORK | {"click"})
 
 
+HELPS = """
+import json, os, sys
+from treadle.cli import main
+commands = sys.argv[1:]
+for command in commands:
+    if (child := os.fork()) == 0:
+        sys.argv = ["treadle", command, "--help"]
+        code = main()
+        sys.stdout.flush()
+        sys.stderr.write(json.dumps([command, list(sys.modules)]) + "\\n")
+        sys.stderr.flush()
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0, command
+"""
+"""Each command in a process of its own that had loaded no more than what finds commands."""
+
+
+@pytest.fixture(scope="module")
+def loaded_for_help() -> dict[str, set[str]]:
+    done = subprocess.run([sys.executable, "-c", HELPS, *COMMANDS], capture_output=True, text=True, check=True)
+    assert all(f"treadle {command} " in done.stdout for command in COMMANDS)
+    return {command: set(modules) for command, modules in map(json.loads, done.stderr.splitlines())}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_loads_no_work(command: str) -> None:
-    assert not loaded(command, "--help") & HEAVY
+def test_the_help_of_a_command_loads_no_work(command: str, loaded_for_help: dict[str, set[str]]) -> None:
+    assert not loaded_for_help[command] & HEAVY
 
 
 def test_the_first_frame_of_the_app_loads_nothing_of_a_chat() -> None:  # U-06
