@@ -28,6 +28,8 @@ OURS = ENVIRONMENT | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{ROOT}"}
 """Where programs of the tests are found, too."""
 AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TEXTUAL", "SSL", "OPENSSL")
 """How variables begin that are looked at when a process starts, or when something is imported."""
+SPEAKING = {"acp", "copilot", "mcp"}
+"""Commands that load the protocols of editors and of MCP servers, or often do."""
 FOLLOWED = {"PYTHONPATH", "PYTHONSAFEPATH"}
 """Those of them that the zygote sees to."""
 
@@ -112,11 +114,12 @@ class Zygote:
             self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, pass_fds=[number])
 
     def fork(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
+        speaks = request["module"] == "treadle" and not SPEAKING.isdisjoint(request["arguments"][:1])
         with os.fdopen(os.memfd_create("request"), "w+b") as paper:
             paper.write(json.dumps(request).encode())
             paper.seek(0)
             with self._lock:
-                socket.send_fds(self._line, [b"."], [paper.fileno(), *files])
+                socket.send_fds(self._line, [zygote.SPEAKS if speaks else zygote.PLAIN], [paper.fileno(), *files])
                 pid = int.from_bytes(self._line.recv(8), "big", signed=True)
         return max(0, pid)
 

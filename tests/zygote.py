@@ -25,6 +25,8 @@ import threading
 import time
 from typing import Any, cast
 
+PLAIN, SPEAKS = b".", b"+"
+"""What a request begins with."""
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine(), -1)
 """The number of the system call; the one of `fork` cannot be told whose child it makes."""
@@ -34,6 +36,9 @@ ROOMS = (
     "stores.postgres", "stores.sqlite", "subagents", "tools", "workspace", "worlds",
 )  # fmt: skip
 """What is imported as a whole: the parts of Treadle that commands use. Not what few use and takes long."""
+PROTOCOLS = ("acp", "mcp")
+"""What takes a second each, and only the commands for editors and for MCP servers use: imported with the first of
+these."""
 MORE = (
     "concurrent.futures.thread", "jsonschema_rs", "platformdirs", "tomllib", "treadle.jsonrpc.serving",
     "treadle.sandbox.homes", "treadle.sandbox.probe", "treadle.sandbox.view_trial", "treadle.skills.documents",
@@ -42,11 +47,15 @@ MORE = (
 )  # fmt: skip
 
 
-def preload() -> None:
-    for room in ROOMS:
+def import_rooms(rooms: tuple[str, ...]) -> None:
+    for room in rooms:
         package = importlib.import_module(f"treadle.{room}")
         for module in pkgutil.walk_packages(package.__path__, f"treadle.{room}."):
             importlib.import_module(module.name)
+
+
+def preload() -> None:
+    import_rooms(ROOMS)
     for name in MORE:
         importlib.import_module(name)
     assert tempfile.tempdir is None, "a folder for temporary files was looked for before its time"
@@ -64,7 +73,9 @@ def fork_for_parent() -> int:
 
 
 def serve(line: socket.socket) -> list[int]:
-    """Fork for every request, and return in the children: what they were given, the request itself first."""
+    """Fork for every request, and return in the children: what they were given, the request itself first. A request
+    that comes with SPEAKS is for a command that needs the protocols."""
+    speaks = False
     while True:
         try:
             message, given, _, _ = socket.recv_fds(line, 1, 4)
@@ -72,6 +83,11 @@ def serve(line: socket.socket) -> list[int]:
             os._exit(130)
         if not message:
             os._exit(0)
+        if message == SPEAKS and not speaks:
+            import_rooms(PROTOCOLS)
+            gc.collect()
+            gc.freeze()
+            speaks = True
         if (pid := fork_for_parent()) == 0:
             line.close()
             return given
