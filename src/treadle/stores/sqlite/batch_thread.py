@@ -102,7 +102,8 @@ class Bell:
     def close(self) -> None:
         """Tell what is still to be told; no lane rings any more."""
         if self._ends is not None:
-            self._hear()
+            if self._loop is not None and not self._loop.is_closed():
+                self._hear()
             self._leave()
             for end in self._ends:
                 os.close(end)
