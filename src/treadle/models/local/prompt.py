@@ -23,8 +23,6 @@ SYSTEM_SHARE = 0.5
 """The most of the room that the system text may take."""
 _HEADER = re.compile(r".* \(\d[\d,]* lines?(; [^)]*)?\)(, lines \d+ to \d+)?")
 _NUMBERED = re.compile(r"\d+\t")
-_SIGN = re.compile(r"^[+ ]|(?<=^@@)\s.*$")
-_CHANGED = re.compile(r"((?:Changed|Created) .* \(\+\d[\d,]* -\d[\d,]*\)\.(?:\n.*)?)\n--- .*\n\+\+\+ .*\n(?=@@ )")
 LEFT_OUT = "[Earlier parts of this conversation are left out.]"
 _HOW = (
     'Answer with one JSON object, {{"name": …, "arguments": {{…}}}}: either call a tool, or speak to the user with '
@@ -115,7 +113,7 @@ class _Teller:
                 words = [self._words(text)] if text else []
                 return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
             case ResultsEntry(results=results):
-                plain = [_as_it_is_now(_unnumbered(result.text)) for result in results]
+                plain = [_unnumbered(result.text) for result in results]
                 texts = [_cut(text, result_chars) if result_chars else text for text in plain]
                 return TemplateMessage(
                     "user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
@@ -135,19 +133,6 @@ def _unnumbered(text: str) -> str:
     if shown is None or not all(_NUMBERED.match(line) for line in lines):
         return text
     return "\n".join([*([head] if any(shown.groups()) else []), *(_NUMBERED.sub("", line, count=1) for line in lines)])
-
-
-def _as_it_is_now(text: str) -> str:
-    """What was changed of a file as it stands there now, instead of a diff: a small model takes that for the file, and
-    writes it with its signs. Of a new file it knows what is in it."""
-    shown = _CHANGED.match(text)
-    if shown is None or "\n--- " in text[shown.end() :]:  # of several files, a line with its sign says more
-        return text
-    if shown[1].startswith("Created"):
-        return shown[1]
-    lines = text[shown.end() :].split("\n")[1:]
-    now = [_SIGN.sub("", line) for line in lines if line[:1] not in ("-", "\\")]
-    return "\n".join([f"{shown[1]} There it reads now:", *now])
 
 
 def _call(call: ToolRequest) -> str:

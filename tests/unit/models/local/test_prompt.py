@@ -126,22 +126,6 @@ def test_no_entries_are_no_error() -> None:
     assert build("S", [], (), ROOM).messages[0].content == "S"
 
 
-def test_a_change_is_shown_as_the_file_is_now() -> None:
-    """A diff would be written into the file, signs and all."""
-
-    def shown(result: str) -> str:
-        text = build("", chat(1, result), (READ,), ROOM).messages[-1].content
-        return text.removeprefix("<tool_response>\n").removesuffix("\n</tool_response>")
-
-    diff = (
-        "--- a.md\n+++ a.md\n@@ -1,3 +1,3 @@\n # A\n-old\n+new\n \n@@ -9 +9,2 @@\n z\n+zz\n\\ No newline at end of file"
-    )
-    assert shown(f"Changed a.md (+2 -1).\n{diff}") == "Changed a.md (+2 -1). There it reads now:\n# A\nnew\n\n@@\nz\nzz"
-    assert shown("Created b (+1 -0).\n--- /dev/null\n+++ b\n@@ -0,0 +1 @@\n+b") == "Created b (+1 -0)."
-    several = "Changed 2 files (+2 -0).\n--- a\n+++ a\n@@ -1 +1,2 @@\n a\n+b\n--- c\n+++ c\n@@ -1 +1,2 @@\n c\n+d"
-    assert shown(several) == several
-
-
 def test_files_are_shown_without_the_numbers_of_their_lines() -> None:
     """They would be written into the file."""
 
