@@ -6,7 +6,7 @@ from treadle import searching
 from treadle.ports.store import ALL_CHATS, ChatFilter
 from treadle.protocol.events import UserMessage
 from treadle.stores.memory import MemoryStore
-from treadle.testing.store_contract import begin
+from treadle.testing.store_contract.helpers import begin
 from treadle.testing.store_contract.said import say
 from treadle.types import ChatId
 

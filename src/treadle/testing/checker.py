@@ -26,23 +26,6 @@ from treadle.protocol.wire import Record
 from treadle.testing.histories import check_history, check_requests
 from treadle.types import CallKey, ChatId
 
-__all__ = [
-    "Canary",
-    "check",
-    "check_checks",
-    "check_effects",
-    "check_files",
-    "check_folds",
-    "check_histories",
-    "check_processes",
-    "check_results",
-    "check_seen",
-    "check_sequence",
-    "check_summary",
-    "check_turns",
-    "files_of",
-]
-
 Problems = list[str]
 
 

@@ -136,8 +136,11 @@ class Scripted:
         self._script = script
         self._in_order = in_order
         self.requests: list[JsonObject] = []
+        """The bodies of the model calls so far, in order."""
         self.headers: list[Headers] = []
+        """Their headers, names in lower case."""
         self.paths: list[str] = []
+        """Their paths, with the query."""
 
     def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         other = self._dialect.other(method, path, headers, body)
@@ -165,7 +168,7 @@ class Scripted:
         return answer(self._dialect, self._script[wanted], request, position)
 
 
-class FakeModelServer(ThreadedServer):
+class FakeModelServer(Scripted, ThreadedServer):
     """A scripted server that speaks one dialect, for as long as its `with` block.
 
     A list of replies is indexed by the number of the assistant's answers in the request, so that a client that was
@@ -177,25 +180,10 @@ class FakeModelServer(ThreadedServer):
     base_path: ClassVar[str] = ""
 
     def __init__(self, script: Script = (), *, in_order: bool = False, dialect: Dialect | None = None) -> None:
-        self._scripted = Scripted(dialect or self.dialect(), script, in_order)
-        super().__init__(self._scripted.route)
+        Scripted.__init__(self, dialect or self.dialect(), script, in_order)
+        ThreadedServer.__init__(self, self.route)
 
     @property
     def base_url(self) -> str:
         """What a client takes for the base URL."""
         return self.url + self.base_path
-
-    @property
-    def requests(self) -> list[JsonObject]:
-        """The bodies of the model calls so far, in order."""
-        return self._scripted.requests
-
-    @property
-    def headers(self) -> list[Headers]:
-        """Their headers, names in lower case."""
-        return self._scripted.headers
-
-    @property
-    def paths(self) -> list[str]:
-        """Their paths, with the query."""
-        return self._scripted.paths

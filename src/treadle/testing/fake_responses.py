@@ -34,12 +34,9 @@ def complaint(body: bytes, sealed: Collection[str]) -> str:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         return "Invalid type for 'input': expected one of an array of objects or a string."
     if request.get("store") is not False:
-        return "" if not _reasoning(items) else "Items of type 'reasoning' are only taken with store=false here."
+        reasons = any(item.get("type") == "reasoning" for item in items)
+        return "Items of type 'reasoning' are only taken with store=false here." if reasons else ""
     return _call_complaint(items) or _thoughts(items, sealed)
-
-
-def _reasoning(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [item for item in items if item.get("type") == "reasoning"]
 
 
 def _call_complaint(items: Sequence[dict[str, Any]]) -> str:

@@ -29,8 +29,6 @@ import msgspec
 from treadle import faultpoint
 from treadle.errors import InvalidInput
 
-__all__ = ["VARIABLE", "Fault", "Faults", "InjectedFault", "Strike", "faults", "install_from_environment", "parse"]
-
 VARIABLE = "TREADLE_FAULTS"
 ANY = "*"
 Strike = Literal["kill", "raise", "memory", "full", "cancel", "delay"]

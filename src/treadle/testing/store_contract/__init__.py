@@ -7,39 +7,11 @@
 Needs pytest and pytest-asyncio. Names no store; `treadle.stores.memory` is the specification in code.
 """
 
-from treadle.testing.store_contract.helpers import (
-    NOBODY,
-    A,
-    B,
-    C,
-    add,
-    begin,
-    claimed,
-    record,
-    records,
-    seqs,
-    summary,
-)
 from treadle.testing.store_contract.leases import LeaseContract
 from treadle.testing.store_contract.lists import ListContract
 from treadle.testing.store_contract.log import LogContract
 from treadle.testing.store_contract.said import SaidContract
 from treadle.testing.store_contract.sides import SideContract
-
-__all__ = [
-    "NOBODY",
-    "A",
-    "B",
-    "C",
-    "StoreContract",
-    "add",
-    "begin",
-    "claimed",
-    "record",
-    "records",
-    "seqs",
-    "summary",
-]
 
 
 class StoreContract(LogContract, LeaseContract, ListContract, SideContract, SaidContract):

@@ -1,17 +1,45 @@
-"""Small words for talking to a store in tests: chats with one record, appends, claims."""
+"""How the tests of the contract get their store, and small words for talking to it: chats with one record, appends,
+claims."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import msgspec
+import pytest
+import pytest_asyncio
 
 from treadle.ports.store import Commit, Lease, Store
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
+from treadle.testing.clock import ManualClock
 from treadle.types import ChatId
 
 A, B, C, NOBODY = ChatId("c_a"), ChatId("c_b"), ChatId("c_c"), ChatId("c_nobody")
 WIDE = 64 * 1024
 """Larger than any store may want to keep in a row."""
+
+
+class OpensStore:
+    """A new store for every test, closed after it."""
+
+    async def open_store(self, clock: ManualClock, folder: Path) -> Store:
+        """A new, empty store whose leases are timed by `clock`; it is closed after the test."""
+        raise AssertionError("say how to open a store")
+
+    async def open_beside(self, clock: ManualClock, folder: Path, lease_s: float) -> Store:
+        """The same store once more, as another process opens it that was told another length of leases; it is closed
+        by the test. A store that lives in one process has nobody beside it."""
+        pytest.skip("nobody else can open this store")
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest_asyncio.fixture
+    async def store(self, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
+        store = await self.open_store(clock, tmp_path)
+        yield store
+        await store.close()
 
 
 def record(seq: int, body: bytes = b'{"turn":1}', *, epoch: int = 0) -> Record:

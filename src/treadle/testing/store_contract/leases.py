@@ -8,8 +8,7 @@ import pytest
 from treadle.errors import ChatBusy, HeadMoved, InvalidInput, LeaseLost
 from treadle.ports.store import LEASE_S, Commit, Lease, Store
 from treadle.testing.clock import ManualClock
-from treadle.testing.store_contract.base import OpensStore
-from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed, record, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, C, OpensStore, add, begin, claimed, record, seqs, summary
 from treadle.types import ChatId
 
 MOMENT = 1 / 16

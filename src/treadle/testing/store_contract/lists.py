@@ -7,8 +7,7 @@ import pytest
 from treadle.errors import StoreError
 from treadle.ports.store import ChatFilter, Listed, Store
 from treadle.protocol.views import Status
-from treadle.testing.store_contract.base import OpensStore
-from treadle.testing.store_contract.helpers import A, B, C, add, begin, claimed
+from treadle.testing.store_contract.helpers import A, B, C, OpensStore, add, begin, claimed
 from treadle.types import ChatId
 
 

@@ -8,13 +8,13 @@ import pytest
 from treadle.errors import ChatExists, HeadMoved, InvalidInput, NotFound, StoreError
 from treadle.ports.store import LEASE_S, ChatFilter, Commit, Lease, Snapshot, Store
 from treadle.testing.clock import ManualClock
-from treadle.testing.store_contract.base import OpensStore
 from treadle.testing.store_contract.helpers import (
     NOBODY,
     WIDE,
     A,
     B,
     C,
+    OpensStore,
     add,
     begin,
     claimed,

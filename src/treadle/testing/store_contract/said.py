@@ -10,8 +10,7 @@ from treadle.ports.store import LEASE_S, Commit, Store
 from treadle.protocol import wire
 from treadle.protocol.events import AssistantMessage, Envelope, Event, RecordLost, UserMessage
 from treadle.testing.clock import ManualClock
-from treadle.testing.store_contract.base import OpensStore
-from treadle.testing.store_contract.helpers import A, B, C, begin, record, summary
+from treadle.testing.store_contract.helpers import A, B, C, OpensStore, begin, record, summary
 from treadle.types import ChatId
 
 

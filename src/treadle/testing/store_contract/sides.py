@@ -7,8 +7,18 @@ import pytest
 from treadle.errors import AlreadyAnswered, ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound
 from treadle.ports.store import ANSWER_MS, LEASE_S, Commit, Delta, Lease, Remembered, Store
 from treadle.testing.clock import ManualClock
-from treadle.testing.store_contract.base import OpensStore
-from treadle.testing.store_contract.helpers import NOBODY, A, B, add, begin, claimed, record, records, summary
+from treadle.testing.store_contract.helpers import (
+    NOBODY,
+    A,
+    B,
+    OpensStore,
+    add,
+    begin,
+    claimed,
+    record,
+    records,
+    summary,
+)
 from treadle.types import ChatId
 
 NOW = 1_700_000_000_000

@@ -9,7 +9,7 @@ from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
 from treadle.stores.integrity import Problem
 from treadle.stores.postgres import PostgresStore
-from treadle.testing.store_contract import A, B, add, record, records, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, record, records, seqs, summary
 from treadle.types import CallKey
 
 

@@ -13,7 +13,7 @@ from treadle.errors import ChatBusy
 from treadle.stores.postgres import PostgresStore, rows
 from treadle.stores.postgres import store as module
 from treadle.stores.postgres.reading import READ
-from treadle.testing.store_contract import A, B, add, begin, claimed, record, records, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, records, seqs, summary
 from treadle.types import ChatId
 
 LONG = 100_000

@@ -12,7 +12,7 @@ import pytest
 from treadle import faultpoint
 from treadle.errors import NewerSchema, StoreError
 from treadle.stores.postgres import PostgresStore, schema
-from treadle.testing.store_contract import A, B, add, begin
+from treadle.testing.store_contract.helpers import A, B, add, begin
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from treadle import faultpoint
 from treadle.errors import *
 from treadle.ports.store import Commit
 from treadle.stores.sqlite import SqliteStore
-from treadle.testing.store_contract import A, B, add, begin, claimed, record, summary
+from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, record, summary
 
 def say(*words):
     print(*words, flush=True)

@@ -13,7 +13,7 @@ from treadle.protocol import wire
 from treadle.protocol.events import ExecutionComplete, RecordLost, TurnStart
 from treadle.stores.integrity import Problem
 from treadle.stores.sqlite import SqliteStore
-from treadle.testing.store_contract import A, B, add, record, records, seqs, summary
+from treadle.testing.store_contract.helpers import A, B, add, record, records, seqs, summary
 from treadle.types import CallKey
 
 

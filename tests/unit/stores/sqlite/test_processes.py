@@ -11,7 +11,7 @@ from treadle.errors import ChatBusy
 from treadle.ports.store import LEASE_S, Lease
 from treadle.stores.sqlite import SqliteStore
 from treadle.stores.sqlite.leases import BootClock
-from treadle.testing.store_contract import A, B, add, begin, claimed, seqs
+from treadle.testing.store_contract.helpers import A, B, add, begin, claimed, seqs
 
 APPENDER = """
 say("ready"); hear()

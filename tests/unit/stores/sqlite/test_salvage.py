@@ -14,7 +14,7 @@ from treadle.protocol import wire
 from treadle.protocol.events import RecordLost
 from treadle.stores.sqlite import SqliteStore
 from treadle.stores.sqlite.salvage import salvage, salvaged_path
-from treadle.testing.store_contract import record, summary
+from treadle.testing.store_contract.helpers import record, summary
 from treadle.types import ChatId
 
 CHATS = [ChatId(f"c_{number:016d}") for number in range(30)]

@@ -14,7 +14,7 @@ from treadle.errors import NewerSchema, StoreError
 from treadle.ports.store import ChatFilter
 from treadle.stores.sqlite import SqliteStore, schema
 from treadle.stores.sqlite.read_only import ReadOnly
-from treadle.testing.store_contract import A, begin
+from treadle.testing.store_contract.helpers import A, begin
 
 
 @pytest.fixture

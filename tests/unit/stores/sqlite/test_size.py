@@ -22,7 +22,7 @@ from treadle.protocol.events import (
 from treadle.stores.sqlite import SqliteStore
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.tables import CANDIDATE, WriteTables
-from treadle.testing.store_contract import A, B, add, records, summary
+from treadle.testing.store_contract.helpers import A, B, add, records, summary
 from treadle.types import call_key
 
 LONG = 100_000

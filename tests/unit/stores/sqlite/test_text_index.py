@@ -8,7 +8,7 @@ import pytest
 
 from treadle.protocol.events import UserMessage
 from treadle.stores.sqlite import SqliteStore, text_index
-from treadle.testing.store_contract import A, B, begin
+from treadle.testing.store_contract.helpers import A, B, begin
 from treadle.testing.store_contract.said import finds, say
 
 

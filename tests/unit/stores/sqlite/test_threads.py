@@ -15,7 +15,7 @@ from treadle import faultpoint
 from treadle.errors import HeadMoved, StoreError
 from treadle.ports.store import Commit, Snapshot
 from treadle.stores.sqlite import SqliteStore
-from treadle.testing.store_contract import A, add, begin, record, seqs, summary
+from treadle.testing.store_contract.helpers import A, add, begin, record, seqs, summary
 from treadle.types import ChatId
 
 
