@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from treadle.errors import Damaged, NotFound
 from treadle.faultpoint import faultpoint
-from treadle.stores.postgres.connections import Connections, PgConnection
+from treadle.stores.postgres.connections import Connections
 
 PART = 1 << 20
 
@@ -78,10 +78,7 @@ class BlobRows:
         return found
 
     async def _execute(self, query: str, *values: object) -> None:
-        async def work(connection: PgConnection, again: bool) -> None:
-            await connection.execute(query, *values)
-
-        await self._connections.run(work)
+        await self._connections.run(lambda connection, _: connection.execute(query, *values))
 
 
 def _in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:

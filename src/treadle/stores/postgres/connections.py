@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
-from treadle.errors import StoreError, TreadleError
+from treadle.errors import TreadleError
 from treadle.stores.address import shown
 from treadle.stores.postgres.failures import explained, passing
 
@@ -130,7 +130,3 @@ class Connections:
             if not connection.is_closed():
                 return connection
         return None
-
-
-def closed() -> StoreError:
-    return StoreError("the store is closed; open a new one")

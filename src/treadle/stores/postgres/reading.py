@@ -1,17 +1,18 @@
-"""What only looks: records, heads, lists (A-06, A-07), snapshots, live text. Each one or two statements on a borrowed
-connection."""
+"""What the store does that only looks: records, heads, lists (A-06, A-07), snapshots, live text. Each one or two
+statements on a borrowed connection."""
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from treadle.errors import NotFound
-from treadle.ports.store import ChatFilter, Cursor, Delta, Listed, Reach, Snapshot
+from treadle.ports.store import ALL_CHATS, ChatFilter, Cursor, Delta, Listed, Reach, Snapshot
 from treadle.protocol.wire import Record
 from treadle.stores.integrity import gapless
 from treadle.stores.listing import beginnings, folded
 from treadle.stores.postgres import rows
-from treadle.stores.postgres.connections import Connections, PgConnection
+from treadle.stores.postgres.connections import PgConnection, T, Work
 from treadle.stores.watch import ANY, Heads
 from treadle.types import ChatId
 
@@ -41,14 +42,16 @@ _LAST_CHANGE = "SELECT coalesce(max(changed), 0) FROM chats WHERE changed < trea
 _HEADS = "SELECT id, head FROM chats WHERE id = ANY ($1::text[])"
 
 
-class ReadQueries:
-    """`now` is the time that leases are judged by; None is the database's own."""
+class ReadQueries(ABC):
+    @abstractmethod
+    async def _run(self, work: Work[T]) -> T:
+        """Do a piece of work on a connection."""
 
-    def __init__(self, connections: Connections, now: Callable[[], int | None]) -> None:
-        self._run = connections.run
-        self._now = now
+    @abstractmethod
+    def _now(self) -> int | None:
+        """The time that leases are judged by; None is the database's own."""
 
-    async def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
+    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         async def work(connection: PgConnection, _: bool) -> list[Record]:
             begin = min(max(0, after), MOST)
             found = await connection.fetch(READ, chat, begin, limit or None)
@@ -62,7 +65,7 @@ class ReadQueries:
     async def head(self, chat: ChatId) -> int:
         return await self._run(lambda connection, _: _head(connection, chat))
 
-    async def news(self, chats: Sequence[ChatId]) -> Heads:
+    async def _heads(self, chats: Sequence[ChatId]) -> Heads:
         """The heads of these chats, and the number of the last change if ANY is among them."""
 
         async def work(connection: PgConnection, _: bool) -> Heads:
@@ -76,21 +79,20 @@ class ReadQueries:
 
         return await self._run(work)
 
-    async def last_change(self) -> int:
-        return (await self.news([ANY]))[ANY]
-
     async def get(self, chat: ChatId) -> Listed:
         row = await self._run(lambda connection, _: connection.fetchrow(_GET, self._now(), chat))
         if row is None:
             raise NotFound(f"there is no chat {chat}")
         return rows.listed(row)
 
-    async def list(self, which: ChatFilter, limit: int, before: Cursor | None) -> list[Listed]:
+    async def list(
+        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
+    ) -> list[Listed]:
         query, values = _listing(which, limit, before)
         found = await self._run(lambda connection, _: connection.fetch(query, self._now(), *values))
         return [rows.listed(row) for row in found]
 
-    async def changes(self, owner: str | None, after: int, limit: int) -> Sequence[Listed]:
+    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
         values = (self._now(), after, owner, limit or None)
         found = await self._run(lambda connection, _: connection.fetch(_CHANGES, *values))
         return [rows.listed(row) for row in found]

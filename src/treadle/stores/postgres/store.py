@@ -1,37 +1,25 @@
 """The store for many workers on many machines: one PostgreSQL database, and nothing else that they share. Opening costs
 nothing until the first call; one event loop at a time.
 
-This is the face of it. A statement that was sent is waited for even if whoever asked has gone: a lease that nobody
-would take is given back, and no connection is thrown away.
+This is the face of it, with all that writes or waits. A statement that was sent is waited for even if whoever asked has
+gone: a lease that nobody would take is given back, and no connection is thrown away.
 """
 
 import asyncio
 import zlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from treadle.errors import InvalidInput, StoreError
-from treadle.ports.store import (
-    ALL_CHATS,
-    LEASE_S,
-    ChatFilter,
-    Commit,
-    Cursor,
-    Delta,
-    Lease,
-    Listed,
-    Reach,
-    Remembered,
-    Snapshot,
-)
+from treadle.ports.store import LEASE_S, Commit, Delta, Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.integrity import Problem
 from treadle.stores.packing import Packed
 from treadle.stores.postgres import rows, schema
 from treadle.stores.postgres.blobs import BlobRows
-from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, closed
+from treadle.stores.postgres.connections import CONNECTIONS, PATIENCE_S, Connections, T, Work
 from treadle.stores.postgres.notices import Notices
 from treadle.stores.postgres.reading import ReadQueries
 from treadle.stores.postgres.text_index import TextTable
@@ -43,10 +31,9 @@ from treadle.types import ChatId, Clock
 POLL_S = 0.2
 HEAVY = 64 * 1024
 """So many bytes are packed in a thread, lest the event loop waits for them."""
-T = TypeVar("T")
 
 
-class PostgresStore:
+class PostgresStore(ReadQueries):
     """A `Store` in the database at `url` (`postgresql://…`). Leases are timed by the database's clock and last
     `lease_s` if they are taken here; `clock` is for tests. `patience_s` is how long a server that is away is waited
     for."""
@@ -72,7 +59,6 @@ class PostgresStore:
         )
         self.where = self._connections.where
         self._writing = WriteQueries(self._connections, clock, lease_s)
-        self._reading = ReadQueries(self._connections, self._writing.now)
         self._blobs = BlobRows(self._connections)
         self._said = TextTable(self._connections)
         self._catching_up = CatchingUp(self._said.behind, self._said.take_in)
@@ -109,33 +95,15 @@ class PostgresStore:
             self._watch.tell(commit.chat, last)
         self._watch.look()
 
-    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
-        return await self._finish(self._reading.read(chat, after, limit))
-
-    async def head(self, chat: ChatId) -> int:
-        return await self._finish(self._reading.head(chat))
-
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
-        return await self._watch.wait(chat, after, timeout_s, lambda: self._finish(self._reading.head(chat)))
+        return await self._watch.wait(chat, after, timeout_s, lambda: self.head(chat))
 
     async def wait_any(self, after: int, timeout_s: float) -> int:
+        async def last_change() -> int:
+            return (await self._heads([ANY]))[ANY]
+
         # What was the last change may have been changed again by a transaction that is not to be seen yet.
-        return max(
-            after, await self._watch.wait(ANY, after, timeout_s, lambda: self._finish(self._reading.last_change()))
-        )
-
-    # -- lists --------------------------------------------------------------------------------------------------
-
-    async def get(self, chat: ChatId) -> Listed:
-        return await self._finish(self._reading.get(chat))
-
-    async def list(
-        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
-    ) -> list[Listed]:
-        return await self._finish(self._reading.list(which, limit, before))
-
-    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
-        return await self._finish(self._reading.changes(owner, after, limit))
+        return max(after, await self._watch.wait(ANY, after, timeout_s, last_change))
 
     async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         await self._catching_up.wait()
@@ -170,9 +138,6 @@ class PostgresStore:
         body = await asyncio.to_thread(zlib.compress, snapshot.body, 1)
         await self._finish(self._writing.save_snapshot(chat, snapshot, body))
 
-    async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
-        return await self._finish(self._reading.load_snapshot(chat))
-
     async def recall(self, owner: str, key: str) -> Remembered | None:
         return await self._finish(self._writing.recall(owner, key))
 
@@ -181,9 +146,6 @@ class PostgresStore:
 
     async def put_deltas(self, deltas: Sequence[Delta]) -> None:
         await self._finish(self._writing.put_deltas(deltas))
-
-    async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
-        return await self._finish(self._reading.read_deltas(reached))
 
     async def check(self, *, repair: bool = False) -> Sequence[Problem]:
         """Look for damage, and with `repair` mend what can be mended: `treadle fsck` (D-06)."""
@@ -210,6 +172,12 @@ class PostgresStore:
 
     # -- to the database ----------------------------------------------------------------------------------------
 
+    async def _run(self, work: Work[T]) -> T:
+        return await self._finish(self._connections.run(work))
+
+    def _now(self) -> int | None:
+        return self._writing.now()
+
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for something that goes on to its end, whatever happens to the waiter."""
         return await asyncio.shield(self._begin(work))
@@ -217,7 +185,7 @@ class PostgresStore:
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         if self._closed:
             work.close()
-            raise closed()
+            raise StoreError("the store is closed; open a new one")
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -243,7 +211,7 @@ class PostgresStore:
                 self._begin(self._writing.release([lease]))
 
     def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
-        return self._begin(self._reading.news(chats))
+        return self._begin(self._heads(chats))
 
     def _heard(self, heads: Heads) -> None:
         for chat, head in heads.items():

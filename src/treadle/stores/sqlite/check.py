@@ -23,7 +23,7 @@ from treadle.stores.integrity import MISSING, MOST_LOST, STRAY, Problem, end_aft
 from treadle.stores.packing import Packed
 from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.failures import BROKEN, primary_code
-from treadle.stores.sqlite.rows import Types, encode_summary, pack, restore
+from treadle.stores.sqlite.rows import Types, pack, restore
 from treadle.stores.sqlite.schema import connect
 from treadle.stores.sqlite.tables import COLUMNS, PLACES
 from treadle.types import ChatId
@@ -168,7 +168,7 @@ class _Inspection:
 
     def _correct(self, number: int, last: int, summary: ChatSummary) -> None:
         if self._repair:
-            body = encode_summary(msgspec.structs.replace(summary, head=last))
+            body = msgspec.json.encode(msgspec.structs.replace(summary, head=last))
             self._connection.execute("UPDATE chats SET head = ?, summary = ? WHERE no = ?", (last, body, number))
 
     def _orphans(self) -> Iterator[Problem]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from treadle.errors import NotFound
 from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.stores.listing import beginnings, decode_summary, folded
 from treadle.stores.sqlite.leases import Leases
+from treadle.stores.sqlite.rows import row_of
 from treadle.types import ChatId
 
 _COLUMNS = "SELECT id, summary, worker, lease_until, boot, changed FROM chats"
@@ -27,10 +27,7 @@ class Lists:
         self._leases = leases
 
     def get(self, chat: ChatId) -> Listed:
-        row = self._connection.execute(f"{_COLUMNS} WHERE id = ?", (chat,)).fetchone()
-        if row is None:
-            raise NotFound(f"there is no chat {chat}")
-        return self._listed(row)
+        return self._listed(row_of(self._connection, f"{_COLUMNS} WHERE id = ?", chat))
 
     def list(self, which: ChatFilter, limit: int, before: Cursor | None) -> Sequence[Listed]:
         conditions, values = _conditions(which, before)

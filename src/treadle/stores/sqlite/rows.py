@@ -3,6 +3,7 @@ nothing of what a body means."""
 
 import sqlite3
 import zlib
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from treadle.stores.listing import folded
 from treadle.stores.packing import BLOB, Packed, check_sum, compress, decompress
 from treadle.stores.packing import unpack as unpack_with
 from treadle.stores.sqlite.blobs import BlobFiles
+from treadle.types import ChatId
 
 BLOB_OVER = 64 * 1024
 
@@ -45,6 +47,14 @@ def restore(packed: Packed, blobs: BlobFiles) -> bytes:
         raise Damaged(str(error)) from error
 
 
+def row_of(connection: sqlite3.Connection, query: str, chat: ChatId) -> tuple[Any, ...]:
+    """The one row that a query finds by the id of a chat. NotFound if there is no such chat."""
+    row: tuple[Any, ...] | None = connection.execute(query, (chat,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no chat {chat}")
+    return row
+
+
 class Types:
     """Event types by number, as one connection knows them."""
 
@@ -75,10 +85,6 @@ class Types:
         for number, name in self._connection.execute("SELECT no, name FROM types"):
             self._numbers[name] = number
             self._names[number] = name
-
-
-def encode_summary(summary: ChatSummary) -> bytes:
-    return _encode(summary)
 
 
 ChatColumns = tuple[int, str, int, int, int, str, int, bytes, str, str]

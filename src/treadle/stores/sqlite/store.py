@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from treadle.errors import Damaged, InvalidInput, StoreError
 from treadle.ports.store import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from treadle.stores.text_index import Behind, CatchingUp
 
 BUSY_S = 10.0
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -96,15 +97,7 @@ class SqliteStore:
                 self._leases.hold(commit.take.worker)
             packed.extend([pack(record, self._blobs) for record in commit.records])
 
-        future: asyncio.Future[Lease | None] = self._future()
-        job: LaneJob[WriteTables, Lease | None] = LaneJob(
-            lambda tables: tables.append(commit, packed),
-            future,
-            prepare=prepare,
-            durable=commit.durable,
-            abandoned=self._give_back,
-        )
-        await self._granting(job, future)
+        await self._granting(lambda tables: tables.append(commit, packed), prepare, durable=commit.durable)
         if commit.release and commit.lease is not None:
             self._granted.discard(commit.lease)
         if commit.records:
@@ -151,14 +144,9 @@ class SqliteStore:
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         if not worker:
             raise InvalidInput("a worker needs a name to claim a chat")
-        future: asyncio.Future[Lease | None] = self._future()
-        job: LaneJob[WriteTables, Lease | None] = LaneJob(
-            lambda tables: tables.claim(worker, chat, now_ms),
-            future,
-            prepare=lambda: self._leases.hold(worker),
-            abandoned=self._give_back,
+        return await self._granting(
+            lambda tables: tables.claim(worker, chat, now_ms), lambda: self._leases.hold(worker), durable=False
         )
-        return await self._granting(job, future)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         return await self._write(lambda tables: tables.renew(leases))
@@ -241,15 +229,13 @@ class SqliteStore:
         prepare: Callable[[], None] | None = None,
         durable: bool = False,
     ) -> T:
-        future: asyncio.Future[T] = self._future()
-        self._writes.submit(LaneJob(work, future, prepare=prepare, durable=durable))
-        return await future
+        return await self._submitted(self._writes, work, prepare=prepare, durable=durable)
 
     async def _granting(
-        self, job: LaneJob[WriteTables, Lease | None], future: asyncio.Future[Lease | None]
+        self, work: Callable[[WriteTables], Lease | None], prepare: Callable[[], None], *, durable: bool
     ) -> Lease | None:
         """A write that may bring a lease, which is given back if nobody is there any more to take it."""
-        self._writes.submit(job)
+        future = self._submitted(self._writes, work, prepare=prepare, durable=durable, abandoned=self._give_back)
         try:
             lease = await future
         except BaseException:
@@ -262,26 +248,30 @@ class SqliteStore:
         return lease
 
     async def _read(self, work: Callable[[ReadTables], T]) -> T:
-        future: asyncio.Future[T] = self._future()
-        self._reads.submit(LaneJob(work, future))
-        return await future
+        return await self._submitted(self._reads, work)
 
     async def _on_files(self, work: Callable[[BlobFiles], T]) -> T:
-        future: asyncio.Future[T] = self._future()
-        self._files.submit(LaneJob(work, future))
-        return await future
+        return await self._submitted(self._files, work)
 
-    def _future(self) -> asyncio.Future[Any]:
+    def _submitted(
+        self,
+        lane: Lane[S],
+        work: Callable[[S], T],
+        *,
+        prepare: Callable[[], None] | None = None,
+        durable: bool = False,
+        abandoned: Callable[[T], None] | None = None,
+    ) -> asyncio.Future[T]:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
-        return self._bell.future()
+        future: asyncio.Future[T] = self._bell.future()
+        lane.submit(LaneJob(work, future, prepare, durable, abandoned))
+        return future
 
     def _give_back(self, lease: Lease | None) -> None:
         """A claim whose caller was cancelled: nobody would ever release it."""
         if lease is not None and not self._closed:
-            self._writes.submit(LaneJob(lambda tables: tables.release([lease]), self._future()))
+            self._submitted(self._writes, lambda tables: tables.release([lease]))
 
     def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
-        future: asyncio.Future[Heads] = self._future()
-        self._reads.submit(LaneJob(lambda tables: tables.news(chats), future))
-        return future
+        return self._submitted(self._reads, lambda tables: tables.news(chats))

@@ -5,9 +5,9 @@ else began. Every operation checks before it writes, so that a refused one has c
 import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
+from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
@@ -16,7 +16,7 @@ from treadle.stores.packing import Packed
 from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.lists import Lists
-from treadle.stores.sqlite.rows import ChatColumns, Types, chat_columns, unpack
+from treadle.stores.sqlite.rows import ChatColumns, Types, chat_columns, row_of, unpack
 from treadle.stores.sqlite.side_tables import Answers, Deltas
 from treadle.stores.watch import ANY
 from treadle.types import ChatId
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 PLACES = 1 << 32
 """How many places in `events` each chat has; place = chat number * PLACES + seq."""
 
+_NUMBER = "SELECT no FROM chats WHERE id = ?"
 _FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
 _INSERT = (
     "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -89,10 +90,7 @@ class WriteTables:
         """The lease that was taken, if one was."""
         chat, lease, take = commit.chat, commit.lease, commit.take
         self.answers.check(commit.answer)
-        row = self._connection.execute(_FENCE, (chat,)).fetchone()
-        if row is None:
-            raise NotFound(f"there is no chat {chat}")
-        number, head, epoch, worker, until_ms, boot = row
+        number, head, epoch, worker, until_ms, boot = row_of(self._connection, _FENCE, chat)
         if take is not None and (take.epoch != epoch + 1 or self._leases.live(worker, until_ms, boot)):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
         if lease is not None and not (lease.chat == chat and lease.epoch == epoch and lease.worker == worker):
@@ -128,11 +126,9 @@ class WriteTables:
             number, chat, epoch, head = row
         else:
             number, epoch, head = self._free(chat)
-        self._take(number, epoch + 1, worker)
+        granted = (epoch + 1, worker, self._leases.until_ms(), self._leases.boot)
+        self._connection.execute(_CLAIM, (*granted, number))
         return Lease(ChatId(chat), epoch + 1, worker, head)
-
-    def _take(self, number: int, epoch: int, worker: str) -> None:
-        self._connection.execute(_CLAIM, (epoch, worker, self._leases.until_ms(), self._leases.boot, number))
 
     def renew(self, leases: Sequence[Lease]) -> list[Lease]:
         if not leases:
@@ -159,18 +155,11 @@ class WriteTables:
         return TextIndex(self._connection)
 
     def save_snapshot(self, chat: ChatId, seq: int, body: bytes) -> None:
-        row = self._connection.execute("SELECT no FROM chats WHERE id = ?", (chat,)).fetchone()
-        if row is None:
-            raise NotFound(f"there is no chat {chat}")
-        self._connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (row[0], seq, body))
+        number = row_of(self._connection, _NUMBER, chat)[0]
+        self._connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (number, seq, body))
 
     def _free(self, chat: ChatId) -> tuple[int, int, int]:
-        row = self._connection.execute(
-            "SELECT no, epoch, head, worker, lease_until, boot FROM chats WHERE id = ?", (chat,)
-        ).fetchone()
-        if row is None:
-            raise NotFound(f"there is no chat {chat}")
-        number, epoch, head, worker, until_ms, boot = row
+        number, head, epoch, worker, until_ms, boot = row_of(self._connection, _FENCE, chat)
         if self._leases.live(worker, until_ms, boot):
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; wait until it is released")
         return number, epoch, head
@@ -201,7 +190,7 @@ class ReadTables:
         self.deltas = Deltas(connection)
 
     def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
-        number, head = self._one("SELECT no, head FROM chats WHERE id = ?", chat)
+        number, head = row_of(self._connection, "SELECT no, head FROM chats WHERE id = ?", chat)
         base, after = number * PLACES, min(max(0, after), PLACES)
         rows = self._connection.execute(_READ, (base + after, base + PLACES, limit or -1)).fetchall()
         name, blobs = self._types.name, self._blobs
@@ -221,7 +210,7 @@ class ReadTables:
             yield unpack(Packed(r[0] - base, r[1], self._types.name(r[2]), *r[3:]), self._blobs)
 
     def head(self, chat: ChatId) -> int:
-        return int(self._one("SELECT head FROM chats WHERE id = ?", chat)[0])
+        return int(row_of(self._connection, "SELECT head FROM chats WHERE id = ?", chat)[0])
 
     def news(self, chats: Sequence[ChatId]) -> dict[ChatId, int]:
         """The heads of these chats, if any other connection has committed since this was last asked."""
@@ -239,15 +228,9 @@ class ReadTables:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def load_snapshot(self, chat: ChatId) -> Snapshot | None:
-        number = self._one("SELECT no FROM chats WHERE id = ?", chat)[0]
+        number = row_of(self._connection, _NUMBER, chat)[0]
         row = self._connection.execute("SELECT seq, body FROM snapshots WHERE chat_no = ?", (number,)).fetchone()
         try:
             return Snapshot(row[0], zlib.decompress(row[1])) if row else None
         except zlib.error:
             return None  # a cache: what cannot be read is made again
-
-    def _one(self, query: str, chat: ChatId) -> tuple[Any, ...]:
-        row: tuple[Any, ...] | None = self._connection.execute(query, (chat,)).fetchone()
-        if row is None:
-            raise NotFound(f"there is no chat {chat}")
-        return row
