@@ -63,7 +63,7 @@ async def list_from(context: ProviderContext, provider: str, access: Access, pat
     models = read_list(await context.http.get(url, access.headers, access.key, key_header=access.key_header))
     if models is None:
         raise ModelError("bad_request", f"{host_of(url)} gave no list of models")
-    return [_told(context.look_up(provider, name), item) for name, item in sorted(models.items())]
+    return [_told(context.catalogue.look_up(provider, name), item) for name, item in sorted(models.items())]
 
 
 def read_list(document: bytes) -> dict[str, _Item] | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from treadle.errors import ConfigError
 from treadle.models.catalog.lookup import Catalogue
 from treadle.models.keys import Secret, find_key
-from treadle.ports.model import ModelInfo
 
 if TYPE_CHECKING:
     from treadle.models.wire.http import Http
@@ -32,10 +31,6 @@ class ProviderContext:
 
             self._http = Http()
         return self._http
-
-    def look_up(self, provider: str, name: str) -> ModelInfo:
-        """What is known of a model, and what the user's own file says of it."""
-        return self.catalogue.look_up(provider, name)
 
     def address(self, variable: str) -> str:
         """The base URL in an environment variable, or nothing."""

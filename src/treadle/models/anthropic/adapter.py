@@ -104,7 +104,7 @@ class AnthropicMessages(HttpModel):
 def connect(name: str, context: ProviderContext) -> AnthropicMessages:
     key, url = context.access(f"anthropic:{name}", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
     return AnthropicMessages(
-        context.look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=context.http
+        context.catalogue.look_up("anthropic", name), base_url=url or BASE_URL, api_key=key, http=context.http
     )
 
 

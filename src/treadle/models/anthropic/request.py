@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from treadle.models.wire.encoder import CLOSE, AlternatingConversation, CallIds, Picture, RequestEncoder
+from treadle.models.wire.encoder import CLOSE, AlternatingConversation, Picture, RequestEncoder
 from treadle.models.wire.json import encode_json, json_object, tool_name
 from treadle.models.wire.signed_thinking import lay_out
 from treadle.ports.model import Encode, ModelRequest, Pictures
@@ -51,7 +51,7 @@ class AnthropicEncoder(RequestEncoder):
             (
                 encode_json(parameters)[:-1],
                 self._tools_part(request),
-                _system_part(request.system, mark),
+                b',"system":[' + _text(request.system)[:-1] + mark + b"}]" if request.system.strip() else b"",
                 b',"messages":[',
                 _joined(self._pieces(request), mark),
                 b"]}",
@@ -95,14 +95,22 @@ class AnthropicConversation(AlternatingConversation):
     untold = _UNTOLD
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
-        said = [_text(text)] if text.strip() else []
-        return self._piece("user", [*map(_image, images), *said])[:-1]
+        sources = ({"type": "base64", "media_type": image.media_type, "data": image.data} for image in images)
+        shown = [encode_json({"type": "image", "source": source}) for source in sources]
+        return self._piece("user", [*shown, _text(text)] if text.strip() else shown)[:-1]
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         return self._piece("model", list(self._blocks(entry, ids)))[:-1]
 
     def _results(self, results: Sequence[ToolResult]) -> bytes:
-        return self._piece("user", [_result(result, self._ids) for result in results])[:-1]
+        return self._piece("user", [*map(self._result, results)])[:-1]
+
+    def _result(self, result: ToolResult) -> bytes:
+        # An error without a word is refused, and so is blank text wherever it stands.
+        content = result.text if result.text.strip() else "(no output)"
+        identity = self._ids.of_result(result.call)
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": identity, "content": content}
+        return encode_json(block if result.success else {**block, "is_error": True})
 
     def _blocks(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         """Text and calls with the thinking put back in between."""
@@ -141,21 +149,5 @@ def _joined(pieces: Sequence[bytes], mark: bytes) -> bytes:
     return b"}".join(parts) + b"}]}"
 
 
-def _system_part(system: str, mark: bytes) -> bytes:
-    return b',"system":[' + _text(system)[:-1] + mark + b"}]" if system.strip() else b""
-
-
 def _text(text: str) -> bytes:
     return encode_json({"type": "text", "text": text})
-
-
-def _image(image: Picture) -> bytes:
-    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
-    return encode_json({"type": "image", "source": source})
-
-
-def _result(result: ToolResult, ids: CallIds) -> bytes:
-    # An error without a word is refused, and so is blank text wherever it stands.
-    content = result.text if result.text.strip() else "(no output)"
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids.of_result(result.call), "content": content}
-    return encode_json(block if result.success else {**block, "is_error": True})

@@ -11,11 +11,7 @@ from treadle.models.wire.reading import EventReader
 from treadle.models.wire.signed_thinking import SignedBlock, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
-from treadle.protocol.deltas import (
-    CallDelta,
-    NoticeDelta,
-    ThinkingBlock,
-)
+from treadle.protocol.deltas import CallDelta, NoticeDelta, ThinkingBlock
 
 CACHE_WRITE = 1.25
 """The price of input that is written to the cache for five minutes, as a multiple of that of new input."""
@@ -133,8 +129,6 @@ class AnthropicReader(EventReader):
         self._blocks: dict[int, _Block] = {}
         self._current = 0
         self._last: _Block | None = None
-        self._ids: set[str] = set()
-        self._calls = 0
 
     def _close(self) -> None:
         super()._close()
@@ -192,11 +186,7 @@ class AnthropicReader(EventReader):
             case "thinking" if isinstance(start.get("thinking"), str):
                 self._piece(block, _Piece(thinking=start["thinking"]))
             case "tool_use":
-                self._calls += 1
-                given = str(start.get("id") or "")
-                # An id that was there before names another call all the same: its block is one of its own.
-                self._batch.put(CallDelta(None if given in self._ids else given or None, block.call, _name(start)))
-                self._ids.add(given)
+                self._begin_call(str(start.get("id") or ""), str(start.get("name") or ""))
 
     def _piece(self, block: _Block | None, piece: _Piece) -> None:
         if piece.thinking:
@@ -256,7 +246,3 @@ class AnthropicReader(EventReader):
             self._stop(index)
         self._count(message.usage)
         self._finish(message.stop_reason or ("tool_use" if self._calls else "end_turn"), message.stop_details)
-
-
-def _name(start: dict[str, Any]) -> str | None:
-    return str(start.get("name") or "") or None

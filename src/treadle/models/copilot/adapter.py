@@ -40,7 +40,7 @@ class Copilot(ModelBase):
                         yield deltas
                 return
             except ModelError as error:
-                if not _is_other_protocol(error):
+                if error.kind != "bad_request" or "/chat/completions" not in str(error):
                     raise
                 self._only_responses = True
         memo = self._memos.setdefault(request.memo, Memo())
@@ -51,7 +51,8 @@ class Copilot(ModelBase):
 
 
 def connect(name: str, context: ProviderContext) -> Copilot:
-    return Copilot(context.look_up("copilot", name), endpoint=context.shared(make_endpoint), http=context.http)
+    info = context.catalogue.look_up("copilot", name)
+    return Copilot(info, endpoint=context.shared(make_endpoint), http=context.http)
 
 
 class _Limits(msgspec.Struct):
@@ -86,10 +87,6 @@ async def list_models(context: ProviderContext) -> list[ModelInfo]:
 
 
 def _info(listed: _Listed, context: ProviderContext) -> ModelInfo:
-    known, limits = context.look_up("copilot", listed.id), listed.capabilities.limits
+    known, limits = context.catalogue.look_up("copilot", listed.id), listed.capabilities.limits
     window = limits.max_context_window_tokens or limits.max_prompt_tokens or known.window
     return msgspec.structs.replace(known, window=window, max_output=limits.max_output_tokens or known.max_output)
-
-
-def _is_other_protocol(error: ModelError) -> bool:
-    return error.kind == "bad_request" and "/chat/completions" in str(error)

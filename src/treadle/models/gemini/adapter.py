@@ -123,7 +123,7 @@ def _access(ref: str, context: ProviderContext) -> tuple[Secret, str]:
 
 def connect(name: str, context: ProviderContext) -> Gemini:
     key, url = _access(f"gemini:{name}", context)
-    return Gemini(context.look_up("gemini", name), base_url=url, api_key=key, http=context.http)
+    return Gemini(context.catalogue.look_up("gemini", name), base_url=url, api_key=key, http=context.http)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:

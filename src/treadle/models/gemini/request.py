@@ -80,8 +80,9 @@ class GeminiConversation(AlternatingConversation):
         """The names and ids of the last turn's calls."""
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
-        said = [encode_json({"text": text})] if text else []
-        return self._piece("user", [*map(_image, images), *said])
+        shown = [{"inlineData": {"mimeType": image.media_type, "data": image.data}} for image in images]
+        said = [{"text": text}] if text else []
+        return self._piece("user", [encode_json(part) for part in (*shown, *said)])
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         """Calls are told apart by name and order; ids are optional, and sent only where all of a turn can be."""
@@ -92,7 +93,7 @@ class GeminiConversation(AlternatingConversation):
         return self._piece("model", list(self._parts(entry)))
 
     def _results(self, results: Sequence[ToolResult]) -> bytes:
-        return self._piece("user", [self._result(result) for result in results])
+        return self._piece("user", [*map(self._result, results)])
 
     def _parts(self, entry: AssistantEntry) -> Iterator[bytes]:
         signed = list(signatures(self._returned(entry)))
@@ -110,10 +111,6 @@ class GeminiConversation(AlternatingConversation):
     def _result(self, result: ToolResult) -> bytes:
         said = {"output": result.text} if result.success else {"error": result.text}
         return encode_json({"functionResponse": self._called.get(result.call, _named("")) | {"response": said}})
-
-
-def _image(image: Picture) -> bytes:
-    return encode_json({"inlineData": {"mimeType": image.media_type, "data": image.data}})
 
 
 def _named(name: str) -> dict[str, str]:

@@ -9,11 +9,7 @@ from treadle.models.wire.failures import failure
 from treadle.models.wire.json import decode_leniently
 from treadle.models.wire.reading import EventReader
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import (
-    CallDelta,
-    NoticeDelta,
-    ThinkingBlock,
-)
+from treadle.protocol.deltas import NoticeDelta, ThinkingBlock
 
 
 class FunctionCall(msgspec.Struct, gc=False, rename="camel"):
@@ -109,8 +105,6 @@ class GeminiReader(EventReader):
         """The last counts of this read: nearly every chunk has some."""
         self._thoughts: list[str] = []
         """What was thought since the last signature."""
-        self._calls = 0
-        self._ids: set[str] = set()
         self._spoiled: ModelError | None = None
 
     def _read(self, chunk: bytes) -> None:
@@ -195,13 +189,7 @@ class GeminiReader(EventReader):
         if call.will_continue:
             raise ModelError("cut_stream", f"{self._where} sent a call in pieces, which was not asked for")
         arguments = bytes(call.args).decode("utf-8", "replace")
-        # An id that comes again is not the same call again: each part is one of its own (M-09).
-        given = None if not call.id or call.id in self._ids else call.id
-        self._ids.add(call.id or "")
-        self._batch.put(
-            CallDelta(given, self._calls, call.name or None, "{}" if arguments in ("", "null") else arguments)
-        )
-        self._calls += 1
+        self._begin_call(call.id, call.name, "{}" if arguments in ("", "null") else arguments)
 
     def _sign(self, on: On, value: str, text: int, calls: int, length: int = 0) -> None:
         if value:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import importlib.util
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -59,25 +60,19 @@ class GivenToken:
         return False
 
 
-class CommandTokens:
-    """A program that prints a token, such as `gcloud auth print-access-token`. It is asked again when its token was
-    refused."""
+class _FetchedTokens(ABC):
+    """One token at a time, fetched when it is needed, and again when it was refused or has ended."""
 
     knows_project = False
 
-    def __init__(self, command: str, env: Mapping[str, str]) -> None:
-        try:
-            self._command = shlex.split(command)
-        except ValueError as error:
-            raise ConfigError(f"{COMMAND} is no command line: {error}") from error
-        self._env = env
+    def __init__(self) -> None:
         self._grant: Grant | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def get(self) -> Grant:
         async with self._one_at_a_time:
-            if self._grant is None:
-                self._grant = Grant(await self._ask())
+            if self._grant is None or self._ended():
+                self._grant = await self._fetch()
             return self._grant
 
     def forget(self, token: Secret) -> bool:
@@ -85,7 +80,25 @@ class CommandTokens:
             self._grant = None  # otherwise someone else has fetched another one already
         return True
 
-    async def _ask(self) -> Secret:
+    def _ended(self) -> bool:
+        return False
+
+    @abstractmethod
+    async def _fetch(self) -> Grant: ...
+
+
+class CommandTokens(_FetchedTokens):
+    """A program that prints a token, such as `gcloud auth print-access-token`."""
+
+    def __init__(self, command: str, env: Mapping[str, str]) -> None:
+        super().__init__()
+        try:
+            self._command = shlex.split(command)
+        except ValueError as error:
+            raise ConfigError(f"{COMMAND} is no command line: {error}") from error
+        self._env = env
+
+    async def _fetch(self) -> Grant:
         try:
             ran = await run_program(self._command, cwd=".", env=self._env, timeout_s=COMMAND_S)
         except OSError as error:
@@ -95,36 +108,30 @@ class CommandTokens:
         token = Secret(ran.output)
         if ran.code or not token:
             raise self._failed(f"printed no token and ended with {ran.code}")
-        return token
+        return Grant(token)
 
     def _failed(self, why: str) -> ModelError:
         return ModelError("auth", f"the command in {COMMAND} ({self._command[0]}) {why}")
 
 
-class GoogleTokens:
+class GoogleTokens(_FetchedTokens):
     """The credentials of this machine: a service account, a person's login, or those of the cloud it runs in. The
     library blocks while it asks for a token, so it works in a thread."""
 
     knows_project = True
 
     def __init__(self) -> None:
+        super().__init__()
         self._credentials: Any = None
         self._project = ""
-        self._grant: Grant | None = None
-        self._one_at_a_time = asyncio.Lock()
 
-    async def get(self) -> Grant:
-        async with self._one_at_a_time:
-            if self._grant is None or not self._credentials.valid:
-                self._grant = await asyncio.to_thread(self._fetch)
-            return self._grant
+    def _ended(self) -> bool:
+        return not self._credentials.valid
 
-    def forget(self, token: Secret) -> bool:
-        if self._grant is not None and self._grant.token is token:
-            self._grant = None
-        return True
+    async def _fetch(self) -> Grant:
+        return await asyncio.to_thread(self._refreshed)
 
-    def _fetch(self) -> Grant:
+    def _refreshed(self) -> Grant:
         auth: Any = importlib.import_module("google.auth")
         errors: Any = importlib.import_module("google.auth.exceptions")
         transport: Any = importlib.import_module("google.auth.transport.requests")
@@ -223,4 +230,4 @@ def make_endpoint(context: ProviderContext) -> VertexEndpoint:
 
 
 def connect(name: str, context: ProviderContext) -> Vertex:
-    return Vertex(context.look_up("vertex", name), endpoint=context.shared(make_endpoint), http=context.http)
+    return Vertex(context.catalogue.look_up("vertex", name), endpoint=context.shared(make_endpoint), http=context.http)

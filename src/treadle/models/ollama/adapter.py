@@ -133,20 +133,11 @@ class OllamaChat(HttpModel):
         }
         # What does not fit the window must fail, so that it is compacted (L-19): left to itself, the server would drop
         # the beginning of the conversation and say nothing.
-        wanted: dict[str, Any] = {"stream": True, "truncate": False, "shift": False, "think": self._thinking(shown)}
-        wanted["format"] = without_tools(request)
-        kept = {name: value for name, value in wanted.items() if value is not None}
-        return {
-            "model": info.name,
-            **kept,
-            "options": {name: value for name, value in options.items() if value is not None},
-        }
-
-    def _thinking(self, shown: ServedModel) -> Think | None:
         can = shown.can("thinking")
-        if "think" in self._refused or can is False:
-            return None
-        return self._think if can is None or self._think is not None else True
+        asked = self._think if can is None or self._think is not None else True
+        wanted: dict[str, Any] = {"stream": True, "truncate": False, "shift": False}
+        wanted |= {"think": asked if can is not False else None, "format": without_tools(request)}
+        return {"model": info.name, **self._kept(wanted), "options": self._kept(options)}
 
     def _reader(self, where: str) -> OllamaReader:
         return OllamaReader(where)
@@ -182,7 +173,7 @@ def connect(name: str, context: ProviderContext) -> OllamaChat:
     if given not in _THINK:
         raise ConfigError(f"{THINK_VARIABLE} is {given!r}; it must be one of {', '.join(filter(None, _THINK))}")
     return OllamaChat(
-        context.look_up("ollama", name), base_url=url, api_key=key, http=context.http, think=_THINK[given]
+        context.catalogue.look_up("ollama", name), base_url=url, api_key=key, http=context.http, think=_THINK[given]
     )
 
 

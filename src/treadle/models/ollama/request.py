@@ -54,9 +54,6 @@ class OllamaConversation(ConversationEncoder):
             ]
         return encode_json(message)
 
-    def _results(self, results: Sequence[ToolResult]) -> bytes:
-        return b",".join(map(self._result, results))
-
     def _result(self, result: ToolResult) -> bytes:
         message = {"role": "tool", "content": result.text, "tool_call_id": self._ids.of_result(result.call)}
         if name := self._names.get(result.call):

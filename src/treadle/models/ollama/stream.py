@@ -12,7 +12,6 @@ from treadle.models.wire.framing import LineDecoder, lines_of
 from treadle.models.wire.json import decode_mended
 from treadle.models.wire.reading import AnswerReader
 from treadle.protocol.content import Usage
-from treadle.protocol.deltas import CallDelta
 
 _NOTHING_SAID = ("load", "unload")
 """Why an answer ended that was none: the server took the request for an order to load the model, or to drop it."""
@@ -54,8 +53,6 @@ class OllamaReader(AnswerReader):
     def __init__(self, where: str) -> None:
         super().__init__(where)
         self._lines = LineDecoder()
-        self._calls = 0
-        self._ids: set[str] = set()
         self._stranger = b""
         """The first lines, if nothing in them is part of an answer."""
 
@@ -97,10 +94,12 @@ class OllamaReader(AnswerReader):
     def _one_by_one(self, lines: bytes) -> Iterator[_Part]:
         for line in lines_of(lines):
             try:
-                part = _decode(line)
+                yield _decode(line)
             except _TROUBLE:
-                part = self._lenient(line)
-            yield part
+                mended = decode_mended(line, _Part)  # its fields may have other types than they should
+                if mended is None:
+                    raise self._no_document(line) from None
+                yield mended
 
     def _take(self, part: _Part) -> None:
         if part.error:
@@ -130,18 +129,7 @@ class OllamaReader(AnswerReader):
 
     def _call(self, call: _OllamaCall) -> None:
         function = call.function or call
-        given = call.id or ""
-        identity = None if given in self._ids else given or None
-        self._ids.add(given)
-        self._batch.put(CallDelta(identity, self._calls, function.name or None, _arguments(function.arguments)))
-        self._calls += 1
-
-    def _lenient(self, line: bytes) -> _Part:
-        """A line whose fields have other types than they should, as far as it can be understood."""
-        found = decode_mended(line, _Part)
-        if found is None:
-            raise self._no_document(line)
-        return found
+        self._begin_call(call.id, function.name, _arguments(function.arguments))
 
 
 def _arguments(raw: msgspec.Raw) -> str:

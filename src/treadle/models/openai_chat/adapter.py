@@ -88,7 +88,7 @@ class OpenAIChat(HttpModel):
 
 def connect(name: str, context: ProviderContext) -> Model:
     key, url = context.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
-    info = context.look_up("openai", name)
+    info = context.catalogue.look_up("openai", name)
     if info.thinking and not url:
         # OpenAI's own models that think are refused tools on this wire.
         from treadle.models.openai_responses.adapter import OpenAIResponses
@@ -107,7 +107,7 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
     key, url = _access(server, f"{server}:{name}", context)
     row = SERVERS[server]
     return OpenAIChat(
-        context.look_up(server, name),
+        context.catalogue.look_up(server, name),
         base_url=url,
         api_key=key,
         thinking_field=row.thinking_field,

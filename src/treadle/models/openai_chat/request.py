@@ -74,8 +74,5 @@ class ChatConversation(ConversationEncoder):
             message = message[:-1] + b"," + fields[1:]
         return message
 
-    def _results(self, results: Sequence[ToolResult]) -> bytes:
-        return b",".join(map(self._result, results))
-
     def _result(self, result: ToolResult) -> bytes:
         return encode_json({"role": "tool", "tool_call_id": self._ids.of_result(result.call), "content": result.text})

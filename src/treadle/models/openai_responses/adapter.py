@@ -53,20 +53,18 @@ class OpenAIResponses(HttpModel):
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output
         shape = json_schema_format(request)
+        effort = {"effort": self._effort} if self._effort else {}
         wanted = {
             "stream": True,
             "store": False,
             # Without these words, what a model thought is lost with its answer, and must be thought again.
             "include": ["reasoning.encrypted_content"] if self._include else None,
-            "reasoning": self._reasoning() if self._thinking else None,
+            "reasoning": {**effort, "summary": "auto"} if self._thinking else None,
             "temperature": self._temperature(request),
             "text": {"format": {"type": "json_schema", **shape}} if shape is not None else None,
             "max_output_tokens": max(limit, LEAST_OUTPUT) if limit else None,
         }
         return {"model": self._info.name, **self._kept(wanted)}
-
-    def _reasoning(self) -> dict[str, str]:
-        return {"effort": self._effort, "summary": "auto"} if self._effort else {"summary": "auto"}
 
     def _reader(self, where: str) -> ResponsesReader:
         return ResponsesReader(where)
@@ -84,7 +82,7 @@ class OpenAIResponses(HttpModel):
 def connect(name: str, context: ProviderContext) -> OpenAIResponses:
     key, url = context.access(f"openai-responses:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
     return OpenAIResponses(
-        context.look_up("openai-responses", name), base_url=url or BASE_URL, api_key=key, http=context.http
+        context.catalogue.look_up("openai-responses", name), base_url=url or BASE_URL, api_key=key, http=context.http
     )
 
 

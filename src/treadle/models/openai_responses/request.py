@@ -48,9 +48,6 @@ class ResponsesConversation(ConversationEncoder):
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         return b",".join(self._items(entry, ids))
 
-    def _results(self, results: Sequence[ToolResult]) -> bytes:
-        return b",".join(map(self._result, results))
-
     def _items(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         for part in lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._returned(entry)]):
             match part:

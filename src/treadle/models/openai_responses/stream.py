@@ -127,9 +127,9 @@ _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 class _CallInProgress:
     """A call as far as it was told."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, named: bool) -> None:
         self.position = position
-        self.named = False
+        self.named = named
         self.pieces: list[str] = []
         self.closed = False
 
@@ -143,12 +143,12 @@ class ResponsesReader(EventReader):
         """The pieces of the reasoning that has not ended."""
         self._thought_part: int | None = None
         self._blocks = 0
-        self._calls: list[_CallInProgress] = []
+        self._told: list[_CallInProgress] = []
         self._open: dict[int | str, _CallInProgress] = {}
         self._by_id: dict[str, _CallInProgress] = {}
 
     def _is_whole(self) -> bool:
-        return self.finish_reason is not None or (self.done and all(call.closed for call in self._calls))
+        return self.finish_reason is not None or (self.done and all(call.closed for call in self._told))
 
     def _read(self, chunk: bytes) -> None:
         for event in self._body.feed(chunk):
@@ -207,19 +207,14 @@ class ResponsesReader(EventReader):
         self._batch.think(text)
 
     def _begin(self, label: int | str, item: Item) -> _CallInProgress:
-        call = _CallInProgress(len(self._calls))
-        self._calls.append(call)
-        self._open[label] = call
-        # An id that comes again is not the same call again: items are announced one by one (M-09).
-        known = item.call_id in self._by_id
-        self._by_id[item.call_id or ""] = call
-        call.named = bool(item.name)
-        self._batch.put(CallDelta(None if known else item.call_id or None, call.position, item.name or None))
+        call = self._open[label] = self._by_id[item.call_id or ""] = _CallInProgress(self._calls, bool(item.name))
+        self._told.append(call)
+        self._begin_call(item.call_id, item.name)
         return call
 
     def _call_of(self, event: StreamEvent) -> _CallInProgress:
         label = _label(event)
-        call = self._open.get(label) or (self._calls[-1] if label == "" and self._calls else None)
+        call = self._open.get(label) or (self._told[-1] if label == "" and self._told else None)
         if call is None:
             raise ModelError("cut_stream", f"{self._where} sent arguments of a call that it did not announce")
         return call
@@ -241,7 +236,7 @@ class ResponsesReader(EventReader):
     def _item(self, label: int | str, item: Item, raw: msgspec.Raw) -> None:
         """An item as a whole: what its pieces did not tell is taken from it."""
         if item.type == "function_call":
-            call = self._open.get(label) or self._told(item) or self._begin(label, item)
+            call = self._open.get(label) or self._repeated(item) or self._begin(label, item)
             if not call.named and item.name:
                 call.named = True
                 self._batch.put(CallDelta(None, call.position, item.name))
@@ -254,7 +249,7 @@ class ResponsesReader(EventReader):
         elif item.type == "reasoning":
             self._reason(item, bytes(raw))
 
-    def _told(self, item: Item) -> _CallInProgress | None:
+    def _repeated(self, item: Item) -> _CallInProgress | None:
         """The call that an item without a label of its own repeats: none may run twice for being told twice."""
         call = self._by_id.get(item.call_id or "")
         same = call is not None and (not call.closed or "".join(call.pieces) == arguments_of(item))
@@ -266,7 +261,7 @@ class ResponsesReader(EventReader):
         if not text and not item.encrypted_content:
             return
         self._blocks += 1
-        opaque = seal(SignedBlock(raw, self._batch.said, len(self._calls))) if item.encrypted_content else ""
+        opaque = seal(SignedBlock(raw, self._batch.said, self._calls)) if item.encrypted_content else ""
         self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:

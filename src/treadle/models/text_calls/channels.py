@@ -11,8 +11,7 @@ What they say to the user in this way is text; their thinking is left out.
 
 import re
 
-import msgspec
-
+from treadle.models.text_calls.reader import json_or_text
 from treadle.models.text_calls.shapes import (
     NAME,
     FoundCalls,
@@ -103,7 +102,8 @@ def _pieces(source: Source, name: str, at: int) -> Result:
             return None
         raw = text[opening.end() : len(text) if closing is None else closing.start()]
         given = _attributes(opening[2])
-        value = _typed(_HALF_WORD.sub("", raw) if closing is None else raw, given.get("type", "string"))
+        raw = _HALF_WORD.sub("", raw) if closing is None else raw
+        value = raw if given.get("type", "string") == "string" else json_or_text(raw)
         if opening[1] == "json":
             arguments |= value if isinstance(value, dict) else {}
         else:
@@ -120,12 +120,3 @@ def _pieces(source: Source, name: str, at: int) -> Result:
 def _attributes(text: str) -> dict[str, str]:
     found = _ATTRIBUTE.findall(text)
     return {key: value.replace("&quot;", '"').replace("&amp;", "&") for key, value in found}
-
-
-def _typed(raw: str, kind: str) -> object:
-    if kind == "string":
-        return raw
-    try:
-        return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return raw

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from treadle.models.text_calls.shapes import Source
-from treadle.models.text_calls.tokens import THINK_END
 
 
 class Display:
@@ -63,21 +62,9 @@ CallFree = Callable[[Source, int], tuple[int, bool]]
 """How far the text belongs to the stretch as far as can be told, and whether the stretch ends there."""
 
 
-def thinking(source: Source, at: int) -> tuple[int, bool]:
-    text = source.text
-    end = text.find(THINK_END, at)
-    if end >= 0:
-        return end + len(THINK_END), True
-    sure = len(text)
-    if not source.final:
-        lengths = range(min(len(THINK_END) - 1, sure - at), 0, -1)
-        sure -= next((length for length in lengths if text.endswith(THINK_END[:length])), 0)
-    return sure, False
-
-
 @lru_cache(maxsize=64)
-def channel(ends: tuple[str, ...]) -> CallFree:
-    """A channel of the model's thinking, up to the first of these words, which is not part of it."""
+def thinking(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
+    """The model's thinking, up to the first of these words, which is part of it or not."""
     word = re.compile("|".join(map(re.escape, ends)))
     begun = frozenset(end[:length] for end in ends for length in range(1, len(end)))
     longest = max(map(len, ends))
@@ -86,7 +73,7 @@ def channel(ends: tuple[str, ...]) -> CallFree:
         text = source.text
         end = word.search(text, at)
         if end is not None:
-            return end.start(), True
+            return end.end() if with_end else end.start(), True
         sure = len(text)
         if not source.final:
             lengths = range(min(longest - 1, sure - at), 0, -1)

@@ -62,6 +62,13 @@ def number(text: str) -> object:
     return value if math.isfinite(value) else text
 
 
+def json_or_text(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return text
+
+
 def storable(value: dict[str, object]) -> dict[str, object]:
     """The value without halves of surrogate pairs, which no encoder takes."""
     try:

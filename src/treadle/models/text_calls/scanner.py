@@ -12,17 +12,10 @@ from collections.abc import Collection
 
 import msgspec
 
-from treadle.models.text_calls.display import CallFree, Display, channel, fenced, thinking
+from treadle.models.text_calls.display import CallFree, Display, fenced, thinking
 from treadle.models.text_calls.markup import read_marked
 from treadle.models.text_calls.shapes import ANY_NAME, FoundCalls, Missed, Result, Source, TextCall, Wrapper
-from treadle.models.text_calls.tokens import (
-    CERTAIN,
-    ENDING,
-    OPENER,
-    THINK,
-    begun,
-    ending_begun,
-)
+from treadle.models.text_calls.tokens import CERTAIN, ENDING, OPENER, THINK, THINK_END, begun, ending_begun
 from treadle.models.text_calls.unmarked import CALL_FENCES, read_addressed, read_bare, read_fenced
 from treadle.models.text_calls.values import read_next
 
@@ -228,7 +221,7 @@ class Scanner:
     def _candidate(self, source: Source, at: int) -> int:
         text = source.text
         if text[at] == "<" and not self._display.tail and not self._calls and text.startswith(THINK, at):
-            self._call_free = thinking
+            self._call_free = thinking((THINK_END,), with_end=True)
             self._show(THINK)
             return at + len(THINK)
         marked = OPENER.match(text, at) is not None
@@ -255,7 +248,7 @@ class Scanner:
             self._show(source.text[at : got.end])
             return got.end
         if got.until:
-            self._call_free, self._hidden = channel(got.until), True
+            self._call_free, self._hidden = thinking(got.until), True
         self._depth += source.text[at] == "<"
         self._display.drop_gap()
         return got.end

@@ -5,9 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import msgspec
-
-from treadle.models.text_calls.reader import read
+from treadle.models.text_calls.reader import json_or_text, read
 from treadle.models.text_calls.shapes import NAME, FoundCalls, Missed, Result, Source, call_of, short, spaces
 from treadle.models.text_calls.tokens import DSML
 
@@ -104,20 +102,13 @@ def _parameters(text: str, at: int) -> Iterator[_Parameter]:
         end = closing.start() + (len(closing[1] or "") if bare else 0)
         value: object = text[begin:end] if bare else text[begin:end].removeprefix("\n")
         if 'string="false"' in opening[3]:
-            value = _json_value(str(value))
+            value = json_or_text(str(value))
         elif (data := _CDATA.fullmatch(str(value))) is not None:
             value = data[1]
         # An end that only the end of the text made one may yet turn out to be content.
         whole = spaces(text, closing.end()) < len(text)
         yield _Parameter(key, value, closing.end(), whole)
         at = spaces(text, closing.end())
-
-
-def _json_value(text: str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return text
 
 
 def read_arg_keys(source: Source, at: int, name: str) -> Result:

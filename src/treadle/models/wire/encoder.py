@@ -145,8 +145,11 @@ class ConversationEncoder(ABC):
     @abstractmethod
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes: ...
 
+    def _results(self, results: Sequence[ToolResult]) -> bytes:
+        return b",".join(map(self._result, results))
+
     @abstractmethod
-    def _results(self, results: Sequence[ToolResult]) -> bytes: ...
+    def _result(self, result: ToolResult) -> bytes: ...
 
     def _returned(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
         """The thinking of an answer that goes back, as it was recorded and as the provider wrote it."""

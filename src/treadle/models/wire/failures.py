@@ -132,7 +132,8 @@ def read_complaint(body: bytes) -> Complaint:
     status = code if isinstance(code, int) and 400 <= code < 600 else 0
     more, wait = _details(inner.get("details"))
     param = str(inner.get("param") or "")
-    return Complaint(_bounded(_plain(sentence)), f"{words} {more}", param, status, wait, is_error)
+    plain = sentence if isinstance(sentence, str) else msgspec.json.encode(sentence).decode()
+    return Complaint(_bounded(plain), f"{words} {more}", param, status, wait, is_error)
 
 
 def _details(details: Any) -> tuple[str, float | None]:
@@ -171,10 +172,6 @@ def _moment(text: str) -> float | None:
         return parsedate_to_datetime(text).timestamp()
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _bounded(text: str) -> str:

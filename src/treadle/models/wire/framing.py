@@ -34,10 +34,6 @@ def over_limit(where: str, over: SizeExceeded) -> ModelError:
 class ServerEvent(msgspec.Struct, frozen=True, gc=False):
     event: str
     data: str
-    id: str = ""
-    """The last id that the stream set, in this event or before."""
-    retry: int | None = None
-    """The reconnection time in milliseconds, if this event set one."""
 
 
 class Decoder:
@@ -55,7 +51,6 @@ class Decoder:
         self._size = 0
         """Characters of it."""
         self._after_lf = False
-        self._id = ""
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         try:  # nearly always all there is to do, and much quicker
@@ -87,12 +82,12 @@ class Decoder:
         events: list[ServerEvent] = []
         for block in blocks:
             if block.startswith("data: ") and "\n" not in block:
-                events.append(ServerEvent("message", block[6:], self._id))
+                events.append(ServerEvent("message", block[6:]))
             elif block.startswith("event: ") and block.count("\n") == 1 and "\ndata: " in block:
                 name, _, data = block.partition("\ndata: ")
-                events.append(ServerEvent(name[7:] or "message", data, self._id))
-            else:
-                self._event(block.split("\n"), events)
+                events.append(ServerEvent(name[7:] or "message", data))
+            elif (event := _event(block.split("\n"))) is not None:
+                events.append(event)
         return events
 
     def _decode(self, chunk: bytes) -> str:
@@ -111,25 +106,17 @@ class Decoder:
         self._after_cr = text.endswith("\r")
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
-    def _event(self, lines: list[str], events: list[ServerEvent]) -> None:
-        """The event of these lines, if they have data."""
-        kind, data, retry = "", [], None
-        for line in lines:
-            name, _, value = line.partition(":")
-            value = value.removeprefix(" ")
-            match name:
-                case "data":
-                    data.append(value)
-                case "event":
-                    kind = value
-                case "id" if "\0" not in value:
-                    self._id = value
-                case "retry" if value.isascii() and value.isdigit() and len(value) < 10:
-                    retry = int(value)
-                case _:
-                    pass  # a comment, or a field that nobody knows
-        if data:
-            events.append(ServerEvent(kind or "message", "\n".join(data), self._id, retry))
+
+def _event(lines: list[str]) -> ServerEvent | None:
+    """The event of these lines, if they have data. What else stands there is a comment, or is about reconnecting."""
+    kind, data = "", []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "data":
+            data.append(value.removeprefix(" "))
+        elif name == "event":
+            kind = value.removeprefix(" ")
+    return ServerEvent(kind or "message", "\n".join(data)) if data else None
 
 
 _BLANK = b" \t\r"
@@ -196,8 +183,9 @@ class EventBody:
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that are complete; none ever of a document."""
-        if not self._begun:
-            self._begin(chunk)
+        if not self._begun and (first := chunk.lstrip(_BOM + _SPACE)[:1]):
+            self._begun = True
+            self._pieces = [] if first in (b"{", b"[") else None
         if self._pieces is None:
             return self._events.feed(chunk)
         self._pieces.append(chunk)
@@ -210,10 +198,4 @@ class EventBody:
         """The document, at the end of the body; None if it was a stream."""
         if self._pieces is None:
             return None
-        return b"".join(self._pieces).removeprefix(b"\xef\xbb\xbf").strip()
-
-    def _begin(self, chunk: bytes) -> None:
-        first = chunk.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        if first:
-            self._begun = True
-            self._pieces = [] if first in (b"{", b"[") else None
+        return b"".join(self._pieces).removeprefix(_BOM).strip()

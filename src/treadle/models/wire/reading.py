@@ -94,6 +94,9 @@ class AnswerReader(ABC):
         self._batch = Batch()
         self._failure: ModelError | None = None
         self._head = b""
+        self._calls = 0
+        """How many calls have begun."""
+        self._ids: set[str] = set()
         self.finish_reason: str | None = None
         self.done = False
 
@@ -135,6 +138,13 @@ class AnswerReader(ABC):
     @abstractmethod
     def _close(self) -> None:
         """The body has ended: take in what can be read only now."""
+
+    def _begin_call(self, identity: str | None, name: str | None, arguments: str = "") -> None:
+        """A call that is told as one of its own. An id that was there before names another call all the same (M-09)."""
+        known = identity in self._ids
+        self._ids.add(identity or "")
+        self._batch.put(CallDelta(None if known else identity or None, self._calls, name or None, arguments))
+        self._calls += 1
 
     def _is_whole(self) -> bool:
         return self.finish_reason is not None or self.done
