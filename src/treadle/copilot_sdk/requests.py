@@ -206,18 +206,12 @@ class Requests:
 
     async def _question(self, action: OpenAction) -> None:
         """Ask one program after the other; if none answers, whoever comes later is asked."""
-        told: dict[str, Any] = {"requestId": action.action, "question": action.text, "choices": list(action.options)}
-        told |= {"allowFreeform": True, "toolCallId": action.call}
+        asked = {"question": action.text, "choices": list(action.options), "allowFreeform": True}
+        told = {"requestId": action.action, **asked, "toolCallId": action.call}
         self._announce(action.action, "user_input.requested", told)
         for program in self._answering():
-            params = {
-                "sessionId": self._chat.id,
-                "question": action.text,
-                "choices": list(action.options),
-                "allowFreeform": True,
-            }
             try:
-                answer = await program.request("userInput.request", params)
+                answer = await program.request("userInput.request", {"sessionId": self._chat.id, **asked})
             except (RpcError, Gone):
                 continue
             if isinstance(answer, Mapping) and await self.answer(action.action, str(answer.get("answer", ""))):

@@ -196,6 +196,7 @@ def options_of(
     anything, with `tools`, those of all programs that are attached. `prompt`: the system text, if it is known."""
     agent = config.custom_agent
     text = prompt if prompt is not None else prompt_of(config.system_message)
+    others = [each for each in base.labels if each not in (LABEL, ASKS)]
     return msgspec.structs.replace(
         base,
         mode=base.mode if LABEL in base.labels else "confirm",
@@ -212,17 +213,13 @@ def options_of(
         skills=extras.skills,
         own_servers=config.session_id if extras.servers else "",
         tools=(*_enabled(config, tools, builtin), *_of_servers(config, extras.servers)),
-        dynamic_tools=tuple(_declared(tool) for tool in tools if _wanted(config, tool.name, builtin=False)),
-        labels=(*(each for each in base.labels if each not in (LABEL, ASKS)), *_labels(config)),
+        dynamic_tools=tuple(
+            DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT))
+            for tool in tools
+            if _wanted(config, tool.name, builtin=False)
+        ),
+        labels=(*others, LABEL, ASKS) if config.request_permission else (*others, LABEL),
     )
-
-
-def _labels(config: Config) -> tuple[str, ...]:
-    return (LABEL, ASKS) if config.request_permission else (LABEL,)
-
-
-def _declared(tool: Tool) -> DynamicTool:
-    return DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT))
 
 
 def _enabled(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:

@@ -19,27 +19,21 @@ from treadle.protocol.events import (
 _Z = 1.96  # of a normal distribution, for 95 %
 
 
-class Counts(msgspec.Struct):
-    tool_errors: int = 0
-    repaired: int = 0
-    rejected: int = 0
-    approvals: int = 0
-
-
-def counts(events: Iterable[Envelope]) -> Counts:
-    found = Counts()
+def counts(events: Iterable[Envelope]) -> dict[str, int]:
+    """By field of a Result."""
+    found = {"tool_errors": 0, "repaired": 0, "rejected": 0, "approvals": 0}
     given: dict[str, bool] = {}
     for envelope in events:
         match envelope.data:
             case AssistantMessage(tool_requests=requests):
-                found.repaired += sum(request.repaired for request in requests)
+                found["repaired"] += sum(request.repaired for request in requests)
             case ExecutionStart(call=call, arguments=arguments):
                 given[call] = bool(arguments)
             case ExecutionComplete(call=call, success=False):
-                found.tool_errors += 1
-                found.rejected += not given.get(call, False)  # what does not fit is recorded without arguments
+                found["tool_errors"] += 1
+                found["rejected"] += not given.get(call, False)  # what does not fit is recorded without arguments
             case PermissionRequested() | PermissionCompleted(decision="deny", by="policy"):
-                found.approvals += 1
+                found["approvals"] += 1
     return found
 
 
@@ -53,7 +47,7 @@ def figures(state: ChatState, events: Iterable[Envelope]) -> dict[str, int | flo
         "usd": round(totals.usage.usd, 6),
         "wall_s": round(totals.wall_ms / 1000, 3),
         "tool_calls": totals.tool_calls,
-        **msgspec.structs.asdict(counts(events)),
+        **counts(events),
     }
 
 

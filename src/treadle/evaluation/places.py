@@ -84,7 +84,10 @@ def start_of(task: Task, folder: Path) -> Path:
     if not tree.exists():
         tree.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = tree.with_name(new_id(".new"))
-        copy_start(task, new)
+        if isinstance(task.start, GitState):
+            _export(task.start, new)
+        else:
+            shutil.copytree(task.start, new, symlinks=True)
         try:
             os.rename(new, tree)
         except OSError:  # another attempt at it was faster
@@ -107,13 +110,6 @@ def _mark(task: Task) -> str:
         found = path.lstat()
         seen.update(f"{path.relative_to(task.start)} {found.st_mode} {found.st_size} {found.st_mtime_ns}\n".encode())
     return seen.hexdigest()[:12]
-
-
-def copy_start(task: Task, target: Path) -> None:
-    if isinstance(task.start, GitState):
-        _export(task.start, target)
-    else:
-        shutil.copytree(task.start, target, symlinks=True)
 
 
 def plain(name: str) -> str:

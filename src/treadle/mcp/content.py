@@ -39,7 +39,7 @@ def _block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) -> str:
         case types.ImageContent(data=data, mime_type=kind):
             return _picture(data, kind, pictures)
         case types.AudioContent(data=data, mime_type=kind):
-            return f"[a sound, {inert_line(kind, 80)}, {_size(data)}; it cannot be shown]"
+            return f"[a sound, {inert_line(kind, 80)}, about {len(data) * 3 // 4:,} bytes; it cannot be shown]"
         case types.ResourceLink(uri=uri, name=name, description=text):
             about = f": {text}" if text else ""
             return f"[the resource {inert_line(name, 200)} at {inert_line(str(uri), 500)}{about}]"
@@ -71,7 +71,3 @@ def _picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
         return f"[{what}; it cannot be shown]"
     pictures.append((kind, found))
     return f"[picture {len(pictures)}: {what}; shown below]"
-
-
-def _size(data: str) -> str:
-    return f"about {len(data) * 3 // 4:,} bytes"

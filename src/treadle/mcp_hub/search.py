@@ -74,7 +74,8 @@ class FindTools(ReadOnlyTool):
             return Outcome(
                 f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
             )
-        texts = [_described(tool.spec) for tool in found[:_FOUND]]
+        specs = [tool.spec for tool in found[:_FOUND]]
+        texts = [f"{s.name}: {s.description}\n{msgspec.json.encode(s.parameters).decode()}" for s in specs]
         more = [tool.spec.name for tool in found[_FOUND : _FOUND + 20]]
         return Outcome("\n\n".join(texts + ([f"Also: {', '.join(more)}"] if more else [])), f"{len(found)} tools")
 
@@ -115,7 +116,3 @@ def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
         if score:
             scores.append((-score, place, tool))
     return [tool for _, _, tool in sorted(scores, key=lambda each: each[:2])]
-
-
-def _described(spec: ToolSpec) -> str:
-    return f"{spec.name}: {spec.description}\n{msgspec.json.encode(spec.parameters).decode()}"

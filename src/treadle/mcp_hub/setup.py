@@ -280,8 +280,8 @@ class McpServers(Offerings):
         if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
             raise SandboxError("it runs only in a sandbox, and none works here; say `sandbox: false` if you trust it")
         guarded = self._context.guarded(root)
-        _require_visible(shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0], root, guarded.home)
-        argv = [shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0], *argv[1:]]
+        program = shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0]
+        _require_visible(program, root, guarded.home)
         confinement = Confinement(
             root,
             Direct() if server.write else Unwritable(live=True),
@@ -291,7 +291,7 @@ class McpServers(Offerings):
             home=guarded.home,
             world=world,
         )
-        return sandbox.wrap(argv, confinement, cwd)
+        return sandbox.wrap([program, *argv[1:]], confinement, cwd)
 
 
 def _require_visible(program: str, root: str, home: PrivateHome | None) -> None:

@@ -199,11 +199,8 @@ def last_answer(state: Any) -> str:
     """What the model said last, of those words that are no call."""
     from treadle.protocol.content import AssistantEntry
 
-    for place in range(len(state.history) - 1, -1, -1):
-        entry = state.history[place]
-        if isinstance(entry, AssistantEntry) and entry.text:
-            return entry.text
-    return ""
+    said = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
+    return next(filter(None, said), "")
 
 
 def _explained(tool: Any) -> Any:

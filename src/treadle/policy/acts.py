@@ -3,7 +3,7 @@ tool's spec says what it does and where its command stands; whether any of it is
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -53,9 +53,9 @@ def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
         return _command(command, _folder(invocation))
     if spec.input_argument:
         return _input(str(arguments.get(spec.input_argument) or ""))
-    if spec.effect == "edit":
-        return _edit(arguments)
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
+    if spec.effect == "edit":
+        return _edit(arguments, files)
     if spec.read_only:
         return Act("read", files)
     return Act("free" if spec.effect == "none" else "other", files)
@@ -96,8 +96,8 @@ def _input(text: str) -> Act:
     return Act("command", finding=found)
 
 
-def _edit(arguments: Mapping[str, Any]) -> Act:
-    paths = [arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str)]
+def _edit(arguments: Mapping[str, Any], files: Sequence[str]) -> Act:
+    paths = list(files)
     for text in (arguments.get(key) for key in ("patch", "input")):
         if isinstance(text, str):
             paths += [path for match in _HEADERS.finditer(text) for path in _patch_paths(match["path"])]

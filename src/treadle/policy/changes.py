@@ -98,26 +98,23 @@ class _Changed(msgspec.Struct, frozen=True):
     path: str
 
 
-def _kept(files: Iterable[_Changed]) -> tuple[_Changed, ...]:
+def _kept(files: Sequence[_Changed]) -> tuple[_Changed, ...]:
     """Without caches and ignored files."""
-    files = tuple(files)
     ignored = _ignored(files)
     return tuple(each for each in files if not cache_of(each.file) and each.path not in ignored)
 
 
-def _ignored(files: Iterable[_Changed]) -> frozenset[str]:
+def _ignored(files: Sequence[_Changed]) -> frozenset[str]:
     """What .gitignore names. Who changes what is ignored does not decide thereby what is looked at."""
-    files = tuple(files)
     if any(each.path.rpartition("/")[2] == ".gitignore" for each in files):
         return frozenset()
     return frozenset(each.path for each in files if each.file.ignored)
 
 
 def _sensitive(
-    files: Iterable[_Changed], spelled: Iterable[Sensitive], own: Mapping[str, bool], found: Sequence[Rule]
+    files: Sequence[_Changed], spelled: Iterable[Sensitive], own: Mapping[str, bool], found: Sequence[Rule]
 ) -> Concern | None:
     raised = {each.path: each for each in spelled}
-    files = tuple(files)
     ignored = _ignored(files)
     for each in files:
         cached = bool(cache_of(each.file))

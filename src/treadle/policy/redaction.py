@@ -7,6 +7,7 @@ few bytes. Careful with what only looks like a secret: hashes, UUIDs, packed ima
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -107,7 +108,7 @@ class Redactor:
                 continue
             for literal in family.literals:
                 if literal in text:
-                    text = re.sub(family.pattern, _Replacement(family.kind), text)
+                    text = re.sub(family.pattern, partial(_without_secret, f"[redacted: {family.kind}]"), text)
                     break
         for literal, pattern in _ASSIGNED:
             if literal in text:
@@ -149,16 +150,8 @@ def is_secret(name: str, value: str) -> bool:
     return len(value) >= 16 and sum(any(kind(letter) for letter in value) for kind in kinds) >= 2
 
 
-class _Replacement:
-    def __init__(self, kind: str) -> None:
-        self._text = f"[redacted: {kind}]"
-
-    def __call__(self, match: re.Match[str]) -> str:
-        return _without_secret(match, self._text) if "secret" in match.re.groupindex else self._text
-
-
-def _without_secret(match: re.Match[str], instead: str) -> str:
-    start, end = match.span("secret")
+def _without_secret(instead: str, match: re.Match[str]) -> str:
+    start, end = match.span("secret" if "secret" in match.re.groupindex else 0)
     whole, at = match[0], match.start()
     return whole[: start - at] + instead + whole[end - at :]
 
@@ -170,7 +163,7 @@ def _assigned(match: re.Match[str]) -> str:
         return match[0]
     name = (before[1] or "") + match[0].partition("=")[0]
     if _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"]):
-        return _without_secret(match, f"[redacted: {name}]")
+        return _without_secret(f"[redacted: {name}]", match)
     return match[0]
 
 

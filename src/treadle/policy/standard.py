@@ -16,6 +16,8 @@ would be asked for is denied, and the changes of a command are discarded.
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from treadle.errors import ConfigError
 from treadle.lines.changes import is_folder
 from treadle.policy import network, rules, word_verdicts
@@ -128,7 +130,7 @@ def _unrehearsed(case: Case) -> Verdict:
     said = word_verdicts.verdict(case)
     if said.decision != "ask" or case.act.kind != "command":
         return said
-    return Verdict("ask", f"{said.reason}; {UNREHEARSED}", said.severity, said.shown, said.offers)
+    return replace(said, reason=f"{said.reason}; {UNREHEARSED}")
 
 
 # -- by what it would change ------------------------------------------------------------------------------------------
@@ -149,7 +151,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
         return Verdict("allow", passed or _passed(case))
     if case.options.interactive or edit:
         asked = word_verdicts.asked(case, need)
-        return asked if edit else _with_effect(asked, rehearsal)
+        return asked if edit else replace(asked, shown=f"{asked.shown}\n\n{rehearsal.shown}")
     return Verdict("discard", _UNASKED.format(need.reason), case.act.finding.severity)
 
 
@@ -170,10 +172,6 @@ def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every:
     paths = [decode_path(file.path) for file in rehearsal.files if not is_folder(file)]
     left = [path for path in paths if rules.allows_file(case.rules, tool, (path,), sensitive=False) is None]
     return word_verdicts.edit_need(case, left) if left else None
-
-
-def _with_effect(asked: Verdict, rehearsal: Rehearsal) -> Verdict:
-    return Verdict(asked.decision, asked.reason, asked.severity, f"{asked.shown}\n\n{rehearsal.shown}", asked.offers)
 
 
 def _passed(case: Case) -> str:

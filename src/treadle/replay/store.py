@@ -60,8 +60,8 @@ class ReplayStore(MemoryStore):
             records = await self._compared([wire.decode(commit.chat, record) for record in records])
         await super().append(Commit(commit.chat, records, commit.summary, durable=commit.durable))
         self.now += len(records)
-        if self.now == self.recording.cut:
-            await self._torn()
+        if self.now == self.recording.cut and self.due() is None:
+            await self.leave(None)  # the record is a copy that was cut here: whatever was under way then ends here
         self._fail()
 
     async def admit(self) -> None:
@@ -89,11 +89,6 @@ class ReplayStore(MemoryStore):
             if recorded is None or not ours or not _alike(recorded, envelope):
                 await self.leave(self.differs(recorded, envelope))
         return [wire.encode(envelope) for envelope in written]
-
-    async def _torn(self) -> None:
-        """The record is a copy that was cut here: whatever was under way then ends here."""
-        if self.due() is None:
-            await self.leave(None)
 
     async def _died(self, written: Envelope) -> NoReturn:
         """The worker wrote no more in the record: because it died, or because there was nothing to do."""

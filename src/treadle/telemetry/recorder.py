@@ -5,16 +5,17 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import Histogram, Meter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SpanExporter
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFlags, set_span_in_context
@@ -31,6 +32,7 @@ _TOKENS = [4.0**power for power in range(14)]
 _SECONDS = [0.01 * 2.0**power for power in range(14)]
 _WAITS = [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 86_400.0]
 _NS = 1_000_000
+T = TypeVar("T")
 
 
 class Recorder:
@@ -43,12 +45,13 @@ class Recorder:
         self._sender: Sender | None = None
         if wanted.exporter("TRACES", os.environ):
             where = wanted.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "by OTEL_*")
-            self._sender = Sender(_span_exporter(wanted), where)
+            self._sender = Sender(_exporter(wanted, "TRACES", ConsoleSpanExporter, "OTLPSpanExporter"), where)
             self._provider.add_span_processor(self._sender)
         self._tracer = self._provider.get_tracer("treadle", __version__)
         readers = []
         if wanted.exporter("METRICS", os.environ):
-            readers.append(PeriodicExportingMetricReader(_metric_exporter(wanted)))
+            exporter = _exporter(wanted, "METRICS", ConsoleMetricExporter, "OTLPMetricExporter")
+            readers.append(PeriodicExportingMetricReader(exporter))
         self._meters = MeterProvider(readers, resource, shutdown_on_exit=False)
         self._measures = Measures(self._meters.get_meter("treadle", __version__))
 
@@ -158,27 +161,16 @@ def _resource() -> Resource:
     return made.merge(Resource({SERVICE_NAME: "treadle"})) if named else made
 
 
-def _address(wanted: Telemetry, signal: Signal) -> str | None:
-    """The setting is the address of the collector; by HTTP each signal has a path there."""
-    base = wanted.endpoint.rstrip("/")
-    if not base:
-        return None
-    return base if wanted.protocol_of(signal, os.environ) == "grpc" else f"{base}/v1/{signal.lower()}"
-
-
-def _exporter(wanted: Telemetry, signal: Signal, name: str) -> Any:
-    """The exporter of this name by the protocol that is wanted."""
-    short = "grpc" if wanted.protocol_of(signal, os.environ) == "grpc" else "http"
+def _exporter(wanted: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
+    """To the console, or the exporter of this name by the protocol that is wanted. The setting is the address of the
+    collector; by HTTP each signal has a path there."""
+    if wanted.exporter(signal, os.environ) == "console":
+        return console(out=sys.stderr)
     kind = "trace" if signal == "TRACES" else "metric"
+    short, path = "http", f"/v1/{signal.lower()}"
+    if wanted.protocol_of(signal, os.environ) == "grpc":
+        short, path = "grpc", ""
     module = import_module(f"opentelemetry.exporter.otlp.proto.{short}.{kind}_exporter")
-    return getattr(module, name)(endpoint=_address(wanted, signal))
-
-
-def _span_exporter(wanted: Telemetry) -> SpanExporter:
-    console = wanted.exporter("TRACES", os.environ) == "console"
-    return ConsoleSpanExporter(out=sys.stderr) if console else _exporter(wanted, "TRACES", "OTLPSpanExporter")
-
-
-def _metric_exporter(wanted: Telemetry) -> MetricExporter:
-    console = wanted.exporter("METRICS", os.environ) == "console"
-    return ConsoleMetricExporter(out=sys.stderr) if console else _exporter(wanted, "METRICS", "OTLPMetricExporter")
+    base = wanted.endpoint.rstrip("/")
+    made: T = getattr(module, name)(endpoint=base + path if base else None)
+    return made

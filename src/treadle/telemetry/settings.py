@@ -14,6 +14,7 @@ Exporter = Literal["", "otlp", "console"]
 HTTP = "http/protobuf"
 PROTOCOLS = (HTTP, "grpc")
 _BASE = "OTEL_EXPORTER_OTLP"
+_EXPORTERS: Mapping[str, Exporter] = {"otlp": "otlp", "console": "console", "none": ""}
 
 
 class Telemetry(msgspec.Struct, frozen=True):
@@ -31,15 +32,10 @@ class Telemetry(msgspec.Struct, frozen=True):
             return ""
         named = env.get(f"OTEL_{signal}_EXPORTER", "").strip()
         given = any(env.get(name) for name in (f"{_BASE}_ENDPOINT", f"{_BASE}_{signal}_ENDPOINT"))
-        match named or ("otlp" if self.endpoint or given else "none"):
-            case "none":
-                return ""
-            case "otlp":
-                return "otlp"
-            case "console":
-                return "console"
-            case _:
-                raise ConfigError(f"OTEL_{signal}_EXPORTER is {named!r}; Treadle knows otlp, console and none")
+        chosen = named or ("otlp" if self.endpoint or given else "none")
+        if chosen not in _EXPORTERS:
+            raise ConfigError(f"OTEL_{signal}_EXPORTER is {named!r}; Treadle knows otlp, console and none")
+        return _EXPORTERS[chosen]
 
     def protocol_of(self, signal: Signal, env: Mapping[str, str]) -> str:
         chosen = self.protocol or env.get(f"{_BASE}_{signal}_PROTOCOL") or env.get(f"{_BASE}_PROTOCOL") or HTTP

@@ -155,7 +155,6 @@ class Messages(Dialect):
         return super().pieces(reply, request, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        """The server-sent events of a streamed reply, one by one."""
         whole = self.whole(reply, request, position)
         usage = {**whole["usage"], "output_tokens": 1} if reply.usage else {}
         yield event("message_start", message={**whole, "content": [], "stop_reason": None, "usage": usage})

@@ -39,7 +39,6 @@ class OllamaApi(Dialect):
         return super().pieces(reply, {"stream": True, **request}, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        """The lines of a streamed reply, one by one."""
         for piece in cut(reply.thinking, reply.chunk_size):
             yield _line(request, {"content": "", "thinking": piece})
         for piece in cut(reply.text, reply.chunk_size):

@@ -34,7 +34,6 @@ def sse(data: object) -> bytes:
 
 class ChatCompletions(Dialect):
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        """The server-sent events of a streamed reply, one by one."""
         for delta in _deltas(reply, position):
             yield sse(_chunk(request, [{"index": 0, "delta": delta, "finish_reason": None}]))
         yield sse(_chunk(request, [{"index": 0, "delta": {}, "finish_reason": _finish(reply)}]))

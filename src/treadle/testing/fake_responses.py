@@ -94,7 +94,6 @@ class Responses(Dialect):
         return super().pieces(reply, request, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        """The server-sent events of a streamed reply, one by one."""
         numbers = count()
 
         def event(kind: str, **data: Any) -> bytes:
@@ -113,7 +112,6 @@ class Responses(Dialect):
         yield event(f"response.{whole['status']}", response=whole)
 
     def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
-        """The whole answer."""
         reason = _INCOMPLETE.get(reply.finish)
         return {
             "id": f"resp_{position}",

@@ -109,7 +109,6 @@ def connect(name: str, context: ProviderContext) -> AnthropicMessages:
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    """What the server says it has."""
     key, url = context.access("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
     access = Access(AnthropicMessages._base(url or BASE_URL), key, AnthropicMessages.headers, "x-api-key")
     return await list_from(context, "anthropic", access, "/v1/models?limit=1000")

@@ -38,8 +38,6 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class AnthropicEncoder(RequestEncoder):
-    """The bytes of requests to one model."""
-
     def __init__(self, ref: str) -> None:
         super().__init__(ref)
         self._mark = MARK

@@ -127,7 +127,6 @@ def connect(name: str, context: ProviderContext) -> Gemini:
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    """What the server says it has."""
     key, url = _access("gemini", context)
     access = Access(Gemini._base(url), key, key_header=KEY_HEADER)
     return await list_from(context, "gemini", access, "/models?pageSize=1000")

@@ -14,8 +14,6 @@ from treadle.types import CallKey
 
 
 class OllamaEncoder(RequestEncoder):
-    """The bytes of requests to one model."""
-
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         head = encode_json(parameters)[:-1]
         if request.tools:

@@ -18,8 +18,6 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class ResponsesEncoder(RequestEncoder):
-    """The bytes of requests to one model."""
-
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         parts = [encode_json(parameters)[:-1]]
         if request.system.strip():
