@@ -23,11 +23,10 @@ class SystemMessage(msgspec.Struct):
     sections: dict[str, Section] | None = None
 
 
-def prompt_of(message: SystemMessage | None, *, always: bool = False) -> str:
-    """The text without any transformation; empty: Treadle's own, unless it is wanted `always`."""
-    base = "\n".join(SECTIONS.values())
+def prompt_of(message: SystemMessage | None) -> str:
+    """The text without any transformation; empty: Treadle's own."""
     if message is None or not (message.content or message.sections):
-        return base if always else ""
+        return ""
     if message.mode == "replace":
         return message.content or ""
     sections = _customized(message, dict(SECTIONS)) if message.mode == "customize" else dict(SECTIONS)

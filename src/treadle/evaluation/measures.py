@@ -7,37 +7,30 @@ from statistics import median
 import msgspec
 
 from treadle.chat.state import ChatState
-from treadle.protocol.events import (
-    AssistantMessage,
-    Envelope,
-    ExecutionComplete,
-    ExecutionStart,
-    PermissionCompleted,
-    PermissionRequested,
-)
+from treadle.protocol import events as e
 
 _Z = 1.96  # of a normal distribution, for 95 %
 
 
-def counts(events: Iterable[Envelope]) -> dict[str, int]:
+def counts(events: Iterable[e.Envelope]) -> dict[str, int]:
     """By field of a Result."""
     found = {"tool_errors": 0, "repaired": 0, "rejected": 0, "approvals": 0}
     given: dict[str, bool] = {}
     for envelope in events:
         match envelope.data:
-            case AssistantMessage(tool_requests=requests):
+            case e.AssistantMessage(tool_requests=requests):
                 found["repaired"] += sum(request.repaired for request in requests)
-            case ExecutionStart(call=call, arguments=arguments):
+            case e.ExecutionStart(call=call, arguments=arguments):
                 given[call] = bool(arguments)
-            case ExecutionComplete(call=call, success=False):
+            case e.ExecutionComplete(call=call, success=False):
                 found["tool_errors"] += 1
                 found["rejected"] += not given.get(call, False)  # what does not fit is recorded without arguments
-            case PermissionRequested() | PermissionCompleted(decision="deny", by="policy"):
+            case e.PermissionRequested() | e.PermissionCompleted(decision="deny", by="policy"):
                 found["approvals"] += 1
     return found
 
 
-def figures(state: ChatState, events: Iterable[Envelope]) -> dict[str, int | float]:
+def figures(state: ChatState, events: Iterable[e.Envelope]) -> dict[str, int | float]:
     """By field of a Result."""
     totals = state.totals
     return {

@@ -184,7 +184,9 @@ class ServerConnection:
                     await self._attend(client)
                 why = self._last_words("it ended")
             except Exception as error:
-                leaf = _leaf(error)
+                leaf = error
+                while isinstance(leaf, ExceptionGroup):
+                    leaf = leaf.exceptions[0]
                 why = self._last_words(_in_words(leaf))
                 failures = ATTEMPTS if isinstance(leaf, FINAL) else failures + 1
             finally:
@@ -353,13 +355,7 @@ FINAL = (FileNotFoundError, PermissionError, ConfigError, SandboxError, OAuthFlo
 """What no second try mends."""
 
 
-def _leaf(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _in_words(error: BaseException) -> str:
+def _in_words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it did not start in time"
     if isinstance(error, FileNotFoundError):

@@ -28,7 +28,9 @@ def asked(server: str, params: types.ElicitRequestParams, again: str = "") -> As
     text = f"{head}The MCP server {server} asks: {message}"
     if len(fields) == 1:
         ((_, schema),) = fields.items()
-        return Asked(_with_note(text, schema), (*_choices(schema), DECLINE))
+        about = schema.get("description")
+        note = f"\n({inert_line(str(about), 300)})" if about else ""
+        return Asked(text + note, (*_choices(schema), DECLINE))
     if not fields:
         return Asked(text, ("yes", DECLINE))
     required = params.requested_schema.get("required") or ()
@@ -103,8 +105,3 @@ def _kind(schema: dict[str, Any]) -> str:
     choices = " | ".join(map(inert_line, _choices(schema)))
     about = schema.get("description") or schema.get("title") or ""
     return inert_line(f"{choices or schema.get('type', 'text')}{f' ({about})' if about else ''}", 300)
-
-
-def _with_note(text: str, schema: dict[str, Any]) -> str:
-    about = schema.get("description")
-    return f"{text}\n({inert_line(str(about), 300)})" if about else text

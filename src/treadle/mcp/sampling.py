@@ -9,7 +9,7 @@ from treadle.mcp.content import seen
 from treadle.mcp.elicitation import DECLINE, Asked
 from treadle.ports.model import ModelRequest
 from treadle.ports.toolset import Invocation
-from treadle.protocol.content import AssistantEntry, Entry, UserEntry
+from treadle.protocol.content import AssistantEntry, UserEntry
 
 ALLOW = "allow"
 _SHOWN = 4_000
@@ -42,9 +42,10 @@ def refusal() -> types.ErrorData:
 
 async def sampled(params: types.CreateMessageRequestParams, invocation: Invocation) -> Reply:
     assert invocation.ask_model is not None
+    said = [(each.role, _text(each)) for each in params.messages]
     wanted = ModelRequest(
         params.system_prompt or "",
-        [_entry(each) for each in params.messages],
+        [UserEntry(text) if role == "user" else AssistantEntry(0, text) for role, text in said],
         temperature=params.temperature,
         max_tokens=params.max_tokens,
     )
@@ -55,11 +56,6 @@ async def sampled(params: types.CreateMessageRequestParams, invocation: Invocati
     content = types.TextContent(type="text", text=text)
     model = invocation.options.model or "unknown"
     return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason="endTurn")
-
-
-def _entry(message: types.SamplingMessage) -> Entry:
-    text = _text(message)
-    return UserEntry(text) if message.role == "user" else AssistantEntry(0, text)
 
 
 def _text(message: types.SamplingMessage) -> str:

@@ -27,17 +27,13 @@ Meta = Callable[[Invocation, str, str], "Awaitable[dict[str, Any] | None]"]
 """(call, server, tool) → what the server is told beside the arguments."""
 
 
-async def no_meta(_invocation: Invocation, _server: str, _tool: str) -> dict[str, Any] | None:
-    return None
-
-
 class Keeping(msgspec.Struct):
     """Where what is too large for the log goes, what takes secrets out of it (S-11), and who has something to add to
     calls."""
 
     blobs: Blobs
     redact: Callable[[str], str] = str
-    meta: Meta = no_meta
+    meta: Meta | None = None
 
 
 Connected = Callable[[], "Awaitable[tuple[ServerConnection, Calls]]"]
@@ -66,7 +62,8 @@ class ServerTool(ReadOnlyTool):
         from treadle.mcp.content import seen
 
         connection, calls = await self._connected()
-        meta = await self._keeping.meta(invocation, connection.name, self.listed.name)
+        tell = self._keeping.meta
+        meta = await tell(invocation, connection.name, self.listed.name) if tell is not None else None
         result = await calls.carry_on(connection, self.listed.name, invocation, meta)
         if isinstance(result, Question):
             return Outcome("", question=result)

@@ -83,14 +83,12 @@ class Hub:
         *,
         recall: Callable[[str], Listing | None] = lambda _mark: None,
         remember: Callable[[str, Listing], None] = lambda _mark, _listing: None,
-        wait_s: float = WAIT_S,
     ) -> None:
         self._declared_for = declared_for
         self._connect = connect
         self._keeping = keeping
         self._recall = recall
         self._remember = remember
-        self._wait_s = wait_s
         self._projects: dict[Place, Project] = {}
         self._calls: Calls | None = None
         self._told: set[tuple[ChatId, str]] = set()
@@ -276,7 +274,7 @@ class Hub:
     async def _await_unknown(self, project: Project) -> None:
         waiting = [asyncio.create_task(_settled(link)) for link in project.links.values() if link.known is None]
         if waiting:
-            await asyncio.wait(waiting, timeout=self._wait_s)
+            await asyncio.wait(waiting, timeout=WAIT_S)
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)

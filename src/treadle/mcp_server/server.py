@@ -17,7 +17,7 @@ from treadle.file_system import is_below
 from treadle.handle import Chat
 from treadle.mcp_server.words import action_of, change_of, told
 from treadle.protocol.events import OpenAction
-from treadle.protocol.options import MODES, Mode
+from treadle.protocol.options import MODES
 from treadle.protocol.trace_context import brought
 from treadle.runtime import Agent
 
@@ -40,11 +40,9 @@ Answered = dict[str, Any]
 class TaskTools:
     """Where tasks are handed over. Work is done only below `roots`."""
 
-    def __init__(self, agent: Agent, roots: Sequence[str], mode: Mode | None = None, model: str = "") -> None:
+    def __init__(self, agent: Agent, roots: Sequence[str]) -> None:
         self._agent = agent
         self._roots = [os.path.realpath(root) for root in roots]
-        self._mode = mode
-        self._model = model
 
     def server(self) -> MCPServer:
         made = MCPServer("treadle", version=__version__, instructions=_INSTRUCTIONS)
@@ -73,10 +71,8 @@ class TaskTools:
         options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
         if mode and mode not in MODES:
             raise InvalidInput(f"there is no mode {mode!r}; there is: {', '.join(MODES)}")
-        if chosen := mode or self._mode:
-            options["mode"] = chosen
-        if named := model or self._model:
-            options["model"] = named
+        options |= {"mode": mode} if mode else {}
+        options |= {"model": model} if model else {}
         chat = self._agent.chat(**options)
         await chat.send(prompt, traceparent=brought(context.request_context.meta))
         return {"task": chat.id, "status": await chat.status()}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from treadle.errors import InvalidInput, NotFound
 from treadle.file_system import is_below
 from treadle.policy.home_file import HomeFile
-from treadle.types import Clock, SystemClock
+from treadle.types import SystemClock
 
 FILE_NAME = "trust.json"
 CANDIDATES = (".treadle/hooks.toml", ".treadle/mcp.json", ".mcp.json")
@@ -34,10 +34,9 @@ class _TrustedFiles(msgspec.Struct, frozen=True):
 
 
 class Trust:
-    def __init__(self, home: Path | str, clock: Clock | None = None) -> None:
+    def __init__(self, home: Path | str) -> None:
         self._home = Path(home)
         self._file = HomeFile(self._home / FILE_NAME, _TrustedFiles)
-        self._clock = clock or SystemClock()
 
     def trusted(self, path: str, content: bytes) -> bool:
         """Whether a person trusted this file with this very content. Use the bytes that were asked about, and do not
@@ -56,7 +55,7 @@ class Trust:
         real = os.path.realpath(path)
         if self._reachable_from(real):
             raise InvalidInput(f"Treadle's home {self._home} lies in the same project as {path}; move TREADLE_HOME")
-        made = Trusted(real, hashlib.sha256(content).hexdigest(), self._clock.now_ms())
+        made = Trusted(real, hashlib.sha256(content).hexdigest(), SystemClock().now_ms())
         self._file.change(lambda book: replace(book, files=(*(f for f in book.files if f.path != real), made)))
         return made
 

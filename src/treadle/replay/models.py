@@ -11,19 +11,8 @@ from treadle.chat.completion import MARKER
 from treadle.errors import ConfigError, ModelError, ModelErrorKind
 from treadle.ports.model import Model, ModelInfo, ModelRequest
 from treadle.protocol import deltas as d
+from treadle.protocol import events as e
 from treadle.protocol.content import Usage
-from treadle.protocol.events import (
-    AssistantMessage,
-    CompactionComplete,
-    Event,
-    ModelCall,
-    ModelNotice,
-    RunEnd,
-    SessionError,
-    TaskComplete,
-    TurnEnd,
-    TurnRetry,
-)
 from treadle.replay.recorded_inputs import WatchedLog, info
 
 NEVER = math.inf
@@ -47,9 +36,9 @@ class RecordedModels:
     def get(self, ref: str) -> Model:
         for event in self._log.decision()[:1]:
             match event:
-                case SessionError(error_class="config", message=message):
+                case e.SessionError(error_class="config", message=message):
                     raise ConfigError(message)
-                case CompactionComplete(success=False, threshold=0, error=message):
+                case e.CompactionComplete(success=False, threshold=0, error=message):
                     raise ConfigError(message)
                 case _:
                     pass
@@ -86,31 +75,31 @@ class RecordedModel:
         """Nothing is held open."""
 
 
-def _turn(following: Sequence[Event]) -> Said | None:
+def _turn(following: Sequence[e.Event]) -> Said | None:
     """The attempt that these events are the record of; None if they are none of an attempt."""
     first, *rest = following
     match first:
-        case ModelNotice(kind=kind, text=text):
+        case e.ModelNotice(kind=kind, text=text):
             later = _turn(rest) if rest else Said((d.UsageDelta(Usage()), d.FinishDelta()))
             notice = (d.NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
-        case TurnRetry():
+        case e.TurnRetry():
             return Said(_counted(first.usage), _failure(first, rest))
-        case AssistantMessage():
-            marked = bool(rest) and isinstance(rest[0], TaskComplete)  # one by the tool comes behind its result
+        case e.AssistantMessage():
+            marked = bool(rest) and isinstance(rest[0], e.TaskComplete)  # one by the tool comes behind its result
             deltas = (*_deltas(first, marked), d.UsageDelta(first.usage or Usage()))  # none in a torn copy
             if first.partial:
                 return Said(deltas, stopped=True)
             return Said((*deltas, d.FinishDelta(first.finish_reason)))
-        case TurnEnd(usage=usage, finish_reason="interrupted"):
+        case e.TurnEnd(usage=usage, finish_reason="interrupted"):
             return Said(_counted(usage), stopped=True)
-        case SessionError(error_class=kind, message=message):
+        case e.SessionError(error_class=kind, message=message):
             return Said(error=_error(kind, message))
         case _:
             return None
 
 
-def _deltas(message: AssistantMessage, marked: bool) -> list[d.Delta]:
+def _deltas(message: e.AssistantMessage, marked: bool) -> list[d.Delta]:
     """The parts of a message, in an order that adds up to it."""
     deltas: list[d.Delta] = [d.ThinkingBlock(block) for block in message.reasoning]
     text = message.content + (MARKER if marked else "")
@@ -127,10 +116,10 @@ def _counted(usage: Usage) -> tuple[d.Delta, ...]:
     return (d.UsageDelta(usage),) if usage != Usage() else ()
 
 
-def _failure(retry: TurnRetry, rest: Sequence[Event]) -> Exception:
+def _failure(retry: e.TurnRetry, rest: Sequence[e.Event]) -> Exception:
     """The failure behind a retry, which asks for the wait that was chosen then; or for none, where the turn was given
     up and the retry stands only for what the attempt had cost."""
-    given_up = not retry.delay_s and retry.usage.tokens and rest and isinstance(rest[0], SessionError)
+    given_up = not retry.delay_s and retry.usage.tokens and rest and isinstance(rest[0], e.SessionError)
     return _error(retry.error_class, retry.message, NEVER if given_up else retry.delay_s)
 
 
@@ -141,17 +130,17 @@ def _error(kind: str, message: str, retry_after: float = NEVER) -> Exception:
     return ModelError(cast(ModelErrorKind, known), message, retry_after=retry_after)
 
 
-def _side_call(following: Sequence[Event]) -> Said | None:
+def _side_call(following: Sequence[e.Event]) -> Said | None:
     """A call that is no turn. A compaction's text is its summary, recorded with the compaction itself."""
     first, *rest = following
     match first:
-        case ModelCall(usage=usage, error=error) if error:
+        case e.ModelCall(usage=usage, error=error) if error:
             return Said(_counted(usage), ModelError("bad_request", error))
-        case ModelCall(usage=usage, text=text):
-            if rest and isinstance(rest[0], CompactionComplete):
+        case e.ModelCall(usage=usage, text=text):
+            if rest and isinstance(rest[0], e.CompactionComplete):
                 text = rest[0].summary
             return Said((d.TextDelta(text), d.UsageDelta(usage), d.FinishDelta()))
-        case CompactionComplete(error="interrupted") | RunEnd(reason="interrupted"):
+        case e.CompactionComplete(error="interrupted") | e.RunEnd(reason="interrupted"):
             return Said(stopped=True)
         case _:
             return None

@@ -14,17 +14,7 @@ from treadle.engine.log import Ahead, Log
 from treadle.engine.request import TYPICAL_OUTPUT
 from treadle.engine.tenure import Tenure
 from treadle.ports.model import ModelInfo
-from treadle.protocol.events import (
-    AssistantMessage,
-    CompactionComplete,
-    CompactionStart,
-    Event,
-    LimitReached,
-    LimitWarning,
-    TaskComplete,
-    TurnEnd,
-    TurnStart,
-)
+from treadle.protocol import events as e
 from treadle.protocol.options import ChatOptions
 from treadle.replay.store import ReplayStore
 
@@ -51,9 +41,9 @@ class WatchedLog(Log):
         return self._asked or (self.tenure.state if self.tenure is not None else ChatState())
 
     async def append(
-        self, state: ChatState, events: Sequence[Event], *, ahead: Ahead | None = None, **given: Any
+        self, state: ChatState, events: Sequence[e.Event], *, ahead: Ahead | None = None, **given: Any
     ) -> ChatState:
-        def asked(after: ChatState) -> Sequence[Event]:
+        def asked(after: ChatState) -> Sequence[e.Event]:
             self._asked = after
             return ahead(after) if ahead is not None else ()
 
@@ -63,7 +53,7 @@ class WatchedLog(Log):
         finally:
             self._asked = None
 
-    def decision(self) -> list[Event]:
+    def decision(self) -> list[e.Event]:
         """What the rules said next, where the engine looks."""
         return self.stage.recording.decision(self.state.head)
 
@@ -100,12 +90,12 @@ class DecidedTime(WrittenTime):
     async def sleep(self, seconds: float) -> None:
         """A wait before another attempt: it takes no time, but may have been the end of the run or of the worker."""
         due = await self._log.stage.turn()
-        if isinstance(due.data, TurnEnd) and due.data.finish_reason == "interrupted":
+        if isinstance(due.data, e.TurnEnd) and due.data.finish_reason == "interrupted":
             await self._log.stage.stopped()
 
 
-def _timely(event: Event) -> bool:
-    if isinstance(event, LimitReached | LimitWarning):
+def _timely(event: e.Event) -> bool:
+    if isinstance(event, e.LimitReached | e.LimitWarning):
         return event.kind == "wall_s"
     return getattr(event, "synthetic", "") == "deadline"
 
@@ -117,11 +107,11 @@ def filler(log: WatchedLog, _options: ChatOptions) -> str:
     wanted = 0
     for event in log.decision():
         match event:
-            case TurnStart(reserved=reserved):
+            case e.TurnStart(reserved=reserved):
                 wanted = reserved.input
-            case CompactionStart(trigger="threshold", tokens_before=before):
+            case e.CompactionStart(trigger="threshold", tokens_before=before):
                 wanted = before
-            case LimitReached(kind="tokens", used=used, limit=limit):
+            case e.LimitReached(kind="tokens", used=used, limit=limit):
                 wanted = int(limit - used) + 1 - _expected_output(state)
             case _:
                 pass
@@ -141,13 +131,13 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
     near = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
     price = 0.0
     match log.decision()[-1:]:
-        case [TurnStart(model=ref, reserved=reserved)]:
+        case [e.TurnStart(model=ref, reserved=reserved)]:
             price = reserved.usd / reserved.input if reserved.input else 0.0
-        case [LimitReached() as limit]:
+        case [e.LimitReached() as limit]:
             price = _too_dear(limit, estimate(state, NO_TOOLS + len(filler(log, state.options))))
-        case [CompactionComplete(success=False, error=error)] if error != "interrupted":
+        case [e.CompactionComplete(success=False, error=error)] if error != "interrupted":
             behind = near[-1]  # the limit that forbade it, if that was not cut off from it
-            price = _too_dear(behind, 1) if isinstance(behind, LimitReached) else 1.0
+            price = _too_dear(behind, 1) if isinstance(behind, e.LimitReached) else 1.0
         case _:
             pass
     window, output = _capacity(state, near)
@@ -161,23 +151,23 @@ def _is_marked(log: WatchedLog, state: ChatState) -> bool:
     if state.open_turn is None:
         return False
     near = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
-    said = next((place for place, event in enumerate(near) if isinstance(event, AssistantMessage)), len(near))
-    return any(isinstance(event, TaskComplete) for event in near[said + 1 : said + 2])
+    said = next((place for place, event in enumerate(near) if isinstance(event, e.AssistantMessage)), len(near))
+    return any(isinstance(event, e.TaskComplete) for event in near[said + 1 : said + 2])
 
 
-def _too_dear(limit: LimitReached, tokens: int) -> float:
+def _too_dear(limit: e.LimitReached, tokens: int) -> float:
     """A price per token at which this many break the limit, and not by much."""
     if limit.kind != "usd" or not tokens:
         return 0.0
     return ((limit.limit - limit.used) * (1 + 1e-9) + 1e-9) / tokens
 
 
-def _capacity(state: ChatState, near: Sequence[Event]) -> tuple[int, int]:
+def _capacity(state: ChatState, near: Sequence[e.Event]) -> tuple[int, int]:
     """A window and an output limit that lead where the log leads. Only the threshold that they make is ever seen."""
-    done = next((event for event in near if isinstance(event, CompactionComplete)), None)
+    done = next((event for event in near if isinstance(event, e.CompactionComplete)), None)
     if state.compacting and done is not None and done.threshold:
         return _making(done.threshold, state.options)
-    if state.compacting or isinstance(near[0] if near else None, CompactionStart):
+    if state.compacting or isinstance(near[0] if near else None, e.CompactionStart):
         return CRAMPED
     return ROOMY
 

@@ -10,33 +10,8 @@ from msgspec.structs import replace
 from treadle.chat.turns import in_order
 from treadle.engine.outcome import first_line
 from treadle.ports.toolset import Fact
+from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.events import (
-    AssistantMessage,
-    CheckCompleted,
-    CheckStarted,
-    Envelope,
-    Event,
-    ExecutionComplete,
-    ExecutionStart,
-    ExternalToolRequested,
-    FilesChanged,
-    JobEnded,
-    JobStarted,
-    LimitWarning,
-    ModelCall,
-    ModelNotice,
-    PermissionCompleted,
-    PermissionRequested,
-    PlanUpdated,
-    SandboxNotice,
-    SessionCreated,
-    SubagentCompleted,
-    TaskComplete,
-    TrialStart,
-    UserInputRequested,
-    WorkspaceConflict,
-)
 from treadle.protocol.tools import ToolKind
 from treadle.types import CallKey
 
@@ -48,29 +23,29 @@ class CallRecord(msgspec.Struct):
     """Everything the log says about one call."""
 
     request: ToolRequest
-    start: ExecutionStart | None = None
+    start: e.ExecutionStart | None = None
     started: int = 0
     """The seq of the intent."""
-    complete: ExecutionComplete | None = None
-    completed: Envelope | None = None
+    complete: e.ExecutionComplete | None = None
+    completed: e.Envelope | None = None
     kind: ToolKind = "function"
     parallel: bool = False
     """Whether it ran beside another call: then its tool only reads."""
-    asked: PermissionRequested | None = None
+    asked: e.PermissionRequested | None = None
     """What was asked for it last; `asks` has all of them, with their places."""
-    asks: list[tuple[int, PermissionRequested]] = msgspec.field(default_factory=list)
-    trials: list[tuple[int, TrialStart]] = msgspec.field(default_factory=list)
+    asks: list[tuple[int, e.PermissionRequested]] = msgspec.field(default_factory=list)
+    trials: list[tuple[int, e.TrialStart]] = msgspec.field(default_factory=list)
     """When it was tried, and how."""
-    ruled: PermissionCompleted | None = None
+    ruled: e.PermissionCompleted | None = None
     """What the policy decided by itself."""
-    edited: PermissionCompleted | None = None
+    edited: e.PermissionCompleted | None = None
     """A person's approval, which may have changed the arguments."""
-    files: FilesChanged | None = None
-    conflict: WorkspaceConflict | None = None
+    files: e.FilesChanged | None = None
+    conflict: e.WorkspaceConflict | None = None
     facts: tuple[Fact, ...] = ()
-    questions: list[Envelope] = msgspec.field(default_factory=list)
+    questions: list[e.Envelope] = msgspec.field(default_factory=list)
     """What its tool asked in its middle."""
-    samples: list[Envelope] = msgspec.field(default_factory=list)
+    samples: list[e.Envelope] = msgspec.field(default_factory=list)
     """When its tool asked the model."""
 
     @property
@@ -80,7 +55,7 @@ class CallRecord(msgspec.Struct):
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
-        plain = ExecutionComplete(start.call, False, error=complete.error, result_summary=first_line(complete.error))
+        plain = e.ExecutionComplete(start.call, False, error=complete.error, result_summary=first_line(complete.error))
         told = replace(complete, duration_ms=0)  # a call that was tried took its time
         return completed.seq == self.started + 1 and completed.epoch > 0 and told == plain
 
@@ -93,7 +68,7 @@ class CallRecord(msgspec.Struct):
 
 
 class Recording:
-    def __init__(self, events: Sequence[Envelope]) -> None:
+    def __init__(self, events: Sequence[e.Envelope]) -> None:
         ordered = in_order(events)
         self.events = [replace(envelope, seq=seq) for seq, envelope in enumerate(ordered, 1)]
         """In the order in which the engine writes today, whatever version wrote them."""
@@ -106,37 +81,37 @@ class Recording:
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
-    def at(self, seq: int) -> Envelope | None:
+    def at(self, seq: int) -> e.Envelope | None:
         return self.events[seq - 1] if 1 <= seq <= len(self.events) else None
 
-    def due(self, head: int) -> Envelope | None:
+    def due(self, head: int) -> e.Envelope | None:
         """The first thing behind `head` that a worker wrote."""
         index = bisect_right(self._outputs, head)
         return self.events[self._outputs[index] - 1] if index < len(self._outputs) else None
 
-    def outputs(self, head: int) -> Iterator[Envelope]:
+    def outputs(self, head: int) -> Iterator[e.Envelope]:
         """What workers wrote behind `head`."""
         for index in range(bisect_right(self._outputs, head), len(self._outputs)):
             yield self.events[self._outputs[index] - 1]
 
-    def following(self, due: Envelope) -> list[Envelope]:
+    def following(self, due: e.Envelope) -> list[e.Envelope]:
         """An output and the few right behind it under the same epoch: one append, or the beginning of one."""
         near = [due]
         while len(near) < NEAR and (after := self.at(near[-1].seq + 1)) is not None and after.epoch == due.epoch:
             near.append(after)
         return near
 
-    def inputs(self, head: int) -> Sequence[Envelope]:
+    def inputs(self, head: int) -> Sequence[e.Envelope]:
         """What came from outside behind `head`, up to the next output."""
         due = self.due(head)
         return self.events[head : due.seq - 1 if due is not None else len(self.events)]
 
-    def decision(self, head: int) -> list[Event]:
+    def decision(self, head: int) -> list[e.Event]:
         """What the rules said next behind `head`: warnings, and what they came with."""
-        said: list[Event] = []
+        said: list[e.Event] = []
         for envelope in self.outputs(head):
             said.append(envelope.data)
-            if not isinstance(envelope.data, LimitWarning):
+            if not isinstance(envelope.data, e.LimitWarning):
                 break
         return said
 
@@ -146,46 +121,46 @@ class Recording:
         """The calls of the turn that the log is in at `head`."""
         index = bisect_right(self._messages, head)
         message = self.events[self._messages[index - 1] - 1].data if index else None
-        requests = message.tool_requests if isinstance(message, AssistantMessage) else ()
+        requests = message.tool_requests if isinstance(message, e.AssistantMessage) else ()
         return [self.calls[request.call] for request in requests]
 
-    def _note(self, envelope: Envelope) -> None:
+    def _note(self, envelope: e.Envelope) -> None:
         match envelope.data:
-            case AssistantMessage(tool_requests=requests):
+            case e.AssistantMessage(tool_requests=requests):
                 self._messages.append(envelope.seq)
                 self.calls.update({request.call: CallRecord(request) for request in requests})
-            case ExecutionStart(call=key) as start if key in self.calls:
+            case e.ExecutionStart(call=key) as start if key in self.calls:
                 self._note_start(self.calls[key], start, envelope)
-            case ExecutionComplete(call=key) as complete if key in self.calls and not self.calls[key].complete:
+            case e.ExecutionComplete(call=key) as complete if key in self.calls and not self.calls[key].complete:
                 call = self.calls[key]
                 call.complete, call.completed = complete, envelope
                 self._note_facts(call, envelope)
-            case TrialStart(call=key) as trial if key in self.calls:
+            case e.TrialStart(call=key) as trial if key in self.calls:
                 self.calls[key].trials.append((envelope.seq, trial))
-            case CheckStarted() as check:
+            case e.CheckStarted() as check:
                 self._note_check(check, envelope)
-            case CheckCompleted(check=key) as done if key in self.calls and not self.calls[key].complete:
+            case e.CheckCompleted(check=key) as done if key in self.calls and not self.calls[key].complete:
                 call = self.calls[key]
                 call.complete, call.completed = _as_result(done), envelope
                 self._note_facts(call, envelope)
-            case ExternalToolRequested(call=key) if key in self.calls:
+            case e.ExternalToolRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "client"
-            case ModelCall(call=key) if key in self.calls:
+            case e.ModelCall(call=key) if key in self.calls:
                 self.calls[key].samples.append(envelope)
-            case UserInputRequested(call=key, purpose="elicitation") if key in self.calls:
+            case e.UserInputRequested(call=key, purpose="elicitation") if key in self.calls:
                 self.calls[key].questions.append(envelope)
-            case UserInputRequested(call=key) if key in self.calls:
+            case e.UserInputRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "question"
-            case PermissionRequested(call=key) as asked if key in self.calls:
+            case e.PermissionRequested(call=key) as asked if key in self.calls:
                 self.calls[key].asked = asked
                 self.calls[key].asks.append((envelope.seq, asked))
-            case PermissionCompleted(action=action) as answer if CallKey(action) in self.calls:
+            case e.PermissionCompleted(action=action) as answer if CallKey(action) in self.calls:
                 call = self.calls[CallKey(action)]
                 call.ruled, call.edited = (answer, None) if answer.by == "policy" else (None, answer)
             case _:
                 pass
 
-    def _note_start(self, call: CallRecord, start: ExecutionStart, at: Envelope) -> None:
+    def _note_start(self, call: CallRecord, start: e.ExecutionStart, at: e.Envelope) -> None:
         if call.questions:
             return  # it goes on after an answer
         call.start, call.started = start, at.seq
@@ -193,35 +168,35 @@ class Recording:
             if other is not call and other.started and other.complete is None and other.kind == "function":
                 call.parallel = other.parallel = True
 
-    def _note_check(self, check: CheckStarted, at: Envelope) -> None:
+    def _note_check(self, check: e.CheckStarted, at: e.Envelope) -> None:
         """A check is a call that nobody requested."""
-        start = ExecutionStart(check.check, "", plan=check.plan)
+        start = e.ExecutionStart(check.check, "", plan=check.plan)
         self.calls[check.check] = CallRecord(ToolRequest(check.check, ""), start, at.seq)
 
-    def _note_facts(self, call: CallRecord, complete: Envelope) -> None:
+    def _note_facts(self, call: CallRecord, complete: e.Envelope) -> None:
         """What a result brought with it stands right behind it."""
         facts: list[Fact] = []
         for seq in range(complete.seq + 1, len(self.events) + 1):
             if self.events[seq - 1].epoch != complete.epoch:  # somebody closed a job
                 break
             match self.events[seq - 1].data:
-                case FilesChanged(call=key) as files if key == call.request.call:
+                case e.FilesChanged(call=key) as files if key == call.request.call:
                     call.files = files
-                case WorkspaceConflict(call=key) as conflict if key == call.request.call:
+                case e.WorkspaceConflict(call=key) as conflict if key == call.request.call:
                     call.conflict = conflict
-                case PlanUpdated() | TaskComplete() | SandboxNotice() | ModelNotice(kind="log_put_back") as fact:
+                case e.PlanUpdated() | e.TaskComplete() | e.SandboxNotice() as fact:
                     facts.append(fact)
-                case JobStarted() | JobEnded() | SubagentCompleted() as fact:
+                case e.ModelNotice(kind="log_put_back") | e.JobStarted() | e.JobEnded() | e.SubagentCompleted() as fact:
                     facts.append(fact)
                 case _:
                     break
         call.facts = tuple(facts)
 
 
-def _as_result(done: CheckCompleted) -> ExecutionComplete:
+def _as_result(done: e.CheckCompleted) -> e.ExecutionComplete:
     """What the tool of a check answered; one that was lost is as unknown as a call would be."""
     synthetic = {"lost": "unknown", "stopped": "interrupted"}.get(done.synthetic, done.synthetic)
-    return ExecutionComplete(
+    return e.ExecutionComplete(
         done.check,
         done.success,
         result=done.result if done.success else "",
@@ -233,11 +208,11 @@ def _as_result(done: CheckCompleted) -> ExecutionComplete:
     )
 
 
-def _cut(ordered: Sequence[Envelope]) -> int:
+def _cut(ordered: Sequence[e.Envelope]) -> int:
     """How many events of a log are a copy of another chat's, or 0: there, and only there, an append may be torn. The
     seqs are those that the events have in the log itself."""
     first = ordered[0].data if ordered else None
-    origin = first.forked_from if isinstance(first, SessionCreated) else ""
+    origin = first.forked_from if isinstance(first, e.SessionCreated) else ""
     seq = origin.rpartition("@")[2]
     if not seq.isdecimal():
         return 0

@@ -8,17 +8,7 @@ from treadle.engine.effects import Spilled
 from treadle.errors import RootChanged, ToolError
 from treadle.ports.snapshots import Effect, Plan
 from treadle.ports.toolset import Outcome
-from treadle.protocol.events import (
-    CheckpointCreated,
-    FilesChanged,
-    GitBranchCreated,
-    OptionsChanged,
-    Restored,
-    RestoreRequested,
-    SessionError,
-    SubagentCompleted,
-    WorkspaceConflict,
-)
+from treadle.protocol import events as e
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import Project
 from treadle.replay.store import ReplayStore
@@ -31,39 +21,39 @@ class RecordedRestorer:
     def __init__(self, stage: ReplayStore) -> None:
         self._stage = stage
 
-    async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
+    async def carry_out(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> Effect:
         due = (await self._stage.turn()).data
-        if not isinstance(due, Restored):
+        if not isinstance(due, e.Restored):
             return Effect(())
         if due.error:
             raise ToolError(due.error)
         return Effect(due.files, due.conflicts, git=due.git)
 
-    async def begun(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
+    async def begun(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> bool:
         return False
 
-    async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
+    async def preview(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> Plan:
         return Plan(())
 
     async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
         return [(None, None) for _ in changes]
 
-    async def release(self, chat: ChatId, project: Project, request: RestoreRequested) -> None:
+    async def release(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> None:
         pass
 
 
-async def recorded_branch(stage: ReplayStore) -> GitBranchCreated | None:
+async def recorded_branch(stage: ReplayStore) -> e.GitBranchCreated | None:
     due = (await stage.turn()).data
-    return due if isinstance(due, GitBranchCreated) else None
+    return due if isinstance(due, e.GitBranchCreated) else None
 
 
 def recorded_root(stage: ReplayStore) -> str:
     """Which folder a worker found the root to be, where it looked for the first time or found another one."""
     due = stage.due()
     event = due.data if due is not None else None
-    if isinstance(event, SessionError) and event.error_class == RootChanged.code:
+    if isinstance(event, e.SessionError) and event.error_class == RootChanged.code:
         raise RootChanged(event.message)
-    if isinstance(event, OptionsChanged) and event.by == "treadle":
+    if isinstance(event, e.OptionsChanged) and event.by == "treadle":
         return str(event.changes.get("root_id", ""))
     return ""
 
@@ -72,7 +62,7 @@ async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spi
     """Where the log has only the first of many changes, so has the replay."""
     for envelope in stage.recording.events[stage.now :]:
         event = envelope.data
-        if isinstance(event, FilesChanged | Restored) and event.files == tuple(files):
+        if isinstance(event, e.FilesChanged | e.Restored) and event.files == tuple(files):
             return Spilled(event.files, event.manifest, event.total)
     return Spilled(tuple(files))
 
@@ -80,7 +70,7 @@ async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spi
 def before_a_change(stage: ReplayStore) -> bool:
     """Whether this worker is still to record what stands before a run's first change; reads may end before it."""
     coming = (envelope for envelope in stage.recording.outputs(stage.now) if envelope.epoch == stage.epoch)
-    return any(isinstance(envelope.data, CheckpointCreated | GitBranchCreated) for envelope in coming)
+    return any(isinstance(envelope.data, e.CheckpointCreated | e.GitBranchCreated) for envelope in coming)
 
 
 def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
@@ -88,11 +78,11 @@ def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
     found = Outcome("")
     for envelope in stage.recording.outputs(stage.now):
         match envelope.data:
-            case FilesChanged(call=key) as done if key == call:
+            case e.FilesChanged(call=key) as done if key == call:
                 found = replace(found, files=done.files, source=done.source, uncaptured=done.uncaptured, git=done.git)
-            case WorkspaceConflict(call=key, conflicts=conflicts) if key == call:
+            case e.WorkspaceConflict(call=key, conflicts=conflicts) if key == call:
                 found = replace(found, conflicts=conflicts)
-            case SubagentCompleted(call=key) as fact if key == call:
+            case e.SubagentCompleted(call=key) as fact if key == call:
                 found = replace(found, facts=(*found.facts, fact))
             case _:
                 break

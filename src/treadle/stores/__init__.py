@@ -21,26 +21,23 @@ def store_of(given: Store | Path | str | None) -> Store:
     return open_store(given) if isinstance(given, str | Path) else given
 
 
-def open_store(
-    address: str | Path, *, most: int | None = None, lease_s: float = LEASE_S
-) -> "SqliteStore | PostgresStore":
-    """The store at an address; nothing is connected or made before its first use. `most` is how many connections it may
-    have, where it has any; `lease_s` is how long leases last that are taken here."""
+def open_store(address: str | Path, *, lease_s: float = LEASE_S) -> "SqliteStore | PostgresStore":
+    """The store at an address; nothing is connected or made before its first use. `lease_s` is how long leases last
+    that are taken here."""
     if is_postgres(address):
-        return _open_postgres(str(address), most, lease_s)
+        return _open_postgres(str(address), lease_s)
     from treadle.stores.sqlite import SqliteStore
 
     return SqliteStore(Path(address).expanduser(), lease_s=lease_s)
 
 
-def _open_postgres(url: str, most: int | None, lease_s: float) -> "PostgresStore":
+def _open_postgres(url: str, lease_s: float) -> "PostgresStore":
     try:
         from treadle.stores.postgres import PostgresStore
-        from treadle.stores.postgres.connections import CONNECTIONS
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
         raise ConfigError(
             f"chats in {shown(url)} need the package asyncpg; install it with: pip install 'treadle[postgres]'"
         ) from error
-    return PostgresStore(url, lease_s=lease_s, connections=CONNECTIONS if most is None else most)
+    return PostgresStore(url, lease_s=lease_s)

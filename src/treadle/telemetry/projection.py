@@ -9,12 +9,14 @@ between that commit and the sending.
 
 from typing import Any
 
+import msgspec
+
 from treadle._version import __version__
 from treadle.inert import inert_line
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope
-from treadle.telemetry import content, names
+from treadle.telemetry import names
 from treadle.telemetry.spans import ROOT, RUN, Moment, Portion, Span, Trace
 from treadle.types import CallKey, ChatId
 
@@ -160,7 +162,7 @@ class Projection:
     def _turns(self, at: int, event: e.Event) -> None:
         match event:
             case e.UserMessage() if self._said and RUN in self._open:
-                content.heard(self._open[RUN].attributes, event)
+                _heard(self._open[RUN].attributes, event)
             case e.TurnStart(turn=turn, model=model):
                 self._turn = f"turn {turn}"
                 self._start(self._turn, RUN, self._turn, at, {names.TURN: turn})
@@ -175,8 +177,9 @@ class Projection:
                 self._requests |= {asked.call: (asked.name, asked.id) for asked in event.tool_requests}
                 said: Attributes = {names.FINISH: [event.finish_reason]} if event.finish_reason else {}
                 if self._said:
-                    said |= content.spoken(event)
-                    content.last_words(self._open.get(RUN), said)
+                    said |= _spoken(event)
+                    if RUN in self._open:  # the last message of a run is what came of it
+                        self._open[RUN].attributes[names.OUTPUT_MESSAGES] = said[names.OUTPUT_MESSAGES]
                 self._asked(at, said, usage=event.usage, turn=event.turn)
             case e.TurnEnd():
                 self._asked(at, usage=event.usage, made_anyway=event.usage.tokens > 0)
@@ -228,12 +231,12 @@ class Projection:
                 self._end(f"try {call}", at)
                 own = {names.OPERATION: "execute_tool", names.TOOL: event.name, "treadle.effect": event.effect}
                 known = {names.TOOL_CALL: self._requests.get(call, ("", ""))[1], names.CALL: call}
-                said = content.arguments(event) if self._said else {}
+                said = {names.ARGUMENTS: _json(event.arguments)} if self._said else {}
                 name = f"execute_tool {event.name}"
                 self._start(f"tool {call}", self._here, name, at, own | known | said)
             case e.ExecutionComplete(call=call):
                 self._end(f"try {call}", at)
-                told: Attributes = content.result(event) if self._said else {}
+                told: Attributes = {names.RESULT: event.result or event.error} if self._said else {}
                 told |= {names.TOOL_TIME: event.duration_ms / 1000} if event.duration_ms else {}
                 told |= {"treadle.sandbox": event.sandbox} if event.sandbox else {}
                 failed = "" if event.success else event.synthetic or "tool_error"
@@ -303,3 +306,28 @@ def _spent(usage: Usage | None) -> dict[str, Any]:
     told |= {names.REASONING_TOKENS: usage.reasoning} if usage.reasoning else {}
     told |= {names.COST: usage.usd} if usage.usd else {}
     return told | ({names.ESTIMATED: True} if usage.estimated else {})
+
+
+# -- what was said, in the shapes of the GenAI conventions; it comes from the log, so secrets are out of it (S-11) -----
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "content": text}
+
+
+def _heard(attributes: Attributes, message: e.UserMessage) -> None:
+    """Add what the user says to what was said before in the run."""
+    said = msgspec.json.decode(attributes.get(names.INPUT_MESSAGES, "[]"))
+    attributes[names.INPUT_MESSAGES] = _json([*said, {"role": "user", "parts": [_text(message.content)]}])
+
+
+def _spoken(message: e.AssistantMessage) -> Attributes:
+    parts: list[Attributes] = [_text(message.content)] if message.content else []
+    for asked in message.tool_requests:
+        parts.append({"type": "tool_call", "id": asked.id, "name": asked.name, "arguments": asked.arguments})
+    answer = {"role": "assistant", "parts": parts, "finish_reason": message.finish_reason}
+    return {names.OUTPUT_MESSAGES: _json([answer])}

@@ -44,10 +44,10 @@ async def test_a_task_is_handed_over_followed_answered_and_undone(kit: Kit) -> N
         Say("All done."),
     ]
     agent = kit.agent(steps, {})
-    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)], "confirm").server()) as client:
+    async with mcp.Client(serving.TaskTools(agent, [str(kit.root)]).server()) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names[:3] == ["start_task", "follow_task", "list_tasks"]
-        task = (await called(client, "start_task", prompt="Say hello."))["task"]
+        task = (await called(client, "start_task", prompt="Say hello.", mode="confirm"))["task"]
         news = await quiet(client, task)
         asked = news["actions"][0]
         assert (news["status"], asked["kind"], asked["tool"]) == ("requires_action", "permission", "write_file")

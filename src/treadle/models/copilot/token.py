@@ -75,7 +75,10 @@ class CopilotEndpoint:
         return repr(self._base_url or self._api)
 
     async def access(self, request: ModelRequest) -> Access:
-        held = await self._held()
+        async with self._one_at_a_time:
+            if self._pass is None or self._pass.until <= self._now():
+                self._pass = await self._fetch()
+            held = self._pass
         headers = {**HEADERS, "X-Initiator": initiator(request)}
         if request.pictures and any(isinstance(entry, UserEntry) and entry.images for entry in request.entries):
             headers["Copilot-Vision-Request"] = "true"
@@ -89,12 +92,6 @@ class CopilotEndpoint:
         if held is not None and held.key is access.key:
             self._pass = None  # otherwise someone else has fetched another one already
         return True
-
-    async def _held(self) -> _Pass:
-        async with self._one_at_a_time:
-            if self._pass is None or self._pass.until <= self._now():
-                self._pass = await self._fetch()
-            return self._pass
 
     async def _fetch(self) -> _Pass:
         github, source = await self._github()

@@ -47,7 +47,11 @@ class OllamaConversation(ConversationEncoder):
         message: dict[str, Any] = {"role": "assistant", "content": entry.text}
         if entry.calls:
             message["tool_calls"] = [
-                {"id": ids[call.call], "function": {"name": _name(call), "arguments": _arguments(call)}}
+                # The arguments are an object, where others take its text: else the server refuses the whole request.
+                {
+                    "id": ids[call.call],
+                    "function": {"name": _name(call), "arguments": msgspec.Raw(json_object(call.arguments).encode())},
+                }
                 for call in entry.calls
             ]
         return encode_json(message)
@@ -61,11 +65,6 @@ class OllamaConversation(ConversationEncoder):
 
 def _name(call: ToolRequest) -> str:
     return call.name or "unnamed"
-
-
-def _arguments(call: ToolRequest) -> msgspec.Raw:
-    """An object, where others take its text. Anything else makes the server refuse the whole request."""
-    return msgspec.Raw(json_object(call.arguments).encode())
 
 
 def _fitted(schema: Any) -> dict[str, Any]:

@@ -173,7 +173,8 @@ def _apertus(source: Source, at: int) -> Result:
     got = read(source.text, at, final=source.final)
     if got.state == "cut" and not source.final:
         return None
-    pairs = [pair for item in (got.value if isinstance(got.value, list) else [got.value]) for pair in _pairs(item)]
+    items = got.value if isinstance(got.value, list) else [got.value]
+    pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [("", item)])]
     calls = [
         call_of(name, arguments or {}, source.known, got.state != "whole" and number == len(pairs) - 1)
         for number, (name, arguments) in enumerate(pairs)
@@ -182,10 +183,6 @@ def _apertus(source: Source, at: int) -> Result:
     if not calls or len(calls) < len(pairs):
         return read_value(source, at, marked=True, border=BORDER)
     return FoundCalls(calls, got.end)
-
-
-def _pairs(item: object) -> list[tuple[str, object]]:
-    return list(item.items()) if isinstance(item, dict) else [("", item)]
 
 
 _EXACT = ("function", "invoke", "harmony", "xtml", "namespaced")

@@ -61,14 +61,7 @@ class Complaint(msgspec.Struct, frozen=True):
     """Whether the body says of itself that it tells of a failure; one that came with status 200 may be anything."""
 
 
-def failure(
-    where: str,
-    status: int,
-    body: bytes,
-    headers: Mapping[str, str] | None = None,
-    *,
-    now: Callable[[], float] = time.time,
-) -> ModelError:
+def failure(where: str, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ModelError:
     """The error for an answer with this status and body; status 200 is judged by the body alone."""
     said = read_complaint(body)
     status = said.status if status == 200 and said.status else status
@@ -79,7 +72,7 @@ def failure(
     if said.param and said.param not in sentence:
         sentence += f" (parameter {said.param})"
     advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
-    wait = retry_after(headers or {}, now)
+    wait = retry_after(headers or {}, time.time)
     wait = said.wait if wait is None else wait
     told = f"{where} answered {status}: {sentence}{advice}"
     return ModelError(kind, told, status=status, retry_after=wait, param=said.param)

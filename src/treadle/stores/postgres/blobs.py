@@ -26,7 +26,8 @@ class BlobRows:
             view = memoryview(data)
             return await self.put_parts(bytes(view[at : at + PART]) for at in range(0, len(data), PART))
         digest = sha256(data).digest()
-        if not await self._exists(digest):
+        query = "SELECT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)"
+        if not await self._connections.run(lambda c, _: c.fetchval(query, digest)):
             faultpoint("store.before_commit")
             await self._execute("SELECT treadle_put_small($1, $2)", digest, data)
             faultpoint("store.blob_written")
@@ -67,10 +68,6 @@ class BlobRows:
         if (await asyncio.to_thread(sha256, whole)).digest() != key:
             raise Damaged(f"blob {digest} is damaged: its bytes have another hash")
         return whole
-
-    async def _exists(self, digest: bytes) -> bool:
-        query = "SELECT EXISTS (SELECT 1 FROM blobs WHERE digest = $1)"
-        return bool(await self._connections.run(lambda c, _: c.fetchval(query, digest)))
 
     async def _part(self, upload: int, number: int) -> bytes | None:
         query = "SELECT data FROM blob_parts WHERE upload = $1 AND part = $2"

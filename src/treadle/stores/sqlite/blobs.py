@@ -26,7 +26,9 @@ class BlobFiles:
         path = self.path(digest)
         # A file that is there but is not these bytes was damaged; it is written anew.
         if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
-            self._write(path, data)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(str(path), data, sync=True, fault="store.blob_before_rename")
+            self._named(path)
         return digest
 
     def put_parts(self, parts: Iterable[bytes]) -> str:
@@ -61,11 +63,6 @@ class BlobFiles:
         if sha256(data).hexdigest() != digest:
             raise Damaged(f"blob {digest} is damaged: its bytes have another hash")
         return data
-
-    def _write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(str(path), data, sync=True, fault="store.blob_before_rename")
-        self._named(path)
 
     def _named(self, path: Path) -> None:
         sync_folder(str(path.parent))

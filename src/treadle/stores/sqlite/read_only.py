@@ -28,7 +28,8 @@ class ReadOnly:
 
     def connect(self) -> sqlite3.Connection:
         if self._folder is None and not _size(_log_of(self._path)):
-            connection = self._immutable()
+            name = f"file:{quote(str(self._path.absolute()))}?immutable=1"
+            connection = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False)
             if schema.version_of(connection) == len(schema.numbered(self._migrations)):
                 return connection
             connection.close()
@@ -38,10 +39,6 @@ class ReadOnly:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
-
-    def _immutable(self) -> sqlite3.Connection:
-        name = f"file:{quote(str(self._path.absolute()))}?immutable=1"
-        return sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False)
 
     def _copy(self) -> Path:
         if self._folder is None:
