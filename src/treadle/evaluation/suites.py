@@ -88,7 +88,6 @@ def _instance(row: dict[str, Any], folder: Path) -> Task:
         check=str(row.get("test_command") or _pytest([*_names(row, "FAIL_TO_PASS"), *_names(row, "PASS_TO_PASS")])),
         start=GitState(_repository(str(row["repo"]), folder), str(row["base_commit"])),
         check_patch=str(row.get("test_patch") or ""),
-        reference_patch=str(row.get("patch") or ""),
         check_timeout_s=float(row.get("test_timeout_s") or 600),
         max_turns=int(row.get("max_turns") or 60),
         wall_s=float(row.get("wall_s") or 3_600),

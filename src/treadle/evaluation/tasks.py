@@ -44,4 +44,3 @@ class Task(TaskFile, frozen=True, kw_only=True):
     """The same as a patch."""
     reference: Path | None = None
     """Files that, laid over the start, solve the task."""
-    reference_patch: str = ""

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from treadle.errors import NotFound, TreadleError
+from treadle.errors import TreadleError
 from treadle.inert import inert_line
 from treadle.jsonrpc.framing import BadMessage, frame, read_message
 
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32601, -32602, -32603
 MAX_BACKLOG = 64 * 1024 * 1024
 """Bytes that a program may leave unread. It has everything in the log, and may come again."""
 
@@ -164,8 +164,6 @@ class Connection:
             answer = {"result": await self._handle(self, method, params)}
         except RpcError as error:
             answer = _error(error.code, str(error), error.data)
-        except NotFound as error:
-            answer = _error(INVALID_PARAMS, str(error), {"code": error.code})
         except TreadleError as error:
             answer = _error(INVALID_PARAMS, str(error), {"code": getattr(error, "reason", error.code)})
         except asyncio.CancelledError:

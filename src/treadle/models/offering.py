@@ -2,7 +2,6 @@
 it was looked at (M-12). Nothing is asked of any network here."""
 
 import os
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -15,20 +14,11 @@ from treadle.ports.model import ModelInfo, Models
 NAMELESS = ("command", "recorded", "scripted")
 """Their models are files and programs."""
 
-HINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "vertex": (
-        (
-            "GOOGLE_CLOUD_PROJECT",
-            "GOOGLE_APPLICATION_CREDENTIALS",
-            "GOOGLE_ACCESS_TOKEN",
-            "GOOGLE_ACCESS_TOKEN_COMMAND",
-        ),
-        "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT",
-    )
-}
-"""Providers that know only when they are called whether they may be used: signs in the environment, and what to say
-when there is none of them."""
-
+_GOOGLE = (
+    *("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("GOOGLE_ACCESS_TOKEN", "GOOGLE_ACCESS_TOKEN_COMMAND"),
+)
+"""Signs of Google Cloud in the environment: Vertex AI knows only when it is called whether it may be used."""
 
 State = Literal["ready", "not asked", "failed", "missing"]
 """What is known of a provider or of a model. `ready` was looked at just now: its server took the key and answered, or
@@ -64,12 +54,12 @@ def _offer(registry: ModelRegistry, provider: str) -> Offer:
 def _why_not(registry: ModelRegistry, ref: str) -> str:
     """What is missing before a model can be used, in the words of its adapter; empty when nothing is."""
     provider = ref.partition(":")[0]
-    signs, hint = HINTS.get(provider, ((), ""))
     try:
         registry.get(ref)
     except ConfigError as error:
         return str(error).removeprefix(f"{ref} ").removeprefix(f"{provider} ")
-    return "" if not signs or any(os.environ.get(sign, "").strip() for sign in signs) else hint
+    unlikely = provider == "vertex" and not any(os.environ.get(sign, "").strip() for sign in _GOOGLE)
+    return "shows no sign of Google Cloud: set GOOGLE_CLOUD_PROJECT" if unlikely else ""
 
 
 def usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from pathlib import Path
 
 from treadle.errors import ModelError, ScriptError
-from treadle.models.base import ModelBase
 from treadle.models.provider_context import ProviderContext
 from treadle.models.script import (
     Call,
@@ -34,7 +33,7 @@ from treadle.protocol.events import Purpose
 __all__ = ["Call", "Delay", "Fail", "Finish", "Hang", "RawCall", "Say", "ScriptedModel", "Think", "Turn", "Used"]
 
 
-class ScriptedModel(ModelBase):
+class ScriptedModel:
     """Answers each call with the next turn of a script.
 
     Which turn is next is read from the request, so that a new process goes on at the right one (`follow`):
@@ -59,7 +58,6 @@ class ScriptedModel(ModelBase):
         else:
             said = {key: turn if isinstance(turn, Turn) else Turn((Say(turn),)) for key, turn in (others or {}).items()}
             self.script = Script(turns_of(steps), said, follow, info or Script(()).info)
-        super().__init__(self.script.info)
         self._sleep = sleep
         self._next = 0
         """One more than the highest turn that was asked for."""
@@ -70,6 +68,13 @@ class ScriptedModel(ModelBase):
     @classmethod
     def from_file(cls, path: str | Path) -> "ScriptedModel":
         return cls(read_script(path))
+
+    @property
+    def info(self) -> ModelInfo:
+        return self.script.info
+
+    async def close(self) -> None:
+        """Nothing is held open."""
 
     def assert_done(self) -> None:
         """ScriptError when the script has turns that nobody asked for (M-14)."""

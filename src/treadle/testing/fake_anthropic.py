@@ -208,8 +208,6 @@ class Messages(Dialect):
 
 
 class FakeAnthropic(FakeModelServer):
-    """A scripted Messages server."""
-
     dialect = Messages
 
 

@@ -215,8 +215,6 @@ class GenerateContent(Dialect):
 
 
 class FakeGemini(FakeModelServer):
-    """A scripted server."""
-
     dialect = GenerateContent
 
 

@@ -193,8 +193,6 @@ __all__ = ["FakeOpenAI", "Reply", "Script", "main"]
 
 
 class FakeOpenAI(FakeModelServer):
-    """A scripted Chat Completions server."""
-
     dialect = ChatCompletions
     base_path = "/v1"
 

@@ -140,8 +140,6 @@ class Responses(Dialect):
 
 
 class FakeResponses(FakeModelServer):
-    """A scripted Responses server."""
-
     dialect = Responses
     base_path = "/v1"
 

@@ -21,8 +21,6 @@ from treadle.protocol.deltas import Delta
 
 
 class Copilot(ModelBase):
-    """One model of the service."""
-
     def __init__(self, info: ModelInfo, *, endpoint: Endpoint, http: Http) -> None:
         super().__init__(info)
         self._chat = OpenAIChat(info, endpoint=endpoint, http=http)

@@ -8,7 +8,7 @@ import importlib.util
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.gemini.adapter import Gemini
@@ -33,34 +33,7 @@ class Grant(NamedTuple):
     """The project that is charged, if it is another one."""
 
 
-class Tokens(Protocol):
-    knows_project: bool
-
-    async def get(self) -> Grant:
-        """ModelError when none can be had."""
-        ...
-
-    def forget(self, token: Secret) -> bool:
-        """Told that a token was refused; whether another one may be had."""
-        ...
-
-
-class GivenToken:
-    """One token for good."""
-
-    knows_project = False
-
-    def __init__(self, token: Secret) -> None:
-        self._grant = Grant(token)
-
-    async def get(self) -> Grant:
-        return self._grant
-
-    def forget(self, token: Secret) -> bool:
-        return False
-
-
-class _FetchedTokens(ABC):
+class Tokens(ABC):
     """One token at a time, fetched when it is needed, and again when it was refused or has ended."""
 
     knows_project = False
@@ -70,12 +43,14 @@ class _FetchedTokens(ABC):
         self._one_at_a_time = asyncio.Lock()
 
     async def get(self) -> Grant:
+        """ModelError when none can be had."""
         async with self._one_at_a_time:
             if self._grant is None or self._ended():
                 self._grant = await self._fetch()
             return self._grant
 
     def forget(self, token: Secret) -> bool:
+        """Told that a token was refused; whether another one may be had."""
         if self._grant is not None and self._grant.token is token:
             self._grant = None  # otherwise someone else has fetched another one already
         return True
@@ -87,7 +62,21 @@ class _FetchedTokens(ABC):
     async def _fetch(self) -> Grant: ...
 
 
-class CommandTokens(_FetchedTokens):
+class GivenToken(Tokens):
+    """One token for good."""
+
+    def __init__(self, token: Secret) -> None:
+        super().__init__()
+        self._token = token
+
+    def forget(self, token: Secret) -> bool:
+        return False
+
+    async def _fetch(self) -> Grant:
+        return Grant(self._token)
+
+
+class CommandTokens(Tokens):
     """A program that prints a token, such as `gcloud auth print-access-token`."""
 
     def __init__(self, command: str, env: Mapping[str, str]) -> None:
@@ -114,7 +103,7 @@ class CommandTokens(_FetchedTokens):
         return ModelError("auth", f"the command in {COMMAND} ({self._command[0]}) {why}")
 
 
-class GoogleTokens(_FetchedTokens):
+class GoogleTokens(Tokens):
     """The credentials of this machine: a service account, a person's login, or those of the cloud it runs in. The
     library blocks while it asks for a token, so it works in a thread."""
 

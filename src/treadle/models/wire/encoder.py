@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from treadle.models.wire.json import encode_json
 from treadle.models.wire.signed_thinking import SignedBlock, unseal
+from treadle.pictures import KINDS
 from treadle.ports.model import Encode, Memo, ModelRequest, Pictures
 from treadle.protocol.content import (
     AssistantEntry,
@@ -67,9 +68,6 @@ def _alias(call: str) -> str:
     return f"t{turn:0>5}{position:0>3}"
 
 
-MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What all providers take that take pictures at all."""
-
 NO_PICTURES: Pictures = {}
 NONE_REFUSED: frozenset[str] = frozenset()
 """One for all conversations."""
@@ -91,7 +89,7 @@ def shown(entry: UserEntry, pictures: Pictures) -> tuple[str, list[Picture]]:
     missing = ""
     for image in entry.images:
         data = pictures.get(image.blob)
-        if data is not None and image.media_type in MEDIA_TYPES:
+        if data is not None and image.media_type in KINDS:
             found.append(Picture(image.media_type, b64encode(data).decode()))
         else:
             missing += f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]"

@@ -34,8 +34,6 @@ Columns = Mapping[str, Value]
 
 
 class Salvaged(msgspec.Struct, frozen=True):
-    """What was made."""
-
     path: Path
     chats: int
     records: int
