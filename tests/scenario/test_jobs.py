@@ -222,7 +222,7 @@ async def test_a_chat_that_was_archived_elsewhere_is_found_by_the_sweep(home: Ho
     agent, chat, job = await home.started()
     await written(job, "up")
     far = home.agent(home="far")
-    far.job_registry._commands._folder = str(home.folder / "far" / "commands")
+    far.job_registry._commands.folder = str(home.folder / "far" / "commands")
     [seen] = await far.chat(chat.id).jobs()
     assert (seen.view.status, seen.view.host) == ("elsewhere", os.uname().nodename)
     for act in (seen.tail(), seen.send("x"), seen.stop()):
