@@ -1,5 +1,5 @@
 """Threads that do blocking work for an event loop. A lane takes everything that waits for it at once, works on it as
-one batch, and hands the outcomes back with one ring of the bell. Knows nothing of SQL.
+one batch, and hands the outcomes back with one wake-up of the loop. Knows nothing of SQL.
 
 asyncio is never imported here: whoever submits work has a running loop already.
 """
@@ -7,9 +7,7 @@ asyncio is never imported here: whoever submits work has a running loop already.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -48,78 +46,13 @@ class LaneJob(msgspec.Struct, Generic[S, T], eq=False):
             self.future.set_result(self.result)  # type: ignore[arg-type]
 
 
-class Bell:
-    """How lanes wake the event loop: by a pipe that it reads. Its own way, `call_soon_threadsafe`, goes through a pair
-    of sockets and takes twice as long, and each turn of a chat waits for two commits."""
-
-    def __init__(self) -> None:
-        self._done: deque[list[LaneJob[Any, Any]]] = deque()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ends: tuple[int, int] | None = None
-
-    def future(self) -> asyncio.Future[Any]:
-        """A future of the running loop, which hears the bell from now on."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._listen(loop)
-        return loop.create_future()
-
-    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._leave()
-        if self._ends is None:
-            self._ends = os.pipe()
-            for end in self._ends:
-                os.set_blocking(end, False)
-        loop.add_reader(self._ends[0], self._hear)
-        self._loop = loop
-
-    def _leave(self) -> None:
-        if self._loop is not None and self._ends is not None and not self._loop.is_closed():
-            self._loop.remove_reader(self._ends[0])
-
-    def ring(self, batch: list[LaneJob[S, Any]]) -> None:
-        """These jobs are done; told by the thread that did them."""
-        self._done.append(batch)
-        assert self._ends is not None  # whoever asked has a future
-        with contextlib.suppress(BlockingIOError):  # it rings already, and nobody came yet
-            os.write(self._ends[1], b"\0")
-
-    def _hear(self) -> None:
-        assert self._ends is not None
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._ends[0], 4096)
-        while self._done:
-            for job in self._done.popleft():
-                if (loop := job.future.get_loop()) is self._loop:
-                    job.settle()
-                else:
-                    # Asked before another loop came. One that is closed has nobody left who could be told.
-                    with contextlib.suppress(RuntimeError):
-                        loop.call_soon_threadsafe(job.settle)
-
-    def close(self) -> None:
-        """Tell what is still to be told; no lane rings any more."""
-        if self._ends is not None:
-            if self._loop is not None and not self._loop.is_closed():
-                self._hear()
-            self._leave()
-            for end in self._ends:
-                os.close(end)
-            self._ends = self._loop = None
-
-
 class Lane(Generic[S]):
     """A daemon thread, started by its first job. `execute` must leave a result or an error in every job."""
 
-    def __init__(
-        self, name: str, execute: Callable[[list[LaneJob[S, Any]]], None], close: Callable[[], None], bell: Bell
-    ) -> None:
+    def __init__(self, name: str, execute: Callable[[list[LaneJob[S, Any]]], None], close: Callable[[], None]) -> None:
         self._name = name
         self._execute = execute
         self._close = close
-        self._bell = bell
         self._queue: SimpleQueue[LaneJob[S, Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -146,5 +79,20 @@ class Lane(Generic[S]):
             going = len(batch) == len(waiting)
             if batch:
                 self._execute(batch)
-                self._bell.ring(batch)
+                _deliver(batch)
         self._close()
+
+
+def _deliver(batch: list[LaneJob[S, Any]]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[LaneJob[S, Any]]] = {}
+    for job in batch:
+        by_loop.setdefault(job.future.get_loop(), []).append(job)
+    for loop, jobs in by_loop.items():
+        # A loop that is closed has nobody left who could be told.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, jobs)
+
+
+def _settle(jobs: list[LaneJob[S, Any]]) -> None:
+    for job in jobs:
+        job.settle()

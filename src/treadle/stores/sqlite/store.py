@@ -29,7 +29,7 @@ from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.packing import Packed
 from treadle.stores.sqlite import schema
-from treadle.stores.sqlite.batch_thread import Bell, Lane, LaneJob
+from treadle.stores.sqlite.batch_thread import Lane, LaneJob
 from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.rows import pack
@@ -69,10 +69,9 @@ class SqliteStore:
         self._writer = WriterThread(database, lambda connection: WriteTables(connection, self._leases))
         reader = ReaderThread(database, lambda connection: ReadTables(connection, self._leases, self._blobs))
         files = Files(path, self._blobs)
-        self._bell = Bell()
-        self._writes = Lane[WriteTables]("treadle-store-writer", self._writer.execute, self._writer.close, self._bell)
-        self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close, self._bell)
-        self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None, self._bell)
+        self._writes = Lane[WriteTables]("treadle-store-writer", self._writer.execute, self._writer.close)
+        self._reads = Lane[ReadTables]("treadle-store-reader", reader.execute, reader.close)
+        self._files = Lane[BlobFiles]("treadle-store-files", files.execute, lambda: None)
         self._watch = Watch(self._news)
         self._catching_up: CatchingUp | None = None
         self._granted: set[Lease] = set()
@@ -217,7 +216,6 @@ class SqliteStore:
             self._closed = True
             for lane in (self._writes, self._reads, self._files):
                 lane.stop()
-            self._bell.close()
             self._leases.close()
 
     # -- to the threads -------------------------------------------------------------------------------------
@@ -262,9 +260,11 @@ class SqliteStore:
         durable: bool = False,
         abandoned: Callable[[T], None] | None = None,
     ) -> asyncio.Future[T]:
+        import asyncio
+
         if self._closed:
             raise StoreError("the store is closed; open a new one")
-        future: asyncio.Future[T] = self._bell.future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         lane.submit(LaneJob(work, future, prepare, durable, abandoned))
         return future
 

@@ -247,6 +247,25 @@ async def _ask_again_and_wait(store: SqliteStore, asked: asyncio.Task[None]) -> 
     assert seqs(await store.read(A)) == [1, 2]
 
 
+def test_loops_in_several_threads_are_answered_also_when_one_of_them_goes(path: Path) -> None:
+    store = SqliteStore(path)
+    chats = [ChatId(f"c_{n}") for n in range(4)]
+
+    async def work(place: int) -> None:
+        await begin(store, chats[place])
+        for seq in range(2, 30 * (place + 1)):
+            await add(store, chats[place], seq)
+
+    workers = [threading.Thread(target=asyncio.run, args=(work(place),)) for place in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert not any(worker.is_alive() for worker in workers), "a loop waits for an answer that never comes"
+    assert [len(seqs(asyncio.run(store.read(chat)))) for chat in chats] == [29, 59, 89, 119]
+    asyncio.run(store.close())
+
+
 async def test_closing_answers_what_was_asked_and_leaves_no_descriptor_open(path: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     store = SqliteStore(path)
