@@ -30,7 +30,7 @@ class Head(NamedTuple):
     """By names in lower case."""
 
 
-class Connection(asyncio.Protocol):
+class ServerConnection(asyncio.Protocol):
     """Carries one exchange after the other: `send`, then `read` to the end. Whoever leaves before it calls `close`."""
 
     __slots__ = (

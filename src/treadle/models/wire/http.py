@@ -9,7 +9,7 @@ from treadle._version import __version__
 from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.keys import Secret
-from treadle.models.wire.connection import Connection, CutOff, Head
+from treadle.models.wire.connection import CutOff, Head, ServerConnection
 from treadle.models.wire.failures import failure
 from treadle.models.wire.framing import ANSWER_BYTES, SizeExceeded, over_limit
 from treadle.models.wire.route import CONNECT_S, Pool, Route, address_of, proxy_of
@@ -61,7 +61,7 @@ class HttpResponse:
 
     __slots__ = ("_connection", "_inflate", "_pool", "_route", "_size", "_where", "head")
 
-    def __init__(self, where: str, head: Head, route: Route, connection: Connection, pool: Pool) -> None:
+    def __init__(self, where: str, head: Head, route: Route, connection: ServerConnection, pool: Pool) -> None:
         self.head = head
         self._where = where
         self._route, self._connection, self._pool = route, connection, pool

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from treadle.models.wire.connection import Connection
+from treadle.models.wire.connection import ServerConnection
 
 if TYPE_CHECKING:
     import ssl
@@ -111,7 +111,7 @@ class Route(NamedTuple):
                 given["Proxy-Authorization"] = proxy.login
         return _head(f"{method} {target} HTTP/1.1", given)
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> ServerConnection:
         """A new connection. OSError if there is none to be had, TimeoutError if not in time."""
         to, proxy = self
         async with asyncio.timeout(CONNECT_S):
@@ -125,17 +125,17 @@ class Route(NamedTuple):
             return connection
 
 
-async def _connect(to: Address) -> Connection:
+async def _connect(to: Address) -> ServerConnection:
     loop = asyncio.get_running_loop()
     context = await loop.run_in_executor(None, tls_context) if to.tls else None
     more: dict[str, Any] = {}
     if isinstance(loop, asyncio.BaseEventLoop):  # others try one address after the other
         more["happy_eyeballs_delay"] = NEXT_ADDRESS_S
-    _, connection = await loop.create_connection(Connection, to.host, to.port, ssl=context, **more)
+    _, connection = await loop.create_connection(ServerConnection, to.host, to.port, ssl=context, **more)
     return connection
 
 
-async def _tunnel(connection: Connection, to: Address, proxy: Address) -> None:
+async def _tunnel(connection: ServerConnection, to: Address, proxy: Address) -> None:
     """Ask the proxy for the server behind it, and speak TLS with that."""
     place = f"{to.named.removesuffix(f':{to.port}')}:{to.port}"
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
@@ -161,10 +161,10 @@ class Pool:
     """The open connections that nobody uses just now."""
 
     def __init__(self) -> None:
-        self._idle: dict[tuple[object, ...], deque[tuple[float, Connection]]] = defaultdict(deque)
+        self._idle: dict[tuple[object, ...], deque[tuple[float, ServerConnection]]] = defaultdict(deque)
         self._sweep: asyncio.TimerHandle | None = None
 
-    def take(self, route: Route) -> Connection | None:
+    def take(self, route: Route) -> ServerConnection | None:
         """The one that was used last: servers close those that rest."""
         idle = self._idle[route.key]
         while idle:
@@ -174,7 +174,7 @@ class Pool:
             connection.close()
         return None
 
-    def give_back(self, route: Route, connection: Connection) -> None:
+    def give_back(self, route: Route, connection: ServerConnection) -> None:
         if not connection.is_reusable:
             connection.close()
             return

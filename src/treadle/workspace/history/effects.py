@@ -28,7 +28,7 @@ from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.overlay_upper import UPPER, Upper, is_copy, is_deleted, is_opaque
-from treadle.workspace.history.seen import Seen
+from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, open_file, text_of
 from treadle.workspace.paths.entries import LIST, explain, held, lstat
 from treadle.workspace.paths.ignore import Ignoring
@@ -43,7 +43,7 @@ _OWN_MODE = "the permissions of the project root itself are left as they are"
 _DEEPEST = 250
 
 
-def read(root: Root, view: str, *, seen: Seen | None = None) -> Effect:
+def read(root: Root, view: str, *, seen: SeenFiles | None = None) -> Effect:
     """The effect by path, in the order of the walk: folders before what lies in them. For a commit, what was `seen` of
     small files is noted, and a file of the project that its owner has closed to himself is opened for a moment, since
     its bytes are kept; else its hash is not known."""
@@ -80,7 +80,7 @@ class _Here(msgspec.Struct, frozen=True):
 
 
 class _Walk:
-    def __init__(self, upper: Upper, seen: Seen | None) -> None:
+    def __init__(self, upper: Upper, seen: SeenFiles | None) -> None:
         self.files: list[FileChange] = []
         self.conflicts: list[FileConflict] = []
         self.uncaptured: list[Uncaptured] = []

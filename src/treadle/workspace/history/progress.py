@@ -17,7 +17,7 @@ from treadle.errors import NotFound, ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
 from treadle.workspace.history.content_store import ContentStore
-from treadle.workspace.history.seen import Seen
+from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import Folders, parts_of, reading
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths.entries import held
@@ -58,7 +58,7 @@ class Surveyor:
         images: ContentStore,
         ready: Ready,
         batch: StoreBatch | None = None,
-        seen: Seen | None = None,
+        seen: SeenFiles | None = None,
         *,
         tried: bool = False,
     ) -> None:
@@ -103,7 +103,7 @@ class Surveyor:
             return "half"
         return "other"
 
-    def _seen_before(self, seen: Seen, change: FileChange, stat: os.stat_result | None, batch: StoreBatch) -> bool:
+    def _seen_before(self, seen: SeenFiles, change: FileChange, stat: os.stat_result | None, batch: StoreBatch) -> bool:
         before, after = change.before, change.after
         data = None if before is None or after is None else seen.before(change.path, before, stat)
         if before is None or after is None or data is None:

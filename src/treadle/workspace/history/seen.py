@@ -22,7 +22,7 @@ class _Before(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Seen:
+class SeenFiles:
     def __init__(self) -> None:
         self._before: dict[str, _Before] = {}
         self._after: dict[str, bytes] = {}

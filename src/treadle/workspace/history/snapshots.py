@@ -32,7 +32,7 @@ from treadle.protocol.files import (
 from treadle.workspace.history.apply import GivenContent, StoreSource
 from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
-from treadle.workspace.history.seen import Seen
+from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import Folders, is_folder, reading, state_of
 from treadle.workspace.history.transaction import Transactions
 from treadle.workspace.root import Root
@@ -93,7 +93,7 @@ class ProjectSnapshots:
     def commit(self, name: str, view: str) -> Effect:
         from treadle.workspace.history import effects
 
-        seen = Seen()
+        seen = SeenFiles()
 
         def read() -> Effect:
             return self._gated(view, self._effect(view, seen))
@@ -102,7 +102,7 @@ class ProjectSnapshots:
         remember(self._root, after_images(self._folder), effect.files, seen)
         return effect
 
-    def _effect(self, view: str, seen: Seen | None = None) -> Effect:
+    def _effect(self, view: str, seen: SeenFiles | None = None) -> Effect:
         from treadle.workspace.history import copied, effects
 
         if copied.is_copied(view):
@@ -199,7 +199,9 @@ _LARGEST_REMEMBERED = 1 << 20
 """… of this size at most."""
 
 
-def remember(root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen: Seen | None = None) -> None:
+def remember(
+    root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen: SeenFiles | None = None
+) -> None:
     """Keep the small texts that these changes left, as they are on disk now, unless they were seen. Never fails."""
     wanted = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
     if not wanted:

@@ -31,7 +31,7 @@ from treadle.workspace.history.apply import ChangeApplier, ContentSource, StoreS
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Ending, Journal, Journals, Verdict
 from treadle.workspace.history.progress import PathProgress, Surveyor, closed_folders, mode_pending
-from treadle.workspace.history.seen import Seen
+from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders
 from treadle.workspace.paths.durable import FEW, SyncAhead
@@ -52,7 +52,7 @@ class Transactions:
         self._fingerprint = fingerprint
 
     def commit(
-        self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen: Seen | None = None
+        self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen: SeenFiles | None = None
     ) -> Effect:
         """`seen` is what `read` sees."""
         with self._alone() as folders:
@@ -109,7 +109,7 @@ class Transactions:
 
     # -- the first time -----------------------------------------------------------------------------------------
 
-    def _first(self, begun: Journal, source: ContentSource, folders: Folders, seen: Seen | None = None) -> Effect:
+    def _first(self, begun: Journal, source: ContentSource, folders: Folders, seen: SeenFiles | None = None) -> Effect:
         self._journals.begin(begun.name)
         ahead = SyncAhead(folders.at(())) if len(begun.files) > FEW else None
         self._stage(folders, begun.name, "back").remove()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.unit.models.loopback import listening
-from treadle.models.wire.connection import BUFFERED, HEAD_CAP, LINE_CAP, Connection, CutOff
+from treadle.models.wire.connection import BUFFERED, HEAD_CAP, LINE_CAP, CutOff, ServerConnection
 
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\nx-a:  2 \r\n\r\n"
@@ -23,7 +23,7 @@ ANSWERS = {
 
 
 @asynccontextmanager
-async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[Connection]:
+async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[ServerConnection]:
     """A connection to a server that reads a request and says this; it goes when it has, unless it `stays`."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -36,7 +36,7 @@ async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[Connec
                 break
 
     async with listening(serve) as port:
-        _, connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
+        _, connection = await asyncio.get_running_loop().create_connection(ServerConnection, "127.0.0.1", port)
         try:
             yield connection
         finally:
@@ -44,7 +44,7 @@ async def answering(*pieces: bytes, stays: bool = False) -> AsyncIterator[Connec
             await asyncio.sleep(0)
 
 
-async def whole(connection: Connection, read: bytearray | None = None) -> bytes:
+async def whole(connection: ServerConnection, read: bytearray | None = None) -> bytes:
     read = bytearray() if read is None else read
     while piece := await connection.read():
         read += piece
@@ -52,9 +52,9 @@ async def whole(connection: Connection, read: bytearray | None = None) -> bytes:
     return bytes(read)
 
 
-def fed(pieces: Sequence[bytes]) -> tuple[Connection, list[bytes]]:
+def fed(pieces: Sequence[bytes]) -> tuple[ServerConnection, list[bytes]]:
     """What becomes of an answer that comes in these pieces, without a network."""
-    connection = Connection()
+    connection = ServerConnection()
     connection.transport = asyncio.Transport()
     connection._begin(tunnels=False)
     for piece in pieces:

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.workspace.views import Views
 from treadle.ports.snapshots import Effect
 from treadle.protocol.files import FileState
-from treadle.workspace.history.seen import Seen
+from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.history.states import FileContent, Folders
 from treadle.workspace.root import Root
@@ -101,7 +101,7 @@ def test_files_keep_their_access_control_list(views: Views, snapshots: ProjectSn
 def test_only_a_time_that_would_tell_counts(ctime_ns: int, known: bool) -> None:
     found = os.stat_result((0o100644, 1, 1, 1, 0, 0, 1, 0, 0, 0), {"st_ctime_ns": ctime_ns, "st_mtime_ns": 1})
     before, after = (FileContent(FileState("file", 0o644, name, 1), data=b"x") for name in ("old", "new"))
-    seen = Seen()
+    seen = SeenFiles()
     seen.note("a", found, before, after)
     assert (seen.before("a", before.state, found) == b"x") is known
     assert seen.before("a", after.state, found) is None
