@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -148,6 +149,20 @@ def test_killed_as_soon_as_the_stop_is_recorded_it_is_a_stopped_run(cli: Command
     assert [data["synthetic"] for data in log.of("tool.execution_complete")] == ["interrupted"]
     assert len(log.of("assistant.turn_start")) == 1
     assert cli("resume", "last", "--json").types == ["session.idle"]  # and so it stays
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("import", "-"), ("resume", "last", "--results", "-"), ("apply", "-"), ("run", "-", "--model", "scripted:demo")],
+    ids=lambda words: words[0],
+)
+def test_ctrl_c_ends_the_wait_for_standard_input(cli: CommandLine, words: tuple[str, ...]) -> None:
+    cli("run", "Hello.", "--model", cli.script(HELLO))
+    process = cli.start(*words, stdin=subprocess.PIPE)
+    assert process.stderr is not None
+    assert "waiting for standard input" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert end(process).code == 130
 
 
 def test_a_second_interrupt_leaves_at_once(cli: CommandLine) -> None:

@@ -1,11 +1,14 @@
-"""Standard input as text, where it is no terminal: context for a task, or something to apply. Read to its end, up to a
-limit; whoever waits for it is told."""
+"""Standard input: context for a task, something to apply or to import. Read to its end, up to a limit; whoever waits
+for it is told, and Ctrl-C ends the wait."""
 
 import os
 import select
+import signal
 import stat
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from treadle.errors import InvalidInput
@@ -27,26 +30,54 @@ def is_piped() -> bool:
     return stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)
 
 
-def read_text(limit: int, shorter: str) -> str:
+def read_text(limit: int, shorter: str, instead: str = "") -> str:
     """All of standard input. InvalidInput if it is longer than `limit` bytes (`shorter` says what to do then) or no
-    text. A socket that stays silent is taken for empty: programs that start others leave one open."""
+    text. `instead` says how to go without it."""
+    return checked(_read_stdin(limit, instead), "standard input", limit, shorter)
+
+
+def _read_stdin(limit: int, instead: str = "") -> bytes:
+    """What comes up to a little more than `limit`. A socket that stays silent is taken for empty: programs that start
+    others leave one open."""
     fd = sys.stdin.fileno()
     data = bytearray()
     silent = stat.S_ISSOCK(os.fstat(fd).st_mode)
     began, told = time.monotonic(), False
-    while True:
-        ready, _, _ = select.select([fd], [], [], _PATIENCE_S)
-        if not ready and silent and not data and time.monotonic() - began > _SOCKET_S:
-            return ""
-        if not ready and not told and not silent:
-            told = True
-            print("treadle: waiting for standard input to end (go without it: --no-stdin)", file=sys.stderr)
-        if ready:
-            piece = os.read(fd, _PIECE)
-            data += piece
-            if not piece or len(data) > limit:
-                break
-    return checked(bytes(data), "standard input", limit, shorter)
+    with _ended_by_ctrl_c():
+        while True:
+            ready, _, _ = select.select([fd], [], [], _PATIENCE_S)
+            if not ready and silent and not data and time.monotonic() - began > _SOCKET_S:
+                return b""
+            if not ready and not told and not silent:
+                told = True
+                print(f"treadle: waiting for standard input to end{instead}", file=sys.stderr)
+            if ready:
+                piece = os.read(fd, _PIECE)
+                data += piece
+                if not piece or len(data) > limit:
+                    return bytes(data)
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """An event loop only notes the first Ctrl-C, and nobody would look while this waits."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or before == signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def read_bytes(file: str) -> bytes:
+    """All of a file; of standard input, if it is called -."""
+    try:
+        return _read_stdin(sys.maxsize) if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
 
 
 def read_file(file: str, limit: int, shorter: str) -> str:

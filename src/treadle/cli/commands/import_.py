@@ -1,14 +1,10 @@
 """`treadle import`: a chat from JSON lines (D-08)."""
 
-import sys
-from pathlib import Path
-
 import click
 
 from treadle.cli.group import in_loop
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_json
-from treadle.errors import InvalidInput
 from treadle.inert import inert_line
 
 
@@ -27,10 +23,11 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     What the chat may do is decided here: its model, mode, rules, sandbox, budgets and project are those of a new chat.
     What was under way there is ended, not continued.
     """
+    from treadle.cli.piped import read_bytes
     from treadle.cli.session import configured, open_agent, present_root
     from treadle.transfer import import_chat
 
-    lines = _lines(file)
+    lines = read_bytes(file).split(b"\n")
     config = configured()
     async with open_agent(config) as agent:
         root = present_root()
@@ -44,11 +41,3 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     terminal.line(chat)
     model = local.model or "no model yet"
     terminal.note(inert_line(f"{model}, mode {local.mode}, in {root or 'no project'}, as for a new chat here"), "dim")
-
-
-def _lines(file: str) -> list[bytes]:
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
-    return data.split(b"\n")

@@ -1,7 +1,5 @@
 """`treadle resume`: go on with a chat that was cut off, or give it what it waits for."""
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -83,16 +81,14 @@ async def _open(chat: "Chat", kind: str, otherwise: str) -> "OpenAction":
 def _read_results(file: str) -> "list[Result]":
     import msgspec
 
+    from treadle.cli.piped import read_bytes
     from treadle.protocol.commands import Result
 
     class Results(msgspec.Struct):
         results: list[Result]
 
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return msgspec.json.decode(data, type=Results).results
-    except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
+        return msgspec.json.decode(read_bytes(file), type=Results).results
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         wanted = '{"results": [{"tool_call_id": "…", "output": …}]}'
         raise InvalidInput(f"{file} holds no results ({error}); it should look like {wanted}") from error

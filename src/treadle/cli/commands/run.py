@@ -191,7 +191,8 @@ def _text(task: Task) -> str:
 
     given = ""
     if task.prompt == "-" or (not task.no_stdin and is_piped()):
-        given = read_text(LIMIT, "pass a part of it (… | tail -c 100000), or put it into a file and name that")
+        shorter = "pass a part of it (… | tail -c 100000), or put it into a file and name that"
+        given = read_text(LIMIT, shorter, " (go without it: --no-stdin)")
     if task.prompt is None and not given.strip():
         raise click.UsageError("Missing argument 'PROMPT': say what is to be done, or pipe it in.")
     alone = task.prompt in (None, "-")
