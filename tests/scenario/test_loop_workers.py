@@ -6,6 +6,7 @@ import pytest
 
 from tests.scenario.kit import Gate, Stage, change, ended, of, play, results
 from treadle import tool
+from treadle.engine import tenure
 from treadle.engine.pool import WorkerPool
 from treadle.models.scripted import Call, Say
 from treadle.protocol import commands as c
@@ -67,8 +68,11 @@ async def test_a_run_cut_at_any_await_goes_on_and_does_nothing_twice(stage: Stag
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-async def test_nothing_takes_effect_after_a_stop(stage: Stage, read_only: bool) -> None:  # L-07
+async def test_nothing_takes_effect_after_a_stop(
+    stage: Stage, read_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # L-07
     """The stop comes in while a quick call runs: its outcome is recorded, and the calls behind it are not begun."""
+    monkeypatch.setattr(tenure, "UNWATCHED_S", 600.0)  # quick also where the store is slow
     gate = Gate()
     began: list[int] = []
 
