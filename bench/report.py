@@ -111,6 +111,7 @@ def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
     machine = outcome.machine
     peers = ", ".join(versions(each) for each in _present(outcome.results) if each.kind == "peer")
     written = docs / "performance.md"
+    before = written.read_text() if written.exists() else ""  # with sections by hand, or by other benches
     page = template.read_text().format(
         date=outcome.date,
         machine=f"{machine.cpu}, {machine.cores} cores, {machine.system}, {machine.python}",
@@ -121,9 +122,7 @@ def write_page(outcome: Outcome, template: Path, docs: Path) -> None:
         adapters=markdown(comparisons_table(outcome.adapters)),
         sdks=sdk_versions(outcome.adapters) or "none",
         missing="".join(f"\nNot measured: {failure}.\n" for failure in outcome.failures),
-        server=section(written.read_text(), "server") if written.exists() else "",  # made by bench.server
-        terminal=section(written.read_text(), "terminal") if written.exists() else "",  # made by bench.terminal
-        web=section(written.read_text(), "web") if written.exists() else "",  # by hand, from bench.web
+        **{name: section(before, name) for name in ("server", "terminal", "web", "parts", "doubts")},
     )
     written.write_text(page)
     picture = docs / "images" / "performance.svg"

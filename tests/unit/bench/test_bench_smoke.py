@@ -111,6 +111,19 @@ def test_the_page_shows_figures_machine_and_what_is_missing(tmp_path: Path) -> N
     assert Machine("Some CPU", 2, "CPython 3.11", "Linux", 4.3).is_busy
 
 
+def test_a_new_page_keeps_what_was_written_by_hand(tmp_path: Path) -> None:
+    machine = Machine("Some CPU", 2, "CPython 3.11", "Linux", 0.2)
+    for name in ("performance.md", "images/performance.svg"):
+        copy = tmp_path / name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes((REPOSITORY / "docs" / name).read_bytes())
+    headings = [line for line in (tmp_path / "performance.md").read_text().splitlines() if line.startswith("## ")]
+    write_page(Outcome("2026-01-02", False, machine, RESULTS, ADAPTERS, []), TEMPLATE, tmp_path)
+    page = (tmp_path / "performance.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("## ")] == headings
+    assert "2026-01-02" in page
+
+
 def test_the_picture_is_valid_svg_with_a_bar_for_each_value() -> None:
     root = ElementTree.fromstring(draw(panels(RESULTS)))
     bars = root.findall("{http://www.w3.org/2000/svg}rect")
