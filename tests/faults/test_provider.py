@@ -174,7 +174,7 @@ async def test_a_passing_failure_is_retried_and_shown(name: str) -> None:
     """Fault 8, M-11."""
     failure, kind = FAILURES[name]
     answer: Answer = lambda before, asked: failure if asked <= 2 else Reply(text=TEXT, chunk_size=1)  # noqa: E731
-    async with stage(answer, silence_s=0.05 if "silence" in name else 5.0) as on:
+    async with stage(answer, silence_s=0.3 if "silence" in name else 5.0) as on:
         news = await on.send()
         assert [(retry.attempt, retry.error_class) for retry in of(news, TurnRetry)] == [(1, kind), (2, kind)]
         assert [message.content for message in of(news, AssistantMessage)] == [TEXT]
@@ -188,7 +188,7 @@ async def test_a_failure_that_stays_ends_in_an_error_and_idle_and_the_chat_goes_
     """Fault 8: bounded, shown, idle, resumable."""
     failure, kind = FAILURES[name]
     answer: Answer = lambda before, asked: failure if asked <= RETRIES + 1 else Reply(text=TEXT)  # noqa: E731
-    async with stage(answer, silence_s=0.03 if "silence" in name else 5.0) as on:
+    async with stage(answer, silence_s=0.3 if "silence" in name else 5.0) as on:
         news = await on.send()
         assert len(on.fake.requests) == RETRIES + 1
         assert [error.error_class for error in of(news, SessionError)] == [kind]
