@@ -1,9 +1,8 @@
 """What holds for all tests. Time is no criterion: a loaded machine is slow, and that is no fault of the code. No test
 uses the user's own Treadle; what was found out about sandboxes is shared by all of a run. A PostgreSQL is started for
-those who ask for it. What tests start hears Ctrl-C, also where the tests run in the background of a shell."""
+those who ask for it."""
 
 import os
-import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -18,5 +17,3 @@ settings.register_profile(
 )
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -158,7 +158,16 @@ def test_killed_as_soon_as_the_stop_is_recorded_it_is_a_stopped_run(cli: Command
 )
 def test_ctrl_c_ends_the_wait_for_standard_input(cli: CommandLine, words: tuple[str, ...]) -> None:
     cli("run", "Hello.", "--model", cli.script(HELLO))
-    process = cli.start(*words, stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        cli.words(*words),
+        cwd=cli.project,
+        env=cli.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where the tests ignore it
+    )
     assert process.stderr is not None
     assert "waiting for standard input" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
