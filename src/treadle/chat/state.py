@@ -285,8 +285,9 @@ def known_files(state: ChatState) -> dict[str, str]:
 def asks_in_its_middle(call: Call, action: str = "") -> bool:
     """Whether it waits for the answer to a question (to this one, if it is named), and goes on after it."""
     asked = call.action
-    meant = asked is not None and asked.action == (action or asked.action)
-    return meant and asked is not None and asked.kind == "user_input" and asked.name == ELICITATION
+    if asked is None or (action and asked.action != action):
+        return False
+    return asked.kind == "user_input" and asked.name == ELICITATION
 
 
 def runnable_calls(state: ChatState) -> tuple[Call, ...]:
@@ -382,13 +383,12 @@ def wake_ms(state: ChatState) -> int:
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
     shown, failure = status(state), failure_of(state)
-    waits = shown == "requires_action"
     return ChatSummary(
         chat=state.chat,
         status=shown,
         head=state.head,
         runnable=shown in ("pending", "running", "interrupting"),
-        wake_ms=wake_ms(state) if waits else 0,
+        wake_ms=wake_ms(state),
         title=state.title,
         model=state.options.model,
         root=state.options.root,
