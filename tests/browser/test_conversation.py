@@ -4,7 +4,7 @@ import json
 import re
 import sys
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.site import PHONE, Site, window
 from tests.scenario.mcp_servers.kit import ODD
@@ -158,8 +158,17 @@ def complete_words_of_servers(page: Page, site: Site) -> None:  # T-10
     area.press_sequentially("And @odd")
     expect(hints).to_have_count(2)
     expect(hints.nth(1)).to_be_in_viewport(ratio=1)
+    late_answers: list[Route] = []
+    page.route("**/files?path=*", lambda route: late_answers.append(route))
+    with page.expect_request("**/files?path=*"):
+        area.press_sequentially(":")
     page.keyboard.press("ArrowDown")
-    assert area.get_attribute("aria-activedescendant") == "hint-1"
+    with page.expect_response("**/files?path=*"):
+        late_answers[0].continue_()
+    page.unroute("**/files?path=*")
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    expect(hints).to_have_count(2)
+    expect(area).to_have_attribute("aria-activedescendant", "hint-1")  # a late answer keeps the person's selection
     page.keyboard.press("Tab")
     expect(area).to_have_value("And @odd:notes://days/")
     area.fill("")

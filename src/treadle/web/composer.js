@@ -36,7 +36,7 @@ export function modeChoice(chosen) {
 class Composer extends HTMLElement {
   /** `extra` are the fields of a new chat, `root` tells its project; `said(content, images, delivery)` sends. */
   begin({ chat = "", said, stop, extra = [], root = () => "", hint = "Say what comes next" }) {
-    Object.assign(this, { chat, said, root, hint, images: [], busy: false, answers: {}, offers: [], at: 0 });
+    Object.assign(this, { chat, said, root, hint, images: [], busy: false, answers: {}, offers: [], at: 0, selected: "" });
     this.area = h("textarea", { rows: 1, "aria-label": "Message", "aria-controls": "hints", "aria-autocomplete": "list",
       placeholder: hint, value: draft(chat), on: {
       input: () => { keepDraft(chat, this.area.value); this.grow(); this.suggest(); },
@@ -135,6 +135,7 @@ class Composer extends HTMLElement {
     const before = this.area.value.slice(0, this.area.selectionStart);
     const [, mark, typed] = /^(\/)(\S*)$/.exec(before) ?? /(?:^|\s)(@)([^\s@]*)$/.exec(before) ?? [];
     const asked = this.asked = {};
+    if (!mark) this.selected = "";
     const offer = (found) => { if (this.asked === asked) this.offer(found); };
     if (mark === "/") return offer((await this.known("commands")).filter(({ name }) => name.startsWith(typed))
         .map(({ name, hint, description }) => ({ text: `/${name} `, shown: `/${name} ${hint}`, about: description })));
@@ -163,14 +164,14 @@ class Composer extends HTMLElement {
       ? { text: `@${typed.slice(0, cut)}${name}/`, shown: `${name}/`, more: true } : { text: `${typed.slice(0, cut)}${name} `, shown: name });
   }
 
+  /** Late answers redraw the list, and may empty it for a moment: the person's selection is kept by its text. */
   offer(found) {
-    const kept = this.offers[this.at]?.text;
     this.offers = found.slice(0, 2 * MOST_OFFERED);
     this.hints.replaceChildren(...this.offers.map((each, place) => h("li", { role: "option", id: `hint-${place}`,
         on: { mousedown: (event) => { event.preventDefault(); this.put(each); } } },
         h("span", {}, each.shown), each.about ? h("span", { class: "muted" }, each.about) : null)));
     this.hints.hidden = !found.length;
-    this.mark(Math.max(0, this.offers.findIndex(({ text }) => text === kept)));
+    this.mark(Math.max(0, this.offers.findIndex(({ text }) => text === this.selected)));
   }
 
   mark(at) {
@@ -188,10 +189,12 @@ class Composer extends HTMLElement {
     if (event.key === "Enter" && chosen.text.trim() === this.area.value) { this.offer([]); return this.send("queued"); }
     if (event.key === "Enter" || event.key === "Tab") return this.put(chosen);
     this.mark((this.at + (event.key === "ArrowDown" ? 1 : -1) + this.offers.length) % this.offers.length);
+    this.selected = this.offers[this.at].text;
   }
 
   put({ text, more }) {
     const end = this.area.selectionStart;
+    this.selected = "";
     this.area.setRangeText(text, text.startsWith("/") ? 0 : this.area.value.lastIndexOf("@", end - 1), end, "end");
     this.offer([]);
     keepDraft(this.chat, this.area.value);
