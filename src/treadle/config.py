@@ -225,7 +225,7 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
             values[name] = _checked(name, value, shown, strict=True)
             sources[name] = f"flag {shown}"
     _profile(values, sources, profiles, file)
-    if preset := values.get("preset"):
+    if (preset := values.get("preset")) and "(profile " not in sources["preset"]:
         _put(values, sources, PRESETS[preset], f"{sources['preset']} ({preset})")
     if (alias := values.get("model", "")) in values.get("aliases", {}):
         values["model"] = values["aliases"][alias]
@@ -250,7 +250,8 @@ def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, 
             near = did_you_mean(name, sources)
             raise ConfigError(f"{file}: the profile {named!r} sets {name!r}, which is no setting{near}")
         wanted[name] = _checked(name, value, f"{file}: profiles.{named}.{name}", strict=True)
-    _put(values, sources, wanted, f"{sources['profile']} (profile {named})")
+    preset = PRESETS.get(wanted.get("preset", ""), {})
+    _put(values, sources, {**preset, **wanted}, f"{sources['profile']} (profile {named})")
 
 
 def _put(values: dict[str, Any], sources: dict[str, str], wanted: Mapping[str, Any], source: str) -> None:

@@ -115,6 +115,15 @@ def test_a_preset_stands_where_it_was_named(env: dict[str, str]) -> None:  # S-1
         load(env | {"TREADLE_PRESET": "lax"})
 
 
+@pytest.mark.parametrize("named", ["profile", "flag"])
+def test_a_profile_wins_over_its_own_preset(env: dict[str, str], named: str) -> None:  # E-06
+    chosen = 'profile = "mine"\n' if named == "profile" else ""
+    write(env, chosen + 'mode = "review"\n[profiles.mine]\npreset = "strict"\nmax_turns = 77\n')
+    settings = load(env, {} if chosen else {"profile": "mine"}).settings
+    assert (settings.max_turns, settings.strict_paths) == (77, True)
+    assert load(env, {"profile": "mine", "preset": "strict", "max_turns": 5}).settings.max_turns == 5
+
+
 def test_an_unknown_variable_is_a_warning(env: dict[str, str]) -> None:  # E-06
     given = env | {"TREADLE_MAX_TURN": "3", "TREADLE_XYZZY": "1", "TREADLE_COMMAND_MINE": "cat", "TREADLE_DEBUG": "1"}
     assert load(given).warnings == (

@@ -1,13 +1,14 @@
-"""The front matter of Markdown files: the part of YAML that such files use (texts, quoted or over several lines, lists,
-one level of keys), read without a YAML library. What is beyond that is taken as text, never as anything else."""
+"""The front matter of Markdown files, by a YAML parser. Many files are no valid YAML (`name: see: this`): a value
+that the parser refuses is read as plain text. Every scalar is text, and aliases are refused."""
 
+import itertools
 import re
+from collections.abc import Iterable
 
 Value = str | list[str]
 
 _FENCE = "---"
-_KEY = re.compile(r"([A-Za-z_][\w.-]*)\s*:(?:\s+(.*))?$")
-_BLOCK = re.compile(r"[|>][+-]?\d?$")
+_KEY = re.compile(r"[A-Za-z_][\w.-]*\s*:(?=\s|$)", re.ASCII)
 
 
 def split(text: str) -> tuple[dict[str, Value], str]:
@@ -18,41 +19,33 @@ def split(text: str) -> tuple[dict[str, Value], str]:
     end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() in (_FENCE, "...")), 0)
     if not end:
         return {}, text
-    return _read(lines[1:end]), "\n".join(lines[end + 1 :]).strip("\n")
+    return dict(_read_entries(lines[1:end])), "\n".join(lines[end + 1 :]).strip("\n")
 
 
-def _read(lines: list[str]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    at = 0
-    while at < len(lines):
-        match = _KEY.match(lines[at])
-        at += 1
-        if match is None:
-            continue
-        below = at
-        while below < len(lines) and (not lines[below].strip() or lines[below][0] in " \t-"):
-            below += 1
-        found[match[1].lower()] = _value((match[2] or "").strip(), lines[at:below])
-        at = below
-    return found
+def _read_entries(lines: list[str]) -> Iterable[tuple[str, Value]]:
+    starts = [number for number, line in enumerate(lines) if _KEY.match(line)]
+    for start, end in itertools.pairwise([*starts, len(lines)]):
+        entry = "\n".join(lines[start:end])
+        key, _, plain = entry.partition(":")
+        yield key.strip().lower(), _parse_value(entry, plain)
 
 
-def _value(head: str, below: list[str]) -> Value:
-    items = [line.strip() for line in below if line.strip()]
-    if _BLOCK.match(head):
-        return "\n".join(items) if head[0] == "|" else " ".join(items)
-    if not head and items and all(item.startswith("-") for item in items):
-        return [_text(item[1:].strip()) for item in items]
-    if head.startswith("[") and head.endswith("]"):
-        return [_text(item.strip()) for item in head[1:-1].split(",") if item.strip()]
-    return _text(" ".join([head, *items]).strip())
+def _parse_value(entry: str, plain: str) -> Value:
+    import yaml  # most projects have no such file
+
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(entry, Loader=yaml.BaseLoader)):
+            raise yaml.YAMLError("aliases are refused")
+        (value,) = yaml.load(entry, Loader=yaml.BaseLoader).values()
+        return [_flatten(item) for item in value] if isinstance(value, list) else _flatten(value)
+    except (yaml.YAMLError, AttributeError, ValueError, RecursionError):
+        return " ".join(re.sub(r"\s+#.*", "", line).strip() for line in plain.split("\n")).strip()
 
 
-def _text(text: str) -> str:
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        inner = text[1:-1]
-        return inner.replace("''", "'") if text[0] == "'" else inner.replace('\\"', '"').replace("\\n", "\n")
-    return re.sub(r"\s+#.*$", "", text)
+def _flatten(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_flatten(each)}" for key, each in value.items())
+    return ", ".join(map(_flatten, value)) if isinstance(value, list) else str(value).strip()
 
 
 def words(value: Value | None) -> list[str]:

@@ -2,7 +2,6 @@
 tool must not stop anybody."""
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -16,7 +15,9 @@ from treadle.tools.registry import ALIASES
 MOST_SKILLS = 50
 _NAME = re.compile(r"[\w][\w.:-]{0,63}")
 _DESCRIPTION = 1_024
-_ARGUMENT = re.compile(r"\$(ARGUMENTS|\d)|\{\{args\}\}")
+_ARGUMENT = re.compile(r"\$(ARGUMENTS\b|[1-9]\d{0,2})|\{\{args\}\}")
+_WORD = re.compile(r"\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)")
+"""Quotes group words only around a whole word: an apostrophe inside a word and a backslash are plain characters."""
 _TOOLS: Mapping[str, str] = {
     **{name: ALIASES[name] for name in ("bash", "edit", "glob", "grep", "ls", "read", "search")},
     "multiedit": "edit_file",
@@ -36,19 +37,17 @@ class OwnCommand(msgspec.Struct, frozen=True):
     hint: str = ""
 
     def expand(self, given: str) -> str:
-        """The text with `$ARGUMENTS` (all words) and `$1` to `$9` (one each); words that it does not ask for go
-        behind it."""
-        try:
-            each = shlex.split(given)
-        except ValueError:
-            each = given.split()
+        """The text with `$ARGUMENTS` (all words) and `$1`, `$2`, … (one each). Words that the text does not ask for
+        follow it."""
+        arguments = ["".join(match.groups("")) for match in _WORD.finditer(given)]
 
-        def put(found: re.Match[str]) -> str:
-            number = found[1] or "ARGUMENTS"
-            return given if number == "ARGUMENTS" else "".join(each[int(number) - 1 : int(number)])
+        def replace_reference(match: re.Match[str]) -> str:
+            if match[1] in (None, "ARGUMENTS"):
+                return given
+            return "".join(arguments[int(match[1]) - 1 : int(match[1])])
 
-        made = _ARGUMENT.sub(put, self.text)
-        return made if _ARGUMENT.search(self.text) or not given else f"{made}\n\n{given}"
+        expanded, references = _ARGUMENT.subn(replace_reference, self.text)
+        return expanded if references or not given else f"{expanded}\n\n{given}"
 
 
 class CustomAgent(msgspec.Struct, frozen=True):

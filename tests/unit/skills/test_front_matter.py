@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.skills.front_matter import line, split, words
+from treadle.skills.reading import OwnCommand
 
 FILE = """---
 name: "pdf-forms"   # a comment is none inside quotes
@@ -34,6 +35,35 @@ def test_texts_lists_and_blocks() -> None:
     assert head["note"] == "plain text: with a colon"
     assert (head["license"], line(head["metadata"])) == ("", "author: ada")
     assert body == "# Body\n---"
+
+
+def test_yaml_as_other_agents_write_it() -> None:
+    """Comments, lists over several lines, escapes; an anchor is no way to a large text."""
+    head, _ = split(
+        '---\n# a comment\ntools: [read, # why\n  grep]\nmodel: x # and why\ntitle: "a \\u00e9 # b"\n'
+        "list:\n- one # first\n# between\n- two\nbomb: [&a [x, x], *a]\n---\n"
+    )
+    assert head["tools"] == ["read", "grep"]
+    assert head["model"] == "x"
+    assert head["title"] == "a é # b"
+    assert head["list"] == ["one", "two"]
+    assert isinstance(head["bomb"], str)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "expanded"),
+    [
+        ("$1 then $2", "don't can't", "don't then can't"),
+        ("see $1", r"C:\new\table", r"see C:\new\table"),
+        ("$1|$2", "'a b' \"c d\"", "a b|c d"),
+        ("awk '{ print $0 }' $1", "file", "awk '{ print $0 }' file"),
+        ("$10 $1", "a b c d e f g h i j", "j a"),
+        ("$ARGUMENTSX $3.", "a b", "$ARGUMENTSX ."),
+        ("Fix it.", "now", "Fix it.\n\nnow"),
+    ],
+)
+def test_words_of_an_own_command(text: str, given: str, expanded: str) -> None:  # E-11
+    assert OwnCommand("fix", "", text).expand(given) == expanded
 
 
 @pytest.mark.parametrize("text", ["", "no front matter", "---\nname: x\nnever closed", "--- \n", "---\n---"])
