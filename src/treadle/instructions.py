@@ -81,12 +81,14 @@ def _read(workspace: Workspace, path: str) -> str | None:
 
 
 def _part(name: str, text: str, room: int) -> str:
-    """A file under its name, cut at a line if it does not fit."""
-    part = f"# From {name}\n\n{text.strip()}"
+    """A file under its name, cut behind its last whole line if it does not fit. A single long line is cut inside."""
+    heading = f"# From {name}\n\n"
+    part = heading + text.strip()
     if len(part.encode()) <= room:
         return part
     room -= len(_CUT.encode())
     if room < _SHORTEST:
         return ""
     kept = part.encode()[:room].decode(errors="ignore")
-    return kept[: kept.rfind("\n")] + _CUT
+    end = kept.rfind("\n")
+    return (kept[:end] if end >= len(heading) else kept) + _CUT

@@ -1,8 +1,10 @@
 """Answers in a shape: from a type to its JSON Schema, and from a model's words to a value of that type, or to words
 that the model can act on. The provider's own constraint helps where there is one; what counts is what is read here."""
 
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from json import JSONDecoder
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,6 +18,9 @@ REPAIRS = 2
 """How often a model is asked again for an answer that does not fit."""
 AGAIN = "Your answer does not fit what was asked for:\n{problem}\nAnswer again, with nothing but the JSON."
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_OPENING = re.compile(r"[{\[]")
+_MOST_OPENINGS = 1_000
+"""Bounds the work for a long text of brackets."""
 _MOST_SHOWN = 5
 
 
@@ -49,9 +54,9 @@ class Shape(Generic[T]):
             raise Unfit("- it holds no JSON")
         problems = ""
         for value in found:
-            problems = problems or self._problems(value)
-            if not self._problems(value):
+            if not (unfit := self._problems(value)):
                 return self._made(value)
+            problems = problems or unfit
         raise Unfit(problems)
 
     def _problems(self, value: Any) -> str:
@@ -66,7 +71,7 @@ class Shape(Generic[T]):
         try:
             if kind is None:
                 return value  # type: ignore[no-any-return]
-            made = kind.model_validate(value) if _is_pydantic(kind) else msgspec.convert(value, kind)
+            made = kind.model_validate(value) if _is_pydantic(kind) else msgspec.convert(value, kind, str_keys=True)
         except ValueError as error:  # msgspec's and pydantic's are both
             raise Unfit(f"- {str(error)[:500]}") from error
         return made  # type: ignore[no-any-return]
@@ -117,14 +122,24 @@ def _mentions(parts: Mapping[str, Any], name: str) -> bool:
 
 
 def _candidates(text: str) -> Iterator[Any]:
-    """Values that the text may mean, the likeliest first."""
+    """Values that the text may mean, the likeliest first: all of it, its fenced blocks, JSON values in the prose."""
+    sources = [text.strip(), *(match[1] for match in _FENCED.finditer(text)), *_embedded_values(text)]
     decoder = msgspec.json.Decoder()
-    tried = [text.strip(), *(found[1] for found in _FENCED.finditer(text))]
-    for opening, closing in (("{", "}"), ("[", "]")):
-        start, end = text.find(opening), text.rfind(closing)
-        tried += [text[start : end + 1]] if 0 <= start < end else []
-    for each in dict.fromkeys(tried):
+    for source in dict.fromkeys(sources):
         try:
-            yield decoder.decode(each)
+            yield decoder.decode(source)
         except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
             continue
+
+
+def _embedded_values(text: str) -> Iterator[str]:
+    """The objects and arrays in the text, each from its opening bracket on. A bracket of the prose opens none."""
+    decoder, end = JSONDecoder(), 0
+    for opening in itertools.islice(_OPENING.finditer(text), _MOST_OPENINGS):
+        if opening.start() < end:
+            continue
+        try:
+            _, end = decoder.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            continue
+        yield text[opening.start() : end]

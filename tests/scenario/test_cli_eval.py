@@ -22,6 +22,7 @@ COUNT = 'call = [{ name = "run_command", args = { command = "echo x >> count" } 
 WRITE = 'call = [{ name = "write_file", args = { path = "answer", content = "42\\n" } }]'
 BAD = 'call = [{ name = "write_file", raw = "{}" }, { name = "fly", args = { to = "x" } }]'
 ASKS = 'call = [{ name = "write_file", args = { path = ".env", content = "x" } }]'
+DISCARDED = 'call = [{ name = "run_command", args = { command = "echo x > .env" } }]'
 DONE = 'text = "Done."\nusage = { input = 100, output = 10 }'
 
 
@@ -108,7 +109,9 @@ async def test_killed_anywhere_nothing_is_done_twice(cli: CommandLine, fault: st
 
 async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) -> None:
     words = suite(cli, a=[COUNT, 'fail = { kind = "auth", message = "wrong key" }'])
-    assert cli("eval", *words).code == 0
+    failed = cli("eval", *words)
+    assert failed.code == 1
+    assert "every attempt ended in an error; the first: " in failed.err
     assert [(row["ended"], row["solved"]) for row in results(cli)] == [("error", False)]
     assert "wrong key" in results(cli)[0]["error"]
     cli.script(f"[[turn]]\n{COUNT}\n[[turn]]\n{WRITE}\n[[turn]]\n{DONE}\n", "a.toml")
@@ -117,6 +120,15 @@ async def test_what_ended_in_an_error_is_made_again_if_told(cli: CommandLine) ->
     [found] = read_results(cli.project / "eval-results" / "suite")
     assert found.solved
     assert counted(cli) == [1]  # from the beginning
+
+
+async def test_a_model_that_never_answered_solves_nothing(cli: CommandLine) -> None:  # E-07
+    words = suite(cli, a=['fail = { kind = "auth", message = "wrong key" }'], b=[DISCARDED, DONE])
+    (cli.folder / "suite" / "a" / "task.toml").write_text('prompt = "Keep it as it is."\ncheck = "true"\n')
+    assert cli("eval", *words).code == 0
+    unanswered, discarded = results(cli)
+    assert (unanswered["task"], unanswered["ended"], unanswered["solved"]) == ("a", "error", False)
+    assert (discarded["task"], discarded["approvals"]) == ("b", 1)
 
 
 def test_a_check_cannot_reach_out_of_its_copy(cli: CommandLine) -> None:

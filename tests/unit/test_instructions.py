@@ -70,6 +70,14 @@ def test_it_is_cut_at_a_line_and_says_so(repo: Path) -> None:
     assert "left out" in last
 
 
+def test_one_long_line_is_cut_within(repo: Path) -> None:  # E-03
+    (repo / "AGENTS.md").write_text("ä" * 40_000)
+    text = read_instructions(str(repo))
+    assert MAX_BYTES - 200 < len(text.encode()) <= MAX_BYTES
+    assert text.startswith("# From AGENTS.md\n\näää")
+    assert "left out" in text.split("\n")[-1]
+
+
 def test_the_nearest_is_kept_whole_first(repo: Path) -> None:
     (repo / "a").mkdir()
     (repo / "AGENTS.md").write_text("far\n" * 20_000)

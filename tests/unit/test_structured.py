@@ -40,6 +40,8 @@ class Tree(msgspec.Struct):
         (Point, 'It is {"x": 1, "y": 2}, I think.', Point(1, 2)),
         (Line, '{"start": {"x": 0, "y": 0}, "end": {"x": 1, "y": 1}}', Line(Point(0, 0), Point(1, 1))),
         (Person, '{"name": "Ada", "age": 36}', Person(name="Ada", age=36)),
+        (Point, 'In {x} and [y], as {"x": 0} shows: {"x": 1, "y": 2} and {z}.', Point(1, 2)),
+        (dict[int, str], '{"1": "one"}', {1: "one"}),
         (list[int], "[1, 2]", [1, 2]),
         (Tree, '{"below": [{"below": []}]}', Tree([Tree([])])),
         ({"type": "object", "required": ["a"]}, '{"a": null}', {"a": None}),
@@ -53,6 +55,7 @@ def test_a_value_is_read_from_words(kind: Any, text: str, value: object) -> None
     ("kind", "text", "problem"),
     [
         (Point, "There is none.", "no JSON"),
+        (Point, "[" * 200_000, "no JSON"),
         (Point, '{"x": 1}', '"y" is a required property'),
         (Point, '{"x": "one", "y": 2}', "x: "),
         (Person, '{"name": "Ada", "age": -1}', "age: "),

@@ -238,8 +238,9 @@ async def _prepared(ready: Ready, verdict: Verdict, *, answered: bool) -> Ready:
     approved: tuple[Event, ...] = ()
     plan = await ready.tool.prepare(invocation)
     if not answered and verdict.reason:
-        key = ready.call.key
-        approved = (PermissionCompleted(key, "allow", by="policy", auto_approved=True, feedback=verdict.reason),)
+        whole = verdict.decision != "discard"  # the command runs, and its effect is not approved
+        key, why = ready.call.key, verdict.reason
+        approved = (PermissionCompleted(key, "allow", by="policy", auto_approved=whole, feedback=why),)
     return replace(ready, invocation=replace(invocation, plan=plan), approved=approved)
 
 

@@ -19,7 +19,7 @@ from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert
 from treadle.ports.toolset import Invocation
-from treadle.protocol.events import ActionRequired, UserMessage
+from treadle.protocol.events import ActionRequired, AssistantMessage, UserMessage
 from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.tools import COMMAND_TOOL, ToolSpec
 from treadle.runtime import Agent
@@ -72,17 +72,18 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
     replace_file(str(folder / DIFF), f"{await agent.worlds.diff(world.id)}\n".encode())
     async with checked(agent, attempt.task, world) as inner:
         solved, said = await _check(agent, attempt.task, inner, chat.id, state.options)
-    failure = state.last_error
+    failure, events = state.last_error, await chat.events()
+    answered = any(isinstance(envelope.data, AssistantMessage) for envelope in events)
     return Result(
         *attempt.key,
-        solved=solved,
+        solved=solved and answered,  # a check that passes without any answer says nothing about the model
         ended="action_required" if waits else state.last_end or "done",
         chat=chat.id,
         world=world.id,
         error=inert(str(failure.message)) if failure is not None and state.last_end == "error" else "",
         check=inert(said)[-SHOWN:],
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        **figures(state, await chat.events()),  # type: ignore[arg-type]
+        **figures(state, events),  # type: ignore[arg-type]
     )
 
 

@@ -25,7 +25,7 @@ def counts(events: Iterable[e.Envelope]) -> dict[str, int]:
             case e.ExecutionComplete(call=call, success=False):
                 found["tool_errors"] += 1
                 found["rejected"] += not given.get(call, False)  # what does not fit is recorded without arguments
-            case e.PermissionRequested() | e.PermissionCompleted(decision="deny", by="policy"):
+            case e.PermissionRequested() | e.PermissionCompleted(by="policy", auto_approved=False):  # or discarded
                 found["approvals"] += 1
     return found
 

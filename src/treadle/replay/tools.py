@@ -179,7 +179,8 @@ class RecordedPolicy:
             reason = asked.reason if asked is call.asks[0][1] else asked.reason.removesuffix(CHANGED).removesuffix("; ")
             return Verdict("ask", reason, asked.severity, asked.shown, asked.offers, wants=asked.network)
         if call.ruled is not None:
-            return Verdict(call.ruled.decision, call.ruled.feedback)
+            discards = call.ruled.decision == "allow" and not call.ruled.auto_approved
+            return Verdict("discard" if discards else call.ruled.decision, call.ruled.feedback)
         return Verdict("allow")
 
     async def judge(

@@ -49,7 +49,7 @@ def eval_(wanted: Evaluation) -> None:
     SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
     of its own of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
-    what got worse from one result to another.
+    what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
     """
     if wanted.words[0] == COMPARE:
         _compare(*map(Path, wanted.words[1:]))
@@ -86,8 +86,10 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
     from treadle.cli.terminal import Terminal
     from treadle.evaluation import Plan, evaluate, text_report
     from treadle.evaluation.plot import svg_plot
+    from treadle.evaluation.results import ERRORS
     from treadle.evaluation.runner import STORE, planned, waiting
     from treadle.evaluation.suites import missing
+    from treadle.inert import inert_line
     from treadle.lines.changes import count
 
     names = (wanted.models or config.settings.model).split(",")
@@ -114,6 +116,8 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
     terminal.line()
     terminal.line(report)
     terminal.note(f"see also {folder / 'report.svg'}", "dim")
+    if results and all(result.ended in ERRORS for result in results):
+        raise click.ClickException(f"every attempt ended in an error; the first: {inert_line(results[0].error)}")
 
 
 def _line(result: "Result") -> str:
