@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
@@ -190,6 +190,80 @@ async def test_a_command_of_ones_own_is_recorded_shown_and_undoable(tmp_path: Pa
     assert not (tmp_path / "project" / "made.txt").exists()
 
 
+async def test_the_same_command_of_the_model_is_asked_about(tmp_path: Path) -> None:  # S-05, S-08
+    """Typing `!cmd` answers for that one call: neither a later call of the model nor a call of another chat."""
+    line = "echo yes >> made.txt"
+    call = [Call("run_command", command=line)]
+    async with agent_with([Say("(typed)"), call, Say("Done."), Say("(typed)"), call], tmp_path / "home") as agent:
+        (tmp_path / "project").mkdir()
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, f"!{line}")
+            await until(pilot, lambda: "done · 1 turn" in shown(app))
+            assert (tmp_path / "project" / "made.txt").read_text() == "yes\n"
+            await say(pilot, "Now you.")
+            await until(pilot, lambda: app.card.action is not None and app.card.armed)
+            await pilot.press("y")
+            await until(pilot, lambda: "Done." in shown(app) and not app.conversation.view.busy)
+            await say(pilot, "/new")
+            await until(pilot, lambda: app.link is None)
+            await say(pilot, f"!{line}")
+            await until(pilot, lambda: "done · 1 turn" in shown(app))
+            await say(pilot, "Now you again.")
+            await until(pilot, lambda: app.card.action is not None)
+            assert (tmp_path / "project" / "made.txt").read_text() == "yes\n" * 3
+            app.leave()
+
+
+async def test_two_messages_at_once_begin_one_chat(tmp_path: Path) -> None:  # U-04, L-08
+    (tmp_path / "project").mkdir()
+    async with agent_with([Say("One."), Say("Two.")], tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda: app.controller is not None)
+            for text in ("First.", "Second."):
+                app.composer.put(text)
+                await app.composer._on_key(Key("enter", None))
+            await until(pilot, lambda: "Two." in shown(app) and not app.conversation.view.busy)
+            assert shown(app).index("First.") < shown(app).index("Second.")
+            assert len(await agent.chats()) == 1
+            app.leave()
+
+
+async def test_a_draft_keeps_its_chips_and_a_failed_message_its_place(tmp_path: Path) -> None:  # U-04
+    (tmp_path / "project").mkdir()
+    pasted = "\n".join(map(str, range(20)))
+    async with agent_with([[Call("run_command", command="echo x > made.txt")], Say("ok")], tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.action is not None and app.card.armed)
+            app.composer.focus()
+            await app.composer._on_paste(Paste(pasted))
+            draft = app.composer.text
+            app.card.focus()
+            await pilot.press("f")
+            await until(pilot, lambda: not app.composer.text)
+            await say(pilot, "Not now.")
+            await until(pilot, lambda: app.composer.text == draft)
+            assert app.composer.expanded(draft)[0] == pasted
+            given, typed = app.composer.draft, "typed meanwhile"
+            app.composer.clear_all()
+            await app.composer._on_paste(Paste(pasted.replace("0", "zero")))
+            app.composer.insert(typed)
+            app.composer.give_back(given)
+            text, _ = app.composer.expanded(app.composer.text)
+            assert text.startswith(pasted)
+            assert text.endswith(typed)
+            assert text.count("zero") == 2
+            app.composer.put("one two\\")
+            app.composer.move_cursor((0, 3))
+            await app.composer._on_key(Key("enter", None))
+            assert app.composer.text == ""  # it was sent, whole
+            await until(pilot, lambda: "one two\\" in shown(app))
+            app.leave()
+
+
 async def test_own_commands_and_custom_agents(tmp_path: Path) -> None:  # E-03
     home = tmp_path / "home"
     for name, text in (
@@ -276,7 +350,8 @@ def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
     from treadle.tui.connection import Asked
 
     assert app.controller is not None
-    return app.controller.chose(Choice(Asked(action), "once"))
+    assert app.link is not None
+    return app.controller.chose(Choice(Asked(action, app.link.id), "once"))
 
 
 async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) -> None:  # L-07

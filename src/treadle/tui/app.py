@@ -211,7 +211,7 @@ class TreadleApp(App[Left]):
 
     async def on_composer_submitted(self, message: Composer.Submitted) -> None:
         if self.controller is None:
-            self.composer.put(message.text)
+            self.composer.give_back(message.draft)
             return
         self.run_worker(self.guarded(self.controller.submitted(message)))
 

@@ -110,7 +110,7 @@ class Card(VerticalScroll, can_focus=True):
     def _parts(self, asked: Asked, look: Look) -> list[RenderableType]:
         action = asked.action
         more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
-        more += f"  (sub-agent: {inert_line(asked.title or asked.chat, 40)})" if asked.chat else ""
+        more += f"  (sub-agent: {inert_line(asked.title or asked.chat, 40)})" if asked.below else ""
         if action.kind == "user_input":
             head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
             options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]

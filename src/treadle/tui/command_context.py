@@ -1,6 +1,7 @@
 """What commands and lists work with: the app, the connection, the chat, messages to it. And what the composer may be
 used for."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
+from treadle.tui.composer import Draft
 from treadle.tui.connection import Asked, ChatLink, Connection, Outcome
 from treadle.tui.drawing import Look
 from treadle.tui.screens import Confirm
@@ -33,7 +35,9 @@ class CommandContext:
         self.chosen: dict[str, Any] = {}
         """Options for the next chat."""
         self._purpose: Purpose | None = None
-        self._draft = ""
+        self._draft = Draft()
+        self._beginning = asyncio.Lock()
+        """Held while the first message makes the chat, so that a second one does not make another."""
         self._cut_at = -1
         """Where the log ended when the chat's run was driven by nobody."""
 
@@ -63,26 +67,38 @@ class CommandContext:
     def ask_for(self, purpose: Purpose, text: str = "") -> None:
         """Use the composer for this, until Enter or Esc."""
         if self._purpose is None:
-            self._draft = self.app.composer.text
+            self._draft = self.app.composer.draft
         self._purpose = purpose
         self.app.composer.put(text)
         self.app.composer.focus()
         self.app.showing.draw_facts()
 
-    async def say(self, text: str, images: Any, *, steers: bool = False) -> None:
-        """Send a message; without a chat it begins one. The user knows who gets to see it (S-10)."""
+    def _restore_draft(self) -> None:
+        """Put back the text, with its chips, that stood in the composer before it was used for a purpose."""
+        self.app.composer.clear_all()
+        self.app.composer.give_back(self._draft)
+        self._draft = Draft()
+
+    async def say(self, text: str, images: Any, *, steers: bool = False, draft: Draft | None = None) -> None:
+        """Send a message; without a chat it begins one. The user knows who gets to see it (S-10). A message that could
+        not be sent goes back to the composer, before anything that was typed meanwhile."""
         app = self.app
         try:
-            if app.link is None and not await self._begin_chat():
-                app.composer.put(text)
+            if not await self._ensure_chat():
+                app.composer.give_back(draft or Draft(text))
                 return
             self._cut_at = -1
             await self.link().send(text, "steering" if steers else "queued", images)
             app.transcript.go_to_end()
         except TreadleError as error:
-            app.composer.put(text)
+            app.composer.give_back(draft or Draft(text))
             app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
             app.showing.draw()
+
+    async def _ensure_chat(self) -> bool:
+        """Begin a chat if there is none; False if the user did not agree to its model."""
+        async with self._beginning:
+            return self.app.link is not None or await self._begin_chat()
 
     async def _begin_chat(self) -> bool:
         app = self.app

@@ -1,7 +1,8 @@
 """Where people write: several lines, history, completion of files and commands, large pastes as chips."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -27,6 +28,13 @@ class Chip(NamedTuple):
     image: str = ""
 
 
+class Draft(NamedTuple):
+    """A text of the composer with what its chips stand for."""
+
+    text: str = ""
+    chips: Mapping[int, Chip] = MappingProxyType({})
+
+
 class Composer(TextArea):
     DEFAULT_CSS = """
     Composer {
@@ -42,10 +50,11 @@ class Composer(TextArea):
     ]
 
     class Submitted(Message):
-        def __init__(self, text: str, images: Sequence[str], *, steers: bool = False) -> None:
+        def __init__(self, text: str, images: Sequence[str], draft: Draft, *, steers: bool = False) -> None:
             super().__init__()
             self.text = text
             self.images = list(images)
+            self.draft = draft
             self.steers = steers
 
     class Completing(Message):
@@ -74,7 +83,7 @@ class Composer(TextArea):
             event.prevent_default()
             return
         match event.key:
-            case "enter" if self.text.endswith("\\"):
+            case "enter" if self.text.endswith("\\") and self.cursor_location == self.document.end:
                 self.action_delete_left()
                 self._newline(event)
             case "enter" | "ctrl+s":
@@ -108,11 +117,26 @@ class Composer(TextArea):
     def _submit(self, *, steers: bool) -> None:
         if not self.text.strip():
             return
-        shown = self.text
+        draft, shown = self.draft, self.text
         text, images = self.expanded(shown)
         self.typed.add(shown if not self._chips else text[:20_000])
         self.clear_all()
-        self.post_message(self.Submitted(text, images, steers=steers))
+        self.post_message(self.Submitted(text, images, draft, steers=steers))
+
+    @property
+    def draft(self) -> Draft:
+        return Draft(self.text, dict(self._chips))
+
+    def give_back(self, draft: Draft) -> None:
+        """Put a draft back, before a text that was typed meanwhile. Its chips come back under new numbers if theirs are
+        taken."""
+        typed, labels = self.text, dict[str, str]()
+        for number, chip in draft.chips.items():
+            free = number if number not in self._chips else max(self._chips) + 1
+            label = labels[chip.label] = chip.label.replace(f"#{number}:", f"#{free}:", 1)
+            self._chips[free] = chip._replace(label=label)
+        text = _CHIP.sub(lambda match: labels.get(match[0], match[0]), draft.text)
+        self.put("\n".join(part for part in (text, typed) if part))
 
     def clear_all(self) -> None:
         self._chips.clear()

@@ -48,12 +48,12 @@ class ModelRow(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a person is asked: by the chat that is shown, or by one that its calls began."""
+    """What a person is asked: by the chat that is shown, or by one that its calls began (`below`)."""
 
     action: OpenAction
-    chat: str = ""
-    """Empty: the one that is shown."""
+    chat: str
     title: str = ""
+    below: bool = False
 
     @property
     def key(self) -> tuple[str, str]:

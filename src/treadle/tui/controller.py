@@ -8,12 +8,11 @@ from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput, TreadleError
 from treadle.inert import inert_line
 from treadle.presentation.notices import chosen_option
-from treadle.protocol.events import OpenAction
 from treadle.tui.app import TreadleApp
 from treadle.tui.card import Choice
 from treadle.tui.command_context import CommandContext, Purpose
 from treadle.tui.commands import COMMANDS, carry_out
-from treadle.tui.composer import Composer
+from treadle.tui.composer import Composer, Draft
 from treadle.tui.connection import Asked, ChatLink
 from treadle.tui.file_names import file_names
 from treadle.tui.first_run import first_run
@@ -27,8 +26,11 @@ class Controller(CommandContext):
         super().__init__(app)
         self._mine: set[tuple[str, str]] = set()
         """Actions that were answered here."""
-        self._typed = ""
-        """The command that was typed here last: nobody is asked about it again, unless it is critical (S-05)."""
+        self._settling: set[tuple[str, str]] = set()
+        """Actions that are being answered because the command was typed here."""
+        self._typed = ("", "")
+        """The chat and the command that was typed here last. Typing it answers the first question about that one call,
+        unless the command is critical (S-05)."""
         self.offers = Offers(app, self._take_key)
 
     async def begin(self) -> None:
@@ -61,7 +63,7 @@ class Controller(CommandContext):
         if self._purpose is None:
             return False
         self._purpose = None
-        self.app.composer.put(self._draft)
+        self._restore_draft()
         self.app.showing.draw_facts()
         if self.app.card.action is not None and self.app.card.action.kind == "permission":
             self.app.card.focus()
@@ -71,10 +73,11 @@ class Controller(CommandContext):
         purpose, text = self._purpose, message.text
         if purpose is not None:
             self._purpose = None
-            await self._for_purpose(purpose, text)
-            self.app.composer.put(self._draft)
-            self._draft = ""
-            self.app.showing.draw_facts()
+            try:
+                await self._for_purpose(purpose, text)
+            finally:
+                self._restore_draft()
+                self.app.showing.draw_facts()
             return
         asked = self.app.card.asked
         if asked is not None and asked.action.kind == "user_input" and not text.startswith("/"):
@@ -85,7 +88,7 @@ class Controller(CommandContext):
         elif text.startswith("!"):
             await self.shell(text[1:].strip())
         else:
-            await self.say(text, message.images, steers=message.steers)
+            await self.say(text, message.images, steers=message.steers, draft=message.draft)
 
     async def _for_purpose(self, purpose: Purpose, text: str) -> None:
         link, asked = self.link(), purpose.asked
@@ -137,10 +140,10 @@ class Controller(CommandContext):
         The model sees it with the next message."""
         if not command:
             raise InvalidInput("write a command behind the !")
-        if self.app.link is None and not await self._begin_chat():
-            self.app.composer.put(f"!{command}")
+        if not await self._ensure_chat():
+            self.app.composer.give_back(Draft(f"!{command}"))
             return
-        self._typed = command
+        self._typed = (self.link().id, command)
         await self.link().run_command(command)
         self.app.transcript.go_to_end()
 
@@ -170,26 +173,32 @@ class Controller(CommandContext):
                 words = "run this instead: Enter runs it, Esc goes back"
                 self.ask_for(Purpose("edit", words, asked, arguments), str(arguments.get("command", "")))
 
-    def settles(self, action: OpenAction) -> bool:
-        """Whether an approval is for the command that was typed here; whoever typed it has answered."""
-        if not self._typed or action.kind != "permission" or action.severity == "critical":
+    def settles(self, asked: Asked) -> bool:
+        """Whether this asks about the command that was typed here, in the same chat; then typing it was the answer. A
+        later call of the model is asked about even if its command is the same."""
+        if asked.key in self._settling:
+            return True
+        chat, command = self._typed
+        action = asked.action
+        if action.kind != "permission" or action.severity == "critical":
             return False
-        asked = Asked(action)
-        if asked.key not in self._mine:
-            self._mine.add(asked.key)
-            self.app.run_worker(self.app.guarded(self._settle(asked)))
+        if asked.chat != chat or action.call != self.app.conversation.applied_call:
+            return False
+        self._typed = ("", "")
+        self._settling.add(asked.key)
+        self.app.run_worker(self.app.guarded(self._settle(asked, command)))
         return True
 
-    async def _settle(self, asked: Asked) -> None:
-        if (await self.link().arguments(asked.action)).get("command") == self._typed:
-            await self._answer(asked, lambda link: link.approve(asked.action))
-        else:  # somebody else's doing
-            self._typed = ""
-            self._mine.discard(asked.key)
+    async def _settle(self, asked: Asked, command: str) -> None:
+        try:
+            if (await self.link().arguments(asked.action)).get("command") == command:
+                await self._answer(asked, lambda link: link.approve(asked.action))
+        finally:
+            self._settling.discard(asked.key)
             self.app.showing.draw()
 
     async def _asking(self, asked: Asked) -> ChatLink:
-        return await self.connection.open(asked.chat) if asked.chat else self.link()
+        return await self.connection.open(asked.chat) if asked.chat != self._chat else self.link()
 
     async def _answer(self, asked: Asked, give: Callable[[ChatLink], Awaitable[None]]) -> None:
         """An answer that comes too late is a notice, never an end."""
@@ -200,7 +209,7 @@ class Controller(CommandContext):
             if getattr(error, "reason", "") not in _STALE and error.code not in _STALE:
                 raise
             self.app.tell("this was answered elsewhere, or has changed", grave=False)
-        if asked.chat:
+        if asked.below:
             await self.app.showing.look_below()
 
     def answered(self, asked: Asked) -> None:

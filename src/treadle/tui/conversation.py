@@ -48,6 +48,9 @@ class Conversation:
         """Files that the run changed more than once: the log does not tell how many lines that comes to."""
         self._asked: dict[str, CallKey] = {}
         """By action: the call that a person is asked about."""
+        self._applies = False
+        self.applied_call = ""
+        """The call that the last command of a person's own became."""
 
     def take(self) -> set[int]:
         """The places of blocks that are new or not what they were."""
@@ -122,6 +125,7 @@ class Conversation:
             self._cut(message.edits)
         if message.delivery == "idle" or not self.view.busy:
             self._files, self._again, self._plan = {}, set(), -1
+        self._applies = message.source == "apply"
         self._add(Said(text=message.content, source=message.source, images=len(message.images), seq=seq))
 
     def _ended(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
@@ -193,6 +197,8 @@ class Conversation:
         else:
             self._vanish(self._spoken)
         self._spoken = self._thought = -1
+        if self._applies:
+            self._applies, self.applied_call = False, message.tool_requests[0].call
         for request in message.tool_requests:
             if request.name not in QUIET:
                 self._add_call(

@@ -105,7 +105,7 @@ class EmbeddedChat(ChatLink):
 
     async def asked_below(self) -> Sequence[Asked]:
         return [
-            Asked(action, row.chat, row.title)
+            Asked(action, row.chat, row.title, below=True)
             for row in await self.children()
             if row.waits
             for action in await self._chat.other(row.chat).actions()

@@ -2,7 +2,6 @@
 
 from typing import Any, Protocol
 
-from treadle.protocol.events import OpenAction
 from treadle.tui.card import Card, Choice
 from treadle.tui.composer import Composer
 from treadle.tui.connection import Asked, ChatLink
@@ -66,7 +65,7 @@ class Controlling(Protocol):
 
     def completing(self, message: Composer.Completing) -> None: ...
 
-    def settles(self, action: OpenAction) -> bool:
+    def settles(self, asked: Asked) -> bool:
         """Whether an approval needs nobody's answer."""
         ...
 

@@ -69,7 +69,7 @@ class RemoteChat(ChatLink):
 
     async def asked_below(self) -> Sequence[Asked]:
         return [
-            Asked(each.action, each.chat, each.title)
+            Asked(each.action, each.chat, each.title, below=True)
             for each in await self._chat.actions(below=True)
             if each.chat != self.id and each.action.of_person
         ]
