@@ -18,6 +18,7 @@ from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.stores.sqlite import SqliteStore
 from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.connection import ChatLink
 from treadle.tui.embedded import Embedded
 from treadle.tui.launch import make_app
 from treadle.tui.picker import Picker
@@ -215,12 +216,22 @@ async def test_the_same_command_of_the_model_is_asked_about(tmp_path: Path) -> N
             app.leave()
 
 
-async def test_two_messages_at_once_begin_one_chat(tmp_path: Path) -> None:  # U-04, L-08
+async def test_two_messages_at_once_begin_one_chat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # U-04, L-08
     (tmp_path / "project").mkdir()
     async with agent_with([Say("One."), Say("Two.")], tmp_path / "home") as agent:
         app = app_on(agent, tmp_path / "project")
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: app.controller is not None)
+            await until(pilot, lambda: app.controller is not None and app.connection is not None)
+            assert app.connection is not None
+            create = app.connection.create
+
+            async def create_slowly(**options: Any) -> ChatLink:
+                await asyncio.sleep(0.3)
+                return await create(**options)
+
+            monkeypatch.setattr(app.connection, "create", create_slowly)
             for text in ("First.", "Second."):
                 app.composer.put(text)
                 await app.composer._on_key(Key("enter", None))
