@@ -58,6 +58,22 @@ def test_killed_in_the_middle_of_an_answer(cli: CommandLine) -> None:
     assert [data["content"] for data in resumed.of("assistant.message")] == ["All done."]
 
 
+def test_resume_drives_queued_messages_too(cli: CommandLine) -> None:  # L-08, D-01
+    model = cli.script('[[turn]]\ntext = "A long answer."\nhang = true\n')
+    process = cli.start("run", "First.", "--model", model, "--json")
+    until(process, "assistant.message_delta")
+    process.kill()
+    end(process)
+    with Agent(store=cli.home / "treadle.db") as agent:
+        for text in ("Second.", "Third."):
+            agent.chat(agent.chats()[0].summary.chat).send(text)()
+    cli.script('[[turn]]\ntext = "One."\n[[turn]]\ntext = "Two."\n[[turn]]\ntext = "Three."\n')
+    resumed = cli("resume", "last", "--json")
+    assert resumed.code == 0
+    assert [data["content"] for data in resumed.of("assistant.message")] == ["One.", "Two.", "Three."]
+    assert [data["turn"] for data in resumed.of("assistant.turn_end")] == [1, 2, 3]
+
+
 def test_an_idle_chat_has_nothing_to_go_on_with(cli: CommandLine) -> None:
     cli("run", "Hi.", "--model", cli.script(DONE))
     ended = cli("resume", "last")

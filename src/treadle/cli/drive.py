@@ -15,6 +15,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
+from treadle.chat.state import status
 from treadle.cli.keyboard import Keyboard
 from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
 from treadle.errors import TreadleError
@@ -31,6 +32,7 @@ from treadle.protocol.events import (
     SessionIdle,
     Undone,
     UserInputRequested,
+    UserMessage,
 )
 from treadle.protocol.files import FileChange
 from treadle.protocol.views import JobView
@@ -151,18 +153,28 @@ async def _earlier_steps(chat: Chat, after: int) -> list[FileChange]:
 
 
 async def _complete(chat: Chat, following: Following, after: int) -> AsyncGenerator[Envelope, None]:
-    """Every record once and in order, also those that were written before the following began."""
+    """Every record once and in order, also those that were written before the following began. When its run has ended,
+    queued messages are driven too: no other process may be there to do so."""
     for envelope in await chat.events(after):
         after = envelope.seq
         yield envelope
-    async for envelope in following:
-        if envelope.seq > after + 1:
-            for missed in await chat.events(after):
-                if missed.seq < envelope.seq:
-                    yield missed
-        if envelope.seq == 0 or envelope.seq > after:
+    while True:
+        async for envelope in following:
+            if envelope.seq > after + 1:
+                for missed in await chat.events(after):
+                    if missed.seq < envelope.seq:
+                        yield missed
+            if envelope.seq == 0 or envelope.seq > after:
+                yield envelope
+                after = envelope.seq or after
+        unseen = await chat.events(after)
+        for envelope in unseen:
+            after = envelope.seq
             yield envelope
-            after = envelope.seq or after
+        began = any(isinstance(envelope.data, UserMessage) for envelope in unseen)
+        if not began and status(await chat.state()) not in ("pending", "running"):
+            return
+        following = chat.resume()
 
 
 class Signals:
