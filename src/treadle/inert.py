@@ -1,10 +1,33 @@
-"""Making text harmless for whoever looks at it (S-12). Whatever models, tools and file names contain, nothing that a
-terminal would obey, and nothing that hides or reorders text, gets through; it is shown as an escape instead. `inert` is
-for screens, where scripts and emoji should look right; `printable` is stricter, for what is recorded or compared."""
+r"""Text that may be shown (S-12, S-22): `InertText`, made by `inert` and by nothing else, and the writers to standard
+output and standard error that take no other type. A terminal obeys no part of it, and no part of it hides or reorders
+another. Terminals, logs and screens accept any text and make it inert themselves: no caller can forget it.
+
+| characters                               | shown as       | why                                                    |
+|------------------------------------------|----------------|--------------------------------------------------------|
+| newline, tab                             | themselves     | they lay text out; `inert_line` escapes them too       |
+| CR before a newline                      | nothing        | the line end of Windows                                |
+| other C0 controls, DEL                   | `\x1b`, `\x7f` | ESC begins ANSI, OSC and DCS; CR and BS overwrite text |
+| C1 controls                              | `\x9b`         | some terminals obey them like ESC sequences            |
+| bidi controls and marks                  | `\u202e`       | they reorder what is read (Trojan Source)              |
+| line and paragraph separators            | `\u2028`       | some viewers begin a new line there                    |
+| zero-width space, soft hyphen, BOM       | `\u200b`       | they hide a difference between two names               |
+| zero-width joiners                       | themselves     | Indic and Persian scripts and emoji are written so     |
+| tags, supplementary variation selectors  | `\U000e0041`   | they carry text that only a model sees                 |
+| lone surrogates                          | `\ud800`       | no encoding can write them                             |
+| private use                              | `\ue000`       | the font decides what is seen, also one of our signs   |
+| an escape that stands in the text        | itself         | `inert` twice is the same as once                      |
+
+Length: a line about something (a name, a title, a reason) is cut by `inert_line`; an answer is shown whole.
+"""
 
 import re
+import sys
+from collections.abc import Iterable
+from typing import NewType, TextIO
 
-_LIVELY = (
+InertText = NewType("InertText", str)
+
+_LIVELY = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     "\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"  # format characters
@@ -14,31 +37,77 @@ _LIVELY = (
     "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags and private use: text that nobody sees
     "]"
 )
+ERASE_LINE = InertText("\r\x1b[2K")
+ERASE_LETTER = InertText("\b \b")
 
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def inert(text: str) -> str:
+def inert(text: str) -> InertText:
     """Text of several lines. Line ends of Windows become plain ones; joiners within words and emoji stay."""
-    return re.sub(_LIVELY, lambda found: _escaped(found[0]), text.replace("\r\n", "\n"))
+    if text.isascii() and text.isprintable():
+        return InertText(text)
+    return InertText(_LIVELY.sub(lambda match: _escaped(match[0]), text.replace("\r\n", "\n")))
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    """Every character that is not printable as an escape, joiners and spaces other than the plain one too."""
+    """Every character that is not printable as an escape, joiners and spaces other than the plain one too: stricter
+    than `inert`, for text that is recorded or compared."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
 
 
-def inert_line(text: str, width: int = 0) -> str:
+def inert_line(text: str, width: int = 0) -> InertText:
     """Text for one line: line ends and tabs are escaped too, and what does not fit into `width` is cut."""
     line = inert(text).replace("\n", "\\n").replace("\t", "\\t")
-    return f"{line[: width - 1]}…" if 0 < width < len(line) else line
+    return InertText(f"{line[: width - 1]}…" if 0 < width < len(line) else line)
+
+
+def painted(text: str, codes: Iterable[str]) -> InertText:
+    """Text in colours of a terminal, by the codes of SGR; as it is without any."""
+    sequence = ";".join(codes)
+    return InertText(f"\x1b[{sequence}m{inert(text)}\x1b[0m") if sequence and text else inert(text)
+
+
+def join_inert(parts: Iterable[InertText]) -> InertText:
+    return InertText("".join(parts))
+
+
+def inert_json(data: bytes) -> bytes:
+    """JSON in which the same characters are escapes of JSON: the value is the same, and a terminal obeys none of it."""
+    if data.isascii() and b"\x7f" not in data:  # JSON has no C0 control as it is
+        return data
+    return _LIVELY.sub(lambda match: _escaped_json(match[0]), data.decode()).encode()
+
+
+def _escaped_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def fence(text: str) -> str:
     """Text as a block of Markdown that it cannot close."""
     mark = "`" * max((len(found) + 1 for found in re.findall(r"^\s*(`{3,})", text, re.MULTILINE)), default=3)
     return f"{mark}\n{text.rstrip()}\n{mark}"
+
+
+# -- writers ----------------------------------------------------------------------------------------------------------
+
+
+def write_inert(stream: TextIO, text: InertText) -> None:
+    """The one place where text is handed to a stream that somebody reads."""
+    stream.write(text)
+    stream.flush()
+
+
+def print_line(text: str) -> None:
+    """A line on standard output."""
+    write_inert(sys.stdout, inert(f"{text}\n"))
+
+
+def print_note(text: str) -> None:
+    """A line on standard error."""
+    write_inert(sys.stderr, inert(f"{text}\n"))

@@ -106,8 +106,9 @@ def main() -> int:
             return 0
         case ["completion", "--ids"]:  # a shell waits for it while somebody types
             from treadle.cli.chat_names import newest
+            from treadle.inert import print_line
 
-            print("\n".join(newest()))
+            print_line("\n".join(newest()))
             return 0
         case arguments:
             # What is loaded stays: looking through it for garbage, time and again while it grows, finds none.

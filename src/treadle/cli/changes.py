@@ -13,11 +13,11 @@ from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.file_system import is_below
 from treadle.files import ChatFiles, RunSpan
 from treadle.handle import Chat
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
 from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
 from treadle.lines.hunks import Shown
 from treadle.presentation.notices import summary
-from treadle.presentation.styled import Colour
+from treadle.presentation.styled import Colour, Span, spans
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Restored
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
@@ -117,15 +117,15 @@ def shown_path(path: str) -> str:
 def print_changes(terminal: Terminal, files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> None:
     for line in change_lines(files, shown_path, MOST, aside):
         colour = _COLOURS.get(line[:1])
-        terminal.line(terminal.paint(line, colour) if colour else line)
+        terminal.line(line, *([colour] if colour else []))
 
 
 def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> None:
     for conflict in conflicts:
-        mark = terminal.paint("✗", "red")
-        terminal.line(f"{mark} {shown_path(conflict.path)} is left as it is: {inert_line(conflict.reason)}")
-        for line in inert(conflict.diff).split("\n")[2:] if conflict.diff else ():
-            terminal.line(_painted(terminal, f"    {line}", line[:1]))
+        text = f" {shown_path(conflict.path)} is left as it is: {inert_line(conflict.reason)}"
+        terminal.line(spans(Span("✗", ("red",)), text))
+        for line in conflict.diff.split("\n")[2:] if conflict.diff else ():
+            terminal.line(f"    {line}", *_colours(line))
 
 
 def print_diff(terminal: Terminal, found: Iterable[Shown], aside: Collection[Aside] = ASIDE) -> None:
@@ -135,33 +135,33 @@ def print_diff(terminal: Terminal, found: Iterable[Shown], aside: Collection[Asi
     for file in sorted(without_parents(parts.told), key=lambda file: decode_path(file.path).split("/")):
         _print_file(terminal, looks[file.path])
     for counted in parts.counts:
-        terminal.line(terminal.paint(f"[{counted}]", "dim"))
+        terminal.line(f"[{counted}]", "dim")
 
 
 def _print_file(terminal: Terminal, each: Shown) -> None:
     file, path = each.change, shown_path(each.change.path)
     print_changes(terminal, [file], ())
     for note in () if is_folder(file) else each.notes:
-        terminal.line(terminal.paint(f"  {inert_line(note)}", "dim"))
+        terminal.line(f"  {inert_line(note)}", "dim")
     if each.hunks:
         terminal.line(f"--- {'/dev/null' if file.before is None else path}")
         terminal.line(f"+++ {'/dev/null' if file.after is None else path}")
     for hunk in each.hunks:
-        terminal.line(terminal.paint(f"{hunk.header} hunk {hunk.number}", "cyan"))
+        terminal.line(f"{hunk.header} hunk {hunk.number}", "cyan")
         for line in hunk.lines:
-            terminal.line(_painted(terminal, inert(line), line[:1]))
+            terminal.line(line, *_colours(line))
 
 
 def print_patch(terminal: Terminal, diff: str) -> None:
     """A diff as text, with its colours."""
-    for line in inert(diff).split("\n") if diff else ():
+    for line in diff.split("\n") if diff else ():
         head = line.startswith(("--- ", "+++ "))
-        terminal.line(terminal.paint(line, "bold") if head else _painted(terminal, line, line[:1]))
+        terminal.line(line, *(["bold"] if head else _colours(line)))
 
 
-def _painted(terminal: Terminal, text: str, mark: str) -> str:
-    colour = _COLOURS.get(mark) if mark in "+-@" else None
-    return terminal.paint(text, colour) if colour and mark else text
+def _colours(line: str) -> list[Colour]:
+    """The colours of a line of a diff."""
+    return [_COLOURS[line[0]]] if line.startswith(("+", "-", "@")) else []
 
 
 # -- undo, redo and keep ----------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@ Ctrl-D and Ctrl-C leave: the chat goes on waiting, and can be answered from anyw
 terminal says so and follows the chat."""
 
 import asyncio
-import sys
 from collections.abc import Container
 from contextlib import suppress
 
@@ -16,7 +15,7 @@ from treadle.cli.terminal import Terminal
 from treadle.errors import NotFound, Refused, TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line, print_note
 from treadle.presentation.notices import chosen_option, how_to_answer, waiting, why_asked
 from treadle.presentation.styled import Colour
 from treadle.protocol.events import OpenAction
@@ -133,7 +132,7 @@ class Dialogue:
             await asyncio.wait((choosing, closing), return_when=asyncio.FIRST_COMPLETED)
             if not choosing.done():
                 await closing
-                sys.stderr.write("\n")
+                self._terminal.note("")
                 self.note_stale()
                 return chat.resume()
             chosen = await choosing
@@ -156,7 +155,7 @@ class Dialogue:
             try:
                 return await (self._permit(chat, action) if action.kind == "permission" else self._tell(chat, action))
             except TreadleError as error:
-                self._terminal.note(f"   {inert(str(error))}", "yellow")
+                self._terminal.note(f"   {error}", "yellow")
 
     async def _permit(self, chat: Chat, action: OpenAction) -> Following | None:
         while True:
@@ -183,7 +182,7 @@ class Dialogue:
         self._keys.forget()
         self._prompt(prompt)
         key = await self._keys.key()
-        sys.stderr.write(f"{key if key.isprintable() else ''}\n")
+        print_note(key if key.isprintable() else "")
         return key
 
     async def _tell(self, chat: Chat, action: OpenAction) -> Following | None:
@@ -203,7 +202,7 @@ class Dialogue:
         self._keys.forget()
         self._prompt("run instead: ")
         command = await self._keys.edited(line)
-        sys.stderr.write("\n")
+        print_note("")
         return command
 
     async def _ask(self, prompt: str) -> str | None:
@@ -212,10 +211,7 @@ class Dialogue:
         return await self._keys.line()
 
     def _prompt(self, prompt: str) -> None:
-        self._terminal.clear()
-        sys.stdout.flush()
-        sys.stderr.write(f"   {prompt}")
-        sys.stderr.flush()
+        self._terminal.ask(f"   {prompt}")
 
 
 async def _asked_below(chat: Chat, left: Container[str]) -> tuple[Chat, OpenAction]:
@@ -269,11 +265,9 @@ async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:
 
 async def agreed(question: str) -> bool:
     """Whether somebody says yes, by one key."""
-    sys.stdout.flush()
     with Keyboard() as keys:
         keys.forget()
-        sys.stderr.write(question)
-        sys.stderr.flush()
+        Terminal().ask(question)
         yes = (await keys.key()).lower() == "y"
-        sys.stderr.write(f"{'yes' if yes else 'no'}\n")
+        print_note("yes" if yes else "no")
     return yes

@@ -9,7 +9,6 @@ the lease back.
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -18,9 +17,11 @@ from typing import Self
 from treadle.chat.state import status
 from treadle.cli.keyboard import Keyboard
 from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
+from treadle.cli.terminal import write_json_line
 from treadle.errors import TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
+from treadle.inert import print_note
 from treadle.protocol import wire
 from treadle.protocol.events import (
     ActionRequired,
@@ -71,15 +72,11 @@ class Show:
 class JsonLines(Show):
     """What `--json` prints: one event a line, each written out at once."""
 
-    def __init__(self) -> None:
-        self._out = sys.stdout.buffer
-
     def event(self, envelope: Envelope) -> None:
-        self._out.write(wire.to_json(envelope) + b"\n")
-        self._out.flush()
+        write_json_line(wire.to_json(envelope))
 
     def left(self, chat: Chat, *, driven: bool) -> None:
-        print(f"treadle: {left_text(chat, driven)}", file=sys.stderr)
+        print_note(f"treadle: {left_text(chat, driven)}")
 
 
 def left_text(chat: Chat, driven: bool) -> str:

@@ -2,6 +2,7 @@
 command, and the one place where an error becomes a line on standard error and an exit code."""
 
 import errno
+import io
 import os
 import sys
 from functools import wraps
@@ -13,7 +14,7 @@ import click
 from treadle.cli import COMMANDS, MODULES, help_text, version_text
 from treadle.cli.options import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, LAST, Body, Decorator
 from treadle.errors import InvalidInput, TreadleError
-from treadle.inert import inert
+from treadle.inert import print_line, print_note
 
 PROMPT = "prompt"
 _UNSAID = (None, "", False)
@@ -43,9 +44,9 @@ class LazyGroup(click.Group):
                 return PROMPT, click.Command(PROMPT, callback=lambda: _app(ctx.params)), []
             from treadle.did_you_mean import did_you_mean
 
-            message = f'treadle "{inert(" ".join(args))}"' if len(args) > 1 else f"treadle run {inert(name)}"
+            message = f'treadle "{" ".join(args)}"' if len(args) > 1 else f"treadle run {name}"
             near = did_you_mean(name, COMMANDS) or f"; see them with: treadle --help. If it is a message: {message}"
-            raise click.UsageError(f"No such command {inert(name)!r}{near}")
+            raise click.UsageError(f"No such command {name!r}{near}")
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
@@ -54,7 +55,7 @@ class LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(version_text())
+        print_line(version_text())
         ctx.exit()
 
 
@@ -85,7 +86,7 @@ def _app(given: dict[str, Any]) -> Any:
     from treadle.cli.open_app import Wanted, on_a_terminal, open_app
 
     if not on_a_terminal():
-        click.echo(help_text())
+        print_line(help_text())
         return EXIT_USAGE
     wanted = dict(given)
     if wanted.pop("go_on", False):
@@ -129,17 +130,19 @@ def invoke(arguments: list[str]) -> int:
         result: Any = cli.main(arguments, prog_name="treadle", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as nothing:
-        click.echo(nothing.format_message())
+        print_line(nothing.format_message())
         return EXIT_USAGE
     except click.ClickException as error:
-        error.show()
+        message = io.StringIO()
+        error.show(message)
+        print_note(message.getvalue().removesuffix("\n"))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except TreadleError as error:
         if os.environ.get("TREADLE_DEBUG"):
             raise
-        click.echo(f"treadle: {inert(str(error))}", err=True)
+        print_note(f"treadle: {error}")
         return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_ERROR
     except BrokenPipeError:
         _say_no_more()
@@ -148,11 +151,10 @@ def invoke(arguments: list[str]) -> int:
         if os.environ.get("TREADLE_DEBUG"):
             raise
         if isinstance(error, OSError) and error.errno == errno.EROFS:
-            place = inert(str(error.filename or "a file"))
-            click.echo(f"treadle: {place} cannot be written: the file system is read-only; allow writing", err=True)
+            place = str(error.filename or "a file")
+            print_note(f"treadle: {place} cannot be written: the file system is read-only; allow writing")
             return EXIT_ERROR
-        what = f"{type(error).__name__}: {inert(str(error))}"
-        click.echo(f"treadle: internal error, {what} (TREADLE_DEBUG=1 shows where)", err=True)
+        print_note(f"treadle: internal error, {type(error).__name__}: {error} (TREADLE_DEBUG=1 shows where)")
         return EXIT_ERROR
     return result if isinstance(result, int) else 0
 

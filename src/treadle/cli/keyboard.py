@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
+from treadle.inert import ERASE_LETTER, inert, join_inert, write_inert
+
 ESCAPE = "\x1b"
 END = "\x04"
 """Ctrl-D."""
@@ -117,17 +119,17 @@ class Keyboard:
 
     async def edited(self, text: str) -> str | None:
         """This line as it is changed at its end: letters, Backspace, Ctrl-W a word, Ctrl-U all. None after Esc."""
-        _show(text)
+        write_inert(sys.stderr, inert(text))
         while (typed := await self._typed()) is not None and typed not in (ESCAPE, END):
             for letter in typed if typed[0] != ESCAPE else "":
                 kept = _KEEP[letter](text) if letter in _KEEP else text
                 if letter in "\r\n":
                     return text.strip()
-                _show("\b \b" * (len(text) - len(kept)))
+                write_inert(sys.stderr, join_inert([ERASE_LETTER] * (len(text) - len(kept))))
                 text = kept
                 if letter.isprintable():
                     text += letter
-                    _show(letter)
+                    write_inert(sys.stderr, inert(letter))
         return None
 
     async def _typed(self) -> str | None:
@@ -152,8 +154,3 @@ _KEEP: dict[str, Callable[[str], str]] = {
     "\x17": lambda text: text.rstrip().rpartition(" ")[0],
 }
 """Keys that take something away, and what is left of a line then."""
-
-
-def _show(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from treadle.cli.options import EXIT_OK
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_line
 
 if TYPE_CHECKING:
     from treadle.config import Config
@@ -143,8 +143,8 @@ def _say_goodbye(left: "Left", server: str) -> None:
         return
     back = f"treadle {f'--server {inert_line(server)} ' if server else ''}--resume {left.chat}"
     if left.busy and left.stays:
-        click.echo(f"The run goes on at {inert_line(left.place)}. Come back: {back}")
+        print_line(f"The run goes on at {inert_line(left.place)}. Come back: {back}")
     elif left.busy:
-        click.echo(f"The run was left where it is, and nobody works on it now. Go on with it: {back}")
+        print_line(f"The run was left where it is, and nobody works on it now. Go on with it: {back}")
     else:
-        click.echo(f"Come back: {back}")
+        print_line(f"Come back: {back}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from treadle.errors import InvalidInput
+from treadle.inert import print_note
 
 LIMIT = 400_000
 """Bytes of standard input that a message takes along: about 100,000 tokens, half of what many models can read."""
@@ -50,7 +51,7 @@ def _read_stdin(limit: int, instead: str = "") -> bytes:
                 return b""
             if not ready and not told and not silent:
                 told = True
-                print(f"treadle: waiting for standard input to end{instead}", file=sys.stderr)
+                print_note(f"treadle: waiting for standard input to end{instead}")
             if ready:
                 piece = os.read(fd, _PIECE)
                 data += piece

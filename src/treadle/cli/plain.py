@@ -1,13 +1,11 @@
 """The app as plain text: a line in, what comes of it line by line, and so on. For screen readers, dumb terminals and
 whoever likes it; nothing is drawn over, and nothing moves."""
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from treadle.cli.options import EXIT_OK, LAST
 from treadle.errors import ConfigError, TreadleError
-from treadle.inert import inert
 
 if TYPE_CHECKING:
     from treadle.handle import Chat
@@ -20,6 +18,7 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
     """`first`: the first message; `resume`: the chat to go on with, an empty name being the newest."""
     from treadle.cli.keyboard import Keyboard
     from treadle.cli.session import configured, find_chat, open_agent
+    from treadle.cli.terminal import Terminal
 
     config = configured(flags)
     async with open_agent(config, works=True) as agent:
@@ -38,8 +37,7 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
             elif text:
                 chat = chat or agent.chat(options=config.settings.chat_options(root), interactive=True)
                 await _turn(agent, chat, text)
-            sys.stderr.write("you: ")
-            sys.stderr.flush()
+            Terminal(plain=True).ask("you: ")
             text = await Keyboard().line()
         if chat is not None:
             _say(f"come back: treadle --plain --resume {chat.id}")
@@ -66,4 +64,4 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
 def _say(text: str) -> None:
     from treadle.cli.terminal import Terminal
 
-    Terminal(plain=True).tell(f"treadle: {inert(text)}")
+    Terminal(plain=True).tell(f"treadle: {text}")

@@ -1,16 +1,13 @@
 """Markdown on a terminal while it comes: words wrap at the edge and are shown as soon as they are whole; headings,
 lists, emphasis, tables and code are told apart by their look. Nothing that was written is lost: what is no markup stays
-as it is. Takes inert text."""
+as it is."""
 
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 from unicodedata import east_asian_width
 
-from treadle.presentation.styled import Colour
-
-Paint = Callable[..., str]
-Styled = tuple[str, tuple[Colour, ...]]
+from treadle.presentation.styled import Colour, Line, Span, line, spans
 
 WIDEST = 110
 """Longer lines are hard to read, however wide the terminal is."""
@@ -25,12 +22,11 @@ _UNIT = re.compile(
 
 
 class Prose:
-    """One answer. `write` gets text for the terminal, `paint` gives it colours."""
+    """One answer. `write` gets text for the terminal, with its colours."""
 
-    def __init__(self, write: Callable[[str], None], width: Callable[[], int], paint: Paint, *, markup: bool) -> None:
+    def __init__(self, write: Callable[[Line], None], width: Callable[[], int], *, markup: bool) -> None:
         self._write = write
         self._width = width
-        self._paint = paint
         self._markup = markup
         """Without colours emphasis stays as it is written; only lines are wrapped."""
         self._begin()
@@ -41,10 +37,10 @@ class Prose:
         """Whether the beginning of the present line is written."""
         self._column = self._hang = 0
         self._base: tuple[Colour, ...] = ()
-        self._word: list[Styled] = []
+        self._word: list[Span] = []
         self._spaces = 0
         self._fence = ""
-        self._paint_code: Callable[[str], str] = str
+        self._paint_code: Callable[[str], Line] = line
         self._rows: list[str] = []
 
     def feed(self, text: str) -> None:
@@ -91,22 +87,22 @@ class Prose:
         if found is None:
             return self._begin_line(True)
         self._fence = found[1]
-        self._paint_code = _painter(found[2].strip(), self._paint) if self._markup else str
-        self._line(self._paint(whole, "dim"), rest)
+        self._paint_code = _painter(found[2].strip()) if self._markup else line
+        self._line(line(whole, "dim"), rest)
         return True
 
     def _code(self, whole: str, rest: str) -> bool:
         shown = whole.strip()
         if len(shown) >= len(self._fence) and not shown.strip(self._fence[0]):
             self._fence = ""
-            self._line(self._paint(whole, "dim"), rest)
+            self._line(line(whole, "dim"), rest)
         else:
             self._line(self._paint_code(whole), rest)
         return True
 
-    def _line(self, text: str, rest: str) -> None:
+    def _line(self, shown: Line, rest: str) -> None:
         self._pending = rest
-        self._write(f"{text}\n")
+        self._write((*shown, Span("\n")))
 
     def _begin_line(self, complete: bool) -> bool:
         found = _BLOCK.match(self._pending) if self._markup or complete else None
@@ -114,20 +110,20 @@ class Prose:
         if found is None or "\n" in found[0]:
             indent = re.match(r"[ \t]*", self._pending)
             self._hang = self._column = len(indent[0]) if indent else 0
-            self._write(self._pending[: self._column])
+            self._write(line(self._pending[: self._column]))
             self._pending = self._pending[self._column :]
             return True
-        mark = found[0]
+        mark = line(found[0])
         self._pending = self._pending[found.end() :]
         if found["head"] and self._markup:
             self._base = ("bold", "cyan")
             return True
-        self._hang = self._column = len(mark)
+        self._hang = self._column = len(found[0])
         if found["item"] and self._markup:
-            mark = f"{found['indent']}{self._paint('•' if found['item'] in '-*+' else found['item'], 'cyan')} "
+            mark = spans(found["indent"], Span("•" if found["item"] in "-*+" else found["item"], ("cyan",)), " ")
             self._hang = self._column = len(found["indent"]) + len(found["item"]) + 1
         elif found["quote"] and self._markup:
-            self._base, mark = ("dim",), self._paint(f"{found['indent']}│ ", "dim")
+            self._base, mark = ("dim",), line(f"{found['indent']}│ ", "dim")
         self._write(mark)
         return True
 
@@ -136,7 +132,7 @@ class Prose:
     def _continue(self, last: bool) -> bool:
         if self._pending[0] == "\n":
             self._put_word()
-            self._write("\n")
+            self._write((Span("\n"),))
             self._pending = self._pending[1:]
             self._inside, self._spaces = False, 0
             return True
@@ -164,7 +160,7 @@ class Prose:
             self._put_word()
             self._spaces = len(found["space"])
         elif not self._markup or found["word"] is not None:
-            self._word.append((found[0], self._base))
+            self._word.append(Span(found[0], self._base))
         elif found["code"] is not None:
             self._words(found["code"], tuple(dict.fromkeys((*self._base, "cyan"))))
         else:
@@ -176,7 +172,7 @@ class Prose:
                 self._put_word()
                 self._spaces = 1
             if part:
-                self._word.append((part, look))
+                self._word.append(Span(part, look))
 
     def _put_word(self) -> None:
         if not self._word:
@@ -185,9 +181,9 @@ class Prose:
         space = self._spaces if self._column > self._hang else 0
         width = max(20, min(self._width(), WIDEST))
         if self._column > self._hang and self._column + space + size > width:
-            self._write("\n" + " " * self._hang)
+            self._write(line("\n" + " " * self._hang))
             self._column, space = self._hang, 0
-        self._write(" " * space + "".join(self._paint(text, *look) for text, look in self._word))
+        self._write((Span(" " * space), *self._word))
         self._column += space + size
         self._word, self._spaces = [], 0
 
@@ -205,11 +201,12 @@ class Prose:
         cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))] for row in rows]
         body = [row for row in cells if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
         if not body or len(body) == len(cells):
-            self._write("".join(f"{row}\n" for row in rows))  # no table: its second row would be dashes
+            self._write(line("".join(f"{row}\n" for row in rows)))  # no table: its second row would be dashes
             return
-        self._write("".join(f"{line}\n" for line in self._table(body)))
+        for row in self._table(body):
+            self._write((row, Span("\n")))
 
-    def _table(self, rows: list[list[str]]) -> Iterable[str]:
+    def _table(self, rows: list[list[str]]) -> Iterable[Span]:
         plain = [[_unmarked(cell) for cell in row] for row in rows]
         number = max(map(len, plain))
         wide = [max((columns(row[at]) for row in plain if at < len(row)), default=0) for at in range(number)]
@@ -217,9 +214,9 @@ class Prose:
         for at, row in enumerate(plain):
             spaced = [cell + " " * (wide[place] - columns(cell)) for place, cell in enumerate(row)]
             text = " │ ".join(spaced if fits else row).rstrip()
-            yield self._paint(text, "bold") if at == 0 else text
+            yield Span(text, ("bold",) if at == 0 else ())
             if at == 0:
-                yield self._paint("─┼─".join("─" * size for size in wide) if fits else "───", "dim")
+                yield Span("─┼─".join("─" * size for size in wide) if fits else "───", ("dim",))
 
 
 def _unmarked(cell: str) -> str:
@@ -233,7 +230,7 @@ def columns(text: str) -> int:
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _painter(language: str, paint: Paint) -> Callable[[str], str]:
+def _painter(language: str) -> Callable[[str], Line]:
     """Colours for lines of code, if the language is known."""
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.token import Token  # type: ignore[import-untyped]
@@ -242,7 +239,7 @@ def _painter(language: str, paint: Paint) -> Callable[[str], str]:
     try:
         lexer = get_lexer_by_name(language.split()[0].strip("{}.") if language else "", stripnl=False, ensurenl=False)
     except (ClassNotFound, IndexError):
-        return str
+        return line
     looks: tuple[tuple[Any, Colour], ...] = (
         (Token.Comment, "dim"),
         (Token.Keyword, "cyan"),
@@ -254,11 +251,11 @@ def _painter(language: str, paint: Paint) -> Callable[[str], str]:
         (Token.Name.Class, "bold"),
     )
 
-    def painted(line: str) -> str:
+    def painted(code: str) -> Line:
         parts = []
-        for kind, text in lexer.get_tokens(line):
+        for kind, text in lexer.get_tokens(code):
             look = next((colour for token, colour in looks if kind in token), None)
-            parts.append(paint(text, look) if look and text.strip() else text)
-        return "".join(parts).replace("\n", "")
+            parts.append(Span(text.replace("\n", ""), (look,) if look and text.strip() else ()))
+        return tuple(parts)
 
     return painted

@@ -18,6 +18,7 @@ from treadle.inert import inert, inert_line
 from treadle.presentation.call_line import QUIET, call_lines, check_lines
 from treadle.presentation.names import model_name, tail
 from treadle.presentation.notices import changed, cost, end, how_to_answer, how_to_go_on, living, notice, waiting
+from treadle.presentation.styled import Span, spans
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
 from treadle.protocol.views import Coalescer, JobView, touched
@@ -133,7 +134,7 @@ class Screen(Show):
                 self._call(event)
             case e.CheckStarted(check=check, command=command):
                 self._calls[check] = ("check", command)
-                self._activity.show(f"● check {inert_line(command)} …")
+                self._activity.show(f"● check {command} …")
             case e.CheckCompleted(check=check):
                 self._terminal.show(check_lines(self._calls.get(check, ("", ""))[1], event, self._terminal.width))
             case e.UserMessage():
@@ -141,7 +142,7 @@ class Screen(Show):
             case e.PlanUpdated(steps=steps):
                 self._plan(steps)
             case e.TaskComplete(summary=summary) if summary:
-                self._terminal.stream(f"{self._terminal.paint('✓', 'green')} ")
+                self._terminal.stream(spans(Span("✓", ("green",)), " "))
                 self._whole(summary)
             case e.ModelCall():
                 self._side_call(event)
@@ -170,15 +171,15 @@ class Screen(Show):
     def _say(self, text: str) -> None:
         """A piece of the answer: as it is, or with its Markdown where somebody looks at it."""
         if self._prose is not None:
-            self._prose.feed(inert(text))
+            self._prose.feed(inert(text))  # before it is wrapped: an escape is wider than its character
         else:
-            self._terminal.stream(inert(text))
+            self._terminal.stream(text)
 
     def _with_markdown(self) -> "Prose":
         from treadle.cli.prose import Prose  # who reads from a pipe gets the text as it is
 
         terminal = self._terminal
-        return Prose(terminal.stream, lambda: terminal.width, terminal.paint, markup=terminal.colours)
+        return Prose(terminal.stream, lambda: terminal.width, markup=terminal.colours)
 
     def _end_prose(self) -> None:
         if self._prose is not None:
@@ -201,7 +202,7 @@ class Screen(Show):
         if message.content:
             self._terminal.end_line()
         if message.partial:
-            self._terminal.line(self._terminal.paint("(cut short)", "dim"))
+            self._terminal.line("(cut short)", "dim")
         self._received = ""
         for request in message.tool_requests:
             self._calls[request.call] = (request.name, touched(request.arguments))
@@ -225,7 +226,7 @@ class Screen(Show):
                 if event.name not in QUIET:
                     self._activity.show(f"● {event.name} {inert_line(summary, 60)} …")
             case e.ExecutionOutput(text=text):
-                last = inert_line(text.rstrip("\n").rpartition("\n")[2])
+                last = text.rstrip("\n").rpartition("\n")[2]
                 self._activity.show(f"● {name} {inert_line(summary, 60)} …", last)
             case e.ExecutionComplete():
                 self._done += 1
@@ -237,17 +238,17 @@ class Screen(Show):
     def _said(self, message: e.UserMessage) -> None:
         if message.source == "check":
             self._terminal.note("> (check)", "dim")
-            for line in inert(message.content).split("\n"):
+            for line in message.content.split("\n"):
                 self._terminal.note(f"  {line}", "dim")
         elif message.source != "person":
             self._terminal.note(f"> ({message.source}) {inert_line(message.content, 200)}", "dim")
         elif self._echo or message.delivery != "idle":
-            self._terminal.line(self._terminal.paint(f"> {inert(message.content)}", "cyan"))
+            self._terminal.line(f"> {message.content}", "cyan")
 
     def _plan(self, steps: tuple[PlanStep, ...]) -> None:
         for step in steps:
             text = f"  {_PLAN_MARKS.get(step.status, '·')} {inert_line(step.text, self._terminal.width - 4)}"
-            self._terminal.line(text if step.status == "in_progress" else self._terminal.paint(text, "dim"))
+            self._terminal.line(text, *(() if step.status == "in_progress" else ("dim",)))
 
     def _side_call(self, call: e.ModelCall) -> None:
         self._usage += call.usage

@@ -3,7 +3,6 @@ folder that a run works in."""
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from gc import freeze
@@ -15,7 +14,7 @@ from treadle.cli.project import present_root as present_root
 from treadle.cli.project import project_root as project_root
 from treadle.config import OTEL_VARIABLES, Config, Settings, load
 from treadle.errors import InvalidInput, NotFound, StoreError
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_note
 from treadle.models.registry import ModelRegistry
 from treadle.ports.hooks import Hooks
 from treadle.ports.store import ChatFilter, Store
@@ -38,7 +37,7 @@ def configured(flags: Mapping[str, Any] | None = None) -> Config:
 
 def warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        print(f"treadle: {inert_line(warning)}", file=sys.stderr)
+        print_note(f"treadle: {inert_line(warning)}")
 
 
 @asynccontextmanager

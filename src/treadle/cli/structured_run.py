@@ -1,15 +1,15 @@
 """`treadle run --output-schema`: the answer of a run as one JSON value on standard output, and nothing else there."""
 
 import os
-import sys
 
 import msgspec
 
 from treadle.cli.drive import JsonLines, drive
 from treadle.cli.options import EXIT_ERROR, EXIT_OK
+from treadle.cli.terminal import write_json_line
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_note
 from treadle.presentation.notices import notice
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
@@ -48,7 +48,7 @@ async def print_output(chat: Chat, text: str, schema: str, after: int) -> int:
             _say(f"the answer does not fit the output schema{'; asked again' if left else ''}:\n{unfit}")
             text = AGAIN.format(problem=unfit)
             continue
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(made), indent=2).decode() + "\n")
+        write_json_line(msgspec.json.format(msgspec.json.encode(made), indent=2))
         return EXIT_OK
     return EXIT_ERROR
 
@@ -65,4 +65,4 @@ def _shape(schema: str) -> Shape[object]:
 
 def _say(text: str) -> None:
     for line in text.split("\n"):
-        print(f"treadle: {inert_line(line, 500)}", file=sys.stderr)
+        print_note(f"treadle: {inert_line(line, 500)}")

@@ -1,5 +1,5 @@
 """Output to the terminal: the answer and the calls to standard output, everything else to standard error; colours only
-where someone sees them. Whoever writes here has made foreign text inert."""
+where someone sees them. All text is made inert here, whoever wrote it; colours are given beside it, as spans (S-22)."""
 
 import io
 import os
@@ -9,12 +9,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 from unicodedata import east_asian_width
 
-from treadle.presentation.styled import Colour, Line
+from treadle.inert import ERASE_LINE, InertText, inert, inert_json, inert_line, join_inert, painted, write_inert
+from treadle.presentation.styled import Colour, Line, Span
+
+Shown = str | Line
+"""Text in one look, or spans that have their own."""
 
 _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _ASCII = str.maketrans(
     {"●": "*", "✗": "x", "✓": "v", "·": "-", "…": "...", "\N{MINUS SIGN}": "-", "│": "|", "─": "-", "┼": "+", "•": "*"}
 )
+
+
+_NEWLINE = inert("\n")
 
 
 class Terminal:
@@ -57,41 +64,37 @@ class Terminal:
         """Columns of the terminal; a long line's worth where there is none."""
         return shutil.get_terminal_size().columns if self.has_columns else 160
 
-    def paint(self, text: str, *colours: Colour) -> str:
-        """Colour for standard output."""
-        return _painted(text, colours) if self.colours else text
-
-    def stream(self, text: str) -> None:
+    def stream(self, text: Shown) -> None:
         """A piece of running text, which may end anywhere."""
-        if text:
-            self._write(text)
-            self._at_start = text.endswith("\n")
+        if drawn := self._drawn(text, (), self.colours):
+            self._write(drawn)
+            last = text if isinstance(text, str) else text[-1].text
+            self._at_start = last.endswith("\n")
 
-    def line(self, text: str = "") -> None:
-        self._write(("" if self._at_start else "\n") + text + "\n")
-        self._at_start = True
+    def line(self, text: Shown = "", *colours: Colour) -> None:
+        self.end_line()
+        self._write(join_inert((self._drawn(text, colours, self.colours), _NEWLINE)))
 
     def show(self, lines: Iterable[Line]) -> None:
-        """Whole lines, each span in its colours."""
         for line in lines:
-            self.line("".join(self.paint(span.text, *span.colours) for span in line))
+            self.line(line)
 
     def end_line(self) -> None:
         if not self._at_start:
-            self._write("\n")
+            self._write(_NEWLINE)
             self._at_start = True
 
     def note(self, text: str, *colours: Colour) -> None:
         """A line about the run instead of from it, on standard error."""
-        self.clear()
-        self.end_line()
-        self._out.flush()
-        self._err.write((_painted(text, colours) if self._err_colour else self._plain(text)) + "\n")
-        self._err.flush()
+        self._write_aside(text, colours, _NEWLINE)
+
+    def ask(self, text: str) -> None:
+        """A question on standard error: the answer is typed behind it."""
+        self._write_aside(text, (), inert(""))
 
     def tell(self, text: str, *colours: Colour) -> None:
         """A note of words, which may be long."""
-        for line in text.split("\n"):
+        for line in inert(text).split("\n"):
             for part in self.folded(line):
                 self.note(part, *colours)
 
@@ -110,22 +113,34 @@ class Terminal:
         """What goes on just now. Never in the middle of a line of the answer."""
         if self.live and self._at_start:
             self.clear()
-            self._status = _fitting(text, self.width - 2)
-            self._out.write(self.paint(self._plain(self._status), "dim"))
-            self._out.flush()
+            self._status = _fitting(inert_line(text), self.width - 2)
+            write_inert(self._out, self._drawn(self._status, ("dim",), self.colours))
 
     def clear(self) -> None:
         if self._status:
-            self._out.write("\r\x1b[2K")
+            write_inert(self._out, ERASE_LINE)
             self._status = ""
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: InertText) -> None:
         self.clear()
-        self._out.write(self._plain(text))
-        self._out.flush()
+        write_inert(self._out, text)
 
-    def _plain(self, text: str) -> str:
-        return text.translate(_ASCII) if self.ascii else text
+    def _write_aside(self, text: str, colours: tuple[Colour, ...], end: InertText) -> None:
+        self.clear()
+        self.end_line()
+        self._out.flush()
+        write_inert(self._err, join_inert((self._drawn(text, colours, self._err_colour), end)))
+
+    def _drawn(self, text: Shown, colours: tuple[Colour, ...], in_colour: bool) -> InertText:
+        """The only way from text to a stream."""
+        spans = (Span(text, colours),) if isinstance(text, str) else text
+        return join_inert(
+            painted(
+                span.text.translate(_ASCII) if self.ascii else span.text,
+                [_CODES[colour] for colour in span.colours] if in_colour else (),
+            )
+            for span in spans
+        )
 
 
 def _fitting(text: str, columns: int) -> str:
@@ -146,13 +161,7 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def _painted(text: str, colours: tuple[Colour, ...]) -> str:
-    if not colours or not text:
-        return text
-    return f"\x1b[{';'.join(_CODES[colour] for colour in colours)}m{text}\x1b[0m"
-
-
-def write_list(terminal: Terminal, rows: Sequence[tuple[object, str]], none: str, *, as_json: bool) -> None:
+def write_list(terminal: Terminal, rows: Sequence[tuple[object, Shown]], none: str, *, as_json: bool) -> None:
     """Rows as a value and a text: an object a line for programs; for people the texts, or that there is none."""
     for value, text in rows:
         if as_json:
@@ -167,4 +176,10 @@ def write_json(value: object) -> None:
     """One line of JSON on standard output."""
     import msgspec  # not above: the help of a command does without it
 
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    write_json_line(msgspec.json.encode(value))
+
+
+def write_json_line(data: bytes) -> None:
+    """An object that is JSON already."""
+    sys.stdout.buffer.write(inert_json(data) + b"\n")
+    sys.stdout.buffer.flush()

@@ -18,6 +18,11 @@ def line(text: str, *colours: Colour) -> Line:
     return (Span(text, colours),)
 
 
+def spans(*parts: str | Span) -> Line:
+    """A line of several looks; plain text needs none."""
+    return tuple(Span(part) if isinstance(part, str) else part for part in parts)
+
+
 def spaced(*spans: Span) -> Line:
     """Those that say something, with a space between any two."""
     said = [span for span in spans if span.text]

@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Static
+from textual.notifications import SeverityLevel
 
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
+from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.tui.composer import Composer
 from treadle.tui.history import History
-from treadle.tui.marks import LIGHT, Plain, marks_for
+from treadle.tui.marks import LIGHT, Inert, Plain, marks_for
+from treadle.tui.static import Static
 
 if TYPE_CHECKING:
     from treadle.tui.card import Card, Choice
@@ -103,6 +103,7 @@ class TreadleApp(App[Left]):
         self._escaped = 0.0
         self._folded: bool | None = None
         """Whether the side is folded by hand; None: by the width."""
+        self._filters.append(Inert())
         if not self.marks.unicode:
             self._filters.append(Plain())
         self._written: dict[str, tuple[str, object]] = {}
@@ -115,7 +116,7 @@ class TreadleApp(App[Left]):
                 yield Vertical(id="stage")
                 yield Static(id="status")
                 with Horizontal(id="entry"):
-                    yield Static(f"{self.marks.prompt} ", id="prompt")
+                    yield Static(Text(f"{self.marks.prompt} "), id="prompt")
                     yield Composer(self.history)
                 yield Static(id="footer")
             with VerticalScroll(id="side", can_focus=False):
@@ -136,7 +137,7 @@ class TreadleApp(App[Left]):
         try:
             self.connection = await self._connect()
         except TreadleError as error:
-            self.say_status(inert_line(str(error)), "red")
+            self.say_status(str(error), "red")
             return
         self.controller = self._make_controller(self)
         self.showing.draw_facts()
@@ -189,12 +190,23 @@ class TreadleApp(App[Left]):
             self.tell(str(error))
 
     def tell(self, text: str, *, grave: bool = True) -> None:
-        self.notify(inert(text), severity="warning" if grave else "information", markup=False, timeout=8)
+        self.notify(text, severity="warning" if grave else "information", timeout=8)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        super().notify(inert(message), title=inert_line(title), severity=severity, timeout=timeout, markup=markup)
 
     def say_status(self, text: str, style: str = "dim") -> None:
         self.write("#status", Text(text, style, no_wrap=True, overflow="ellipsis"))
 
-    def write(self, place: str, shown: RenderableType, *, grows: bool = False) -> None:
+    def write(self, place: str, shown: Drawable, *, grows: bool = False) -> None:
         """Without `grows` it is a line that is as high as it was: nothing else has to move."""
         if isinstance(shown, Text):
             if self._written.get(place) == (shown.plain, shown.style):
@@ -233,7 +245,7 @@ class TreadleApp(App[Left]):
             self.leave()
             return
         self._asked_to_leave = now
-        self.notify(f"Ctrl-C again quits. {self._what_becomes()}", timeout=LEAVE_S, markup=False)
+        self.notify(f"Ctrl-C again quits. {self._what_becomes()}", timeout=LEAVE_S)
 
     def _what_becomes(self) -> str:
         if self._showing is None or not self.conversation.view.busy:

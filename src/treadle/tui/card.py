@@ -8,22 +8,21 @@ go where they went before. It is the same for the next card behind an answered o
 import time
 from collections.abc import Callable
 
-from rich.console import Group, RenderableType
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.events import Key
 from textual.message import Message
-from textual.widgets import Static
 
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
 from treadle.presentation.notices import why_asked
+from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.tui.connection import Asked
 from treadle.tui.drawing import Look, diff, key_hints
 from treadle.tui.marks import Marks
+from treadle.tui.static import Static
 
 QUIET_S = 0.5
 LOOK_S = 0.1
@@ -107,7 +106,7 @@ class Card(VerticalScroll, can_focus=True):
         look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
         self.query_one("#asked", Static).update(Group(*self._parts(self.asked, look)))
 
-    def _parts(self, asked: Asked, look: Look) -> list[RenderableType]:
+    def _parts(self, asked: Asked, look: Look) -> list[Drawable]:
         action = asked.action
         more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
         more += f"  (sub-agent: {inert_line(asked.title or asked.chat, 40)})" if asked.below else ""
@@ -194,20 +193,20 @@ def _network_offer(action: OpenAction) -> int:
 FILE_TOOLS = ("write_file", "edit_file", "apply_patch")
 
 
-def asked_for(action: OpenAction, look: Look) -> list[RenderableType]:
+def asked_for(action: OpenAction, look: Look) -> list[Drawable]:
     """What would happen, once: the command in the colours of a shell, its effect or a change of files as a diff. Of a
     file tool whose whole change is shown, the arguments would only say the same again."""
     lines = inert(action.text).rstrip("\n").split("\n")
     # Arguments are indented, blank lines of theirs included: the first empty line stands before what was rehearsed.
     end = lines.index("") if "" in lines else len(lines)
     call, effect = lines[1:end] if lines[0] == action.name else lines[:end], lines[end + 1 :]
-    shown: list[RenderableType] = []
+    shown: list[Drawable] = []
     if not (action.name in FILE_TOOLS and any(line.startswith("@@") for line in effect)):
         shown.append(_call_text(action, call, look))
     return shown + _effect(effect, look)
 
 
-def _call_text(action: OpenAction, lines: list[str], look: Look) -> RenderableType:
+def _call_text(action: OpenAction, lines: list[str], look: Look) -> Drawable:
     from treadle.tui import code
 
     command = action.name == "run_command"
@@ -216,12 +215,12 @@ def _call_text(action: OpenAction, lines: list[str], look: Look) -> RenderableTy
         text = f"$ {text.removeprefix('command: ')}"
     elif command and text.startswith("command:\n"):
         text = f"$ {text.removeprefix('command:').lstrip()}"
-    return code.block(text, "bash" if command else "text", look.code_theme)
+    return code.block(inert(text), "bash" if command else "text", look.code_theme)
 
 
-def _effect(lines: list[str], look: Look) -> list[RenderableType]:
+def _effect(lines: list[str], look: Look) -> list[Drawable]:
     """Diffs, file by file, and words between them."""
-    shown: list[RenderableType] = []
+    shown: list[Drawable] = []
     at = 0
     while at < len(lines):
         line = lines[at]

@@ -3,12 +3,10 @@
 import time
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from treadle.errors import TreadleError
 from treadle.inert import inert_line
 from treadle.presentation.names import model_name
+from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.tui.command_context import CommandContext, Purpose, look_of
 from treadle.tui.connection import ChatRow
 from treadle.tui.conversation import Conversation
@@ -39,7 +37,7 @@ async def pick_chat(context: CommandContext, rest: str) -> None:
         except TreadleError as error:
             return inert_line(str(error))
 
-    async def preview(row: ChatRow) -> RenderableType:
+    async def preview(row: ChatRow) -> Drawable:
         return await _chat_preview(context, row)
 
     keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork"}
@@ -75,7 +73,7 @@ async def _chat_key(context: CommandContext, key: str, row: ChatRow) -> str | No
             return None
 
 
-async def _chat_preview(context: CommandContext, row: ChatRow) -> RenderableType:
+async def _chat_preview(context: CommandContext, row: ChatRow) -> Drawable:
     conversation = Conversation()
     link = await context.connection.open(row.id)
     async for batch in link.news(max(0, row.head - READ)):

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from treadle.errors import TreadleError
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
 from treadle.lines.hunks import Shown
 from treadle.presentation.names import MODE_WORDS
+from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
 from treadle.tui.command_context import CommandContext, Purpose, look_of, outcome_words
@@ -30,10 +28,10 @@ async def rewind(context: CommandContext, rest: str) -> None:
     async def messages(query: str) -> Sequence[Entry[int]]:
         return [Entry(inert_line(text, 200), seq) for seq, text in said.items() if query.casefold() in text.casefold()]
 
-    async def preview(seq: int) -> RenderableType:
+    async def preview(seq: int) -> Drawable:
         lines = await _files_back(link, seq)
         files = [Text(inert_line(line)) for line in lines] or [Text("no file would change", "dim")]
-        return Group(Text(inert(said[seq]), "bold"), Text("\nfiles that would go back:", "dim"), *files)
+        return Group(Text(said[seq], "bold"), Text("\nfiles that would go back:", "dim"), *files)
 
     async def act(key: str, seq: int) -> str | None:
         try:
@@ -101,7 +99,7 @@ async def review(context: CommandContext, rest: str) -> None:
         except TreadleError as error:
             return inert_line(str(error))
 
-    async def preview(chosen: tuple[str, int]) -> RenderableType:
+    async def preview(chosen: tuple[str, int]) -> Drawable:
         return _file_diff(files[chosen[0]], chosen[1], look_of(context, 80))
 
     keys = {"enter": "look", "k": "keep", "u": "undo"}
@@ -124,11 +122,11 @@ def _file_entries(file: Shown) -> list[Entry[tuple[str, int]]]:
     return entries
 
 
-def _file_diff(file: Shown, hunk: int, look: Look) -> RenderableType:
+def _file_diff(file: Shown, hunk: int, look: Look) -> Drawable:
     wanted = [each for each in file.hunks if not hunk or each.number == hunk]
     lines = [line for each in wanted for line in (each.header, *each.lines)]
     notes = [Text(inert_line(note), "dim") for note in file.notes]
-    shown = [diff([inert(line.rstrip("\n")) for line in lines], decode_path(file.change.path), look)] if lines else []
+    shown = [diff([line.rstrip("\n") for line in lines], decode_path(file.change.path), look)] if lines else []
     return Group(*notes, *shown)
 
 

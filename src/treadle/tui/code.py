@@ -12,8 +12,10 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
 from rich.syntax import Syntax
-from rich.text import Text
 from rich.theme import Theme
+
+from treadle.inert import InertText, inert
+from treadle.presentation.rich_text import Drawable, RichText, Text
 
 MOST_COLOURED = 40_000
 """Characters of a text that is given colours."""
@@ -77,18 +79,18 @@ _THEME = Theme(
 """No red: a heading is no failure."""
 
 
-def markdown(text: str, theme: str) -> RenderableType:
+def markdown(text: InertText, theme: str) -> Drawable:
     """Links are shown with where they lead, and lead nowhere by themselves."""
     return _Markdown(text, code_theme=theme, hyperlinks=False, inline_code_theme=None)
 
 
-def block(text: str, language: str, theme: str) -> RenderableType:
+def block(text: InertText, language: str, theme: str) -> Drawable:
     return Syntax(text, lexer_named(language), theme=theme, word_wrap=True)
 
 
-def highlighted(lines: list[str], path: str, theme: str) -> list[Text]:
+def highlighted(lines: list[str], path: str, theme: str) -> list[RichText]:
     """The lines of a file, or some of them, in the colours of its language."""
-    text = "\n".join(line.replace("\t", "    ") for line in lines)
+    text = inert("\n".join(line.replace("\t", "    ") for line in lines))
     if len(text) > MOST_COLOURED:
         return [Text(line) for line in text.split("\n")]
     coloured = Syntax(text, lexer_of(path.rpartition("/")[2]), theme=theme).highlight(text)

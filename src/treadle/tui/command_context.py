@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from treadle.errors import InvalidInput, TreadleError
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
 from treadle.lines.changes import count
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
@@ -116,7 +116,7 @@ class CommandContext:
         if not told:
             return True
         question = f"{told[0].upper()}{told[1:]}."
-        if not await self.app.push_screen_wait(Confirm(inert(question), "go on, and do not ask again", "do not")):
+        if not await self.app.push_screen_wait(Confirm(question, "go on, and do not ask again", "do not")):
             return False
         await self.connection.consent(model)
         return True

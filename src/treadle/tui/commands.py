@@ -6,20 +6,18 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import get_args
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
 from treadle import host_patterns
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
+from treadle.presentation.rich_text import Group, Text
 from treadle.protocol.options import MODES, Mode
 from treadle.tui import choosing
 from treadle.tui.chat_list import pick_chat
 from treadle.tui.command_context import CommandContext, Purpose, outcome_words
 from treadle.tui.connection import Outcome
+from treadle.tui.drawing import grid
 from treadle.tui.screens import Reading
 from treadle.tui.side import network_words
 
@@ -78,16 +76,14 @@ async def carry_out(context: CommandContext, name: str, rest: str) -> None:
 
 
 async def _help(context: CommandContext, rest: str) -> None:
-    keys, commands = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
-    for key, words in KEYS.items():
-        keys.add_row(Text(key, "bold"), words)
     own = await context.connection.own_commands(
         context.root, context.app.link.id if context.app.link is not None else ""
     )
     described = {name: inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
-    for name, words in {**COMMANDS, **described}.items():
-        commands.add_row(Text(f"/{inert_line(name, 40)}", "bold cyan"), words)
-    context.app.push_screen(Reading("Keys and commands", Group(keys, "", commands)))
+    keys = grid([(Text(key, "bold"), Text(words)) for key, words in KEYS.items()], 2)
+    names = {f"/{inert_line(name, 40)}": words for name, words in {**COMMANDS, **described}.items()}
+    commands = grid([(Text(name, "bold cyan"), Text(words)) for name, words in names.items()], 2)
+    context.app.push_screen(Reading("Keys and commands", Group(keys, Text(), commands)))
 
 
 async def _mode(context: CommandContext, rest: str) -> None:
@@ -155,7 +151,7 @@ async def _world(context: CommandContext, rest: str) -> None:
         raise InvalidInput('this chat works in the project itself; with the setting world = "chat" new ones do not')
     match rest:
         case "":
-            shown = Text(inert(await worlds.diff(world)))
+            shown = Text(await worlds.diff(world))
             context.app.push_screen(Reading("What a commit of the world would change: /world commit", shown))
         case "commit":
             done = await worlds.commit(world)
@@ -206,13 +202,14 @@ async def _rules(context: CommandContext, rest: str) -> None:
 async def _cost(context: CommandContext, rest: str) -> None:
     view = context.app.conversation.view
     usage = view.usage
-    rows = Table.grid(padding=(0, 2))
-    rows.add_row("tokens in", f"{usage.input:,}")
-    rows.add_row("tokens out", f"{usage.output:,}")
-    rows.add_row("cost", f"${view.cost or usage.usd:.4f}")
-    if view.window:
-        rows.add_row("context", f"{view.tokens:,} of {view.window:,} tokens")
-    context.app.push_screen(Reading("What this chat has cost", rows))
+    rows = {
+        "tokens in": f"{usage.input:,}",
+        "tokens out": f"{usage.output:,}",
+        "cost": f"${view.cost or usage.usd:.4f}",
+        **({"context": f"{view.tokens:,} of {view.window:,} tokens"} if view.window else {}),
+    }
+    cells = [(Text(name), Text(value)) for name, value in rows.items()]
+    context.app.push_screen(Reading("What this chat has cost", grid(cells, 2)))
 
 
 async def _export(context: CommandContext, rest: str) -> None:
@@ -255,7 +252,7 @@ async def _doctor(context: CommandContext, rest: str) -> None:
     )  # fmt: skip
     data, _ = await process.communicate()
     context.app.say_status("")
-    context.app.push_screen(Reading("Doctor", Text(inert(data.decode(errors="replace")))))
+    context.app.push_screen(Reading("Doctor", Text(data.decode(errors="replace"))))
 
 
 async def _quit(context: CommandContext, rest: str) -> None:

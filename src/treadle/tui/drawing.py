@@ -1,18 +1,17 @@
-"""Blocks to Rich renderables. Everything that came from elsewhere is made inert here (S-12); what stands out does so by
+"""Blocks to Rich renderables, of text that is inert (S-22). What stands out does so by
 the sixteen colours of terminals, which themes map, and never by colour alone."""
 
 import re
 from collections.abc import Iterable
 from itertools import groupby
 
-from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
 from treadle.presentation.call_line import CHANGED, MINUS, call_lines
+from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.presentation.styled import Line
 from treadle.protocol.content import PlanStep
 from treadle.tui.blocks import AnyBlock, Calls, Checklist, Ended, Gone, Note, Said, ShownCall, Spoken, Thought
@@ -41,7 +40,7 @@ class Look:
         self.marks = marks
 
 
-def drawn(block: AnyBlock, look: Look) -> RenderableType | None:
+def drawn(block: AnyBlock, look: Look) -> Drawable | None:
     """None for what takes no room."""
     match block:
         case Said():
@@ -65,13 +64,13 @@ def drawn(block: AnyBlock, look: Look) -> RenderableType | None:
             return None
 
 
-def markdown(text: str, look: Look) -> RenderableType:
+def markdown(text: str, look: Look) -> Drawable:
     from treadle.tui import code
 
     return code.markdown(inert(text), look.code_theme)
 
 
-def _said(block: Said, look: Look) -> RenderableType | None:
+def _said(block: Said, look: Look) -> Drawable | None:
     text = inert(block.text).strip("\n")
     if block.source != "person":
         return Text(f"{look.marks.prompt} ({block.source}) {inert_line(block.text, 200)}", "dim")
@@ -85,7 +84,7 @@ def _said(block: Said, look: Look) -> RenderableType | None:
     return shown
 
 
-def _thought(block: Thought, look: Look) -> RenderableType | None:
+def _thought(block: Thought, look: Look) -> Drawable | None:
     if not block.text.strip():
         return None
     until = look.now_ms if block.live else block.ended_ms
@@ -100,33 +99,41 @@ def _thought(block: Thought, look: Look) -> RenderableType | None:
     return head
 
 
-def checklist(steps: Iterable[PlanStep], marks: Marks) -> RenderableType:
-    shown = Table.grid(padding=0)
+def checklist(steps: Iterable[PlanStep], marks: Marks) -> Drawable:
+    rows = []
     for step in steps:
         mark, style = {
             "done": (marks.done, "green"),
             "in_progress": (marks.now, "bold yellow"),
         }.get(step.status, (marks.todo, "dim"))
         text = Text(inert_line(step.text, 300), "dim" if step.status == "done" else "")
-        shown.add_row(_marked(f"  {mark}", style), text)
+        rows.append((_marked(f"  {mark}", style), text))
+    return grid(rows)
+
+
+def grid(rows: Iterable[Iterable[Drawable]], room: int = 0) -> Drawable:
+    """Cells in columns, with `room` between them."""
+    shown = Table.grid(padding=(0, room))
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 
-def _note(block: Note, look: Look) -> RenderableType:
+def _note(block: Note, look: Look) -> Drawable:
     match block.mark:
         case "done":
             return Group(Text(f"{look.marks.done} done", "bold green"), markdown(block.text, look))
         case "error":
-            return Text(f"{look.marks.failed} {inert(block.text)}", "bold red")
+            return Text(f"{look.marks.failed} {block.text}", "bold red")
         case _:
-            return Text(f"{look.marks.dot} {inert(block.text)}", block.colour)
+            return Text(f"{look.marks.dot} {block.text}", block.colour)
 
 
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _calls(block: Calls, look: Look) -> RenderableType | None:
-    shown: list[RenderableType] = []
+def _calls(block: Calls, look: Look) -> Drawable | None:
+    shown: list[Drawable] = []
     for folds, calls in groupby(block.calls, lambda call: not look.unfolded and _folds(call)):
         group = list(calls)
         if folds and len(group) > 1:
@@ -160,7 +167,7 @@ def _folds(call: ShownCall) -> bool:
     return call.done is not None and call.done.success and call.effect == "read" and call.name != "run_command"
 
 
-def _folded(calls: list[ShownCall], look: Look) -> RenderableType:
+def _folded(calls: list[ShownCall], look: Look) -> Drawable:
     numbers: dict[tuple[str, str], int] = {}
     for call in calls:
         word = _DONE.get(call.name, (call.name, ""))
@@ -176,7 +183,7 @@ def _folded(calls: list[ShownCall], look: Look) -> RenderableType:
     return text
 
 
-def _call(call: ShownCall, look: Look) -> list[RenderableType]:
+def _call(call: ShownCall, look: Look) -> list[Drawable]:
     if call.done is None:
         return _under_way(call, look)
     if call.done.diff_stat is not None and not call.done.effect and "@@" in call.done.result:
@@ -189,7 +196,7 @@ def _call(call: ShownCall, look: Look) -> list[RenderableType]:
     return [styled(line, look.marks) for line in lines]
 
 
-def _under_way(call: ShownCall, look: Look) -> list[RenderableType]:
+def _under_way(call: ShownCall, look: Look) -> list[Drawable]:
     mark, style = (look.marks.asks, "bold yellow") if call.waits else (look.marks.running, "yellow")
     head = _marked(mark, style)
     head.append(inert_line(call.name, 64), "bold")
@@ -197,18 +204,18 @@ def _under_way(call: ShownCall, look: Look) -> list[RenderableType]:
     tail = " waits for you" if call.waits else f" {seconds:.0f} s" if seconds >= 1 else ""
     head.append(f" {inert_line(call.summary, max(20, look.width - len(head) - len(tail) - 2))}")
     head.append(tail, "yellow" if call.waits else "dim")
-    lines = [line for line in inert(call.output.replace("\r\n", "\n")).split("\n") if line.strip()]
+    lines = [line for line in inert(call.output).split("\n") if line.strip()]
     return [head, _bars(lines[-LIVE_LINES:], look)] if lines else [head]
 
 
-def _bars(lines: list[str], look: Look) -> RenderableType:
+def _bars(lines: list[str], look: Look) -> Drawable:
     room = max(10, look.width - 4)
     cut = [line.replace("\t", "    ") for line in lines]
     shown = [f"  {look.marks.bar} {line if len(line) <= room else line[: room - 1] + '…'}" for line in cut]
     return Text("\n".join(shown), "dim", no_wrap=True, overflow="ellipsis")
 
 
-def _edited(call: ShownCall, look: Look) -> list[RenderableType]:
+def _edited(call: ShownCall, look: Look) -> list[Drawable]:
     assert call.done is not None
     assert call.done.diff_stat is not None
     stat = call.done.diff_stat
@@ -227,7 +234,7 @@ def numbers(added: int, removed: int) -> Text:
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
-def diff(lines: list[str], path: str, look: Look, most: int = 0) -> RenderableType:
+def diff(lines: list[str], path: str, look: Look, most: int = 0) -> Drawable:
     """A unified diff with line numbers and the colours of its language; what came and went by its mark and ground."""
     from treadle.tui.code import highlighted
 

@@ -18,7 +18,7 @@ def file_names(root: str) -> list[str]:
     """Blocks; call it from a thread."""
     try:
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
+    except (OSError, ValueError):  # a zero byte is in no path
         return []
     try:
         return [leaf.path for leaf in islice(leaves(top, Rules(_UNTYPED)), MOST)]

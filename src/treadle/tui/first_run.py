@@ -4,9 +4,8 @@ asked to."""
 import asyncio
 from collections.abc import Sequence
 
-from rich.text import Text
-
 from treadle.inert import inert_line
+from treadle.presentation.rich_text import Text
 from treadle.tui.command_context import CommandContext
 from treadle.tui.connection import ModelRow
 from treadle.tui.picker import Entry, Picker

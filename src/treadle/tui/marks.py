@@ -8,6 +8,8 @@ from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 from textual.filter import LineFilter
 
+from treadle.inert import inert_line
+
 _DARK = [(0, 0, 0), (160, 40, 40), (38, 105, 20), (128, 88, 0), (45, 85, 185), (115, 55, 150), (0, 98, 135)]
 LIGHT = TerminalTheme((247, 247, 247), (0, 0, 0), [*_DARK, (247, 247, 247)], [(100, 100, 100), *_DARK[1:], (0, 0, 0)])
 """The sixteen colours of terminals, each dark enough to be read on a light ground."""
@@ -55,6 +57,23 @@ def plain_text(text: str) -> str:
     if text.isascii():
         return text
     return "".join(each if each.isascii() else "?" * cell_len(each) for each in text.translate(_ASCII))
+
+
+class Inert(LineFilter):
+    """The last look before the terminal, at whatever a widget drew (S-22): no character that it would obey, and no link
+    that it would open. `Text` shows such characters as escapes; here nothing may change its width."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [_inert_segment(segment) for segment in segments]
+
+
+def _inert_segment(segment: Segment) -> Segment:
+    text, style, control = segment
+    if inert_line(text) != text:
+        text = "".join(each if inert_line(each) == each else "?" * cell_len(each) for each in text)
+    elif style is None or not style.link:
+        return segment
+    return Segment(text, style and style.update_link(None), control)
 
 
 class Plain(LineFilter):

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.text import Text
 from textual.widgets import OptionList
 
 from treadle.inert import inert_line
+from treadle.presentation.rich_text import Text
 from treadle.tui.app import TreadleApp
 from treadle.tui.commands import COMMANDS
 from treadle.tui.file_names import best

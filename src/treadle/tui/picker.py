@@ -4,21 +4,21 @@ keys do is told by whoever opens it."""
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
-from rich.console import RenderableType
 from rich.padding import Padding
 from rich.style import Style
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import Key
 from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from treadle.errors import TreadleError
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
+from treadle.presentation.rich_text import Drawable, Text
 from treadle.tui.drawing import key_hints
+from treadle.tui.static import Static
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Picker(ModalScreen[T | None]):
         *,
         keys: dict[str, str] | None = None,
         act: Act[T] | None = None,
-        preview: Callable[[T], Awaitable[RenderableType]] | None = None,
+        preview: Callable[[T], Awaitable[Drawable]] | None = None,
         searches: bool = True,
     ) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Picker(ModalScreen[T | None]):
             rows.highlighted = first if before is None else min(before, len(self._entries) - 1)
         else:
             rows.add_option(Option(Text("nothing here", "dim"), disabled=True))
-            self._put("")
+            self._put(Text())
 
     def chosen(self) -> T | None:
         at = self.query_one(OptionList).highlighted
@@ -138,10 +138,10 @@ class Picker(ModalScreen[T | None]):
         try:
             shown = await self._preview(value)
         except TreadleError as error:
-            shown = Text(inert(str(error)), "dim")
+            shown = Text(str(error), "dim")
         self._put(shown)
 
-    def _put(self, shown: RenderableType) -> None:
+    def _put(self, shown: Drawable) -> None:
         for place in self.query("#shown").results(Static):  # none, if the list was left meanwhile
             place.update(shown)
 
@@ -179,7 +179,7 @@ class Picker(ModalScreen[T | None]):
             self.dismiss(None)
         else:
             if said:
-                self.notify(said, markup=False)
+                self.app.notify(said)
             await self.load()
 
     def action_leave(self) -> None:

@@ -2,15 +2,14 @@
 
 from typing import ClassVar
 
-from rich.console import RenderableType
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Static
 
+from treadle.presentation.rich_text import Drawable, Text
 from treadle.tui.drawing import key_hints
+from treadle.tui.static import Static
 
 
 class Reading(ModalScreen[None]):
@@ -24,7 +23,7 @@ class Reading(ModalScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,ctrl+c", "dismiss", show=False, priority=True)]
 
-    def __init__(self, title: str, text: RenderableType) -> None:
+    def __init__(self, title: str, text: Drawable) -> None:
         super().__init__()
         self._title = title
         self._text = text

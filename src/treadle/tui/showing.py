@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
-from rich.text import Text
 from textual.containers import Vertical
 from textual.timer import Timer
 from textual.widgets import OptionList
@@ -16,6 +15,7 @@ from treadle.chat.fold import change_options
 from treadle.errors import TreadleError
 from treadle.inert import inert_line
 from treadle.presentation.names import model_name, tail
+from treadle.presentation.rich_text import Text
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.card import Card

@@ -3,12 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from treadle.inert import inert_line
 from treadle.lines.hunks import Shown
 from treadle.presentation.names import model_name, tail
+from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.views import ChildView
@@ -23,7 +21,7 @@ MOST = 12
 class Side:
     """`write` puts what it says where the panel is."""
 
-    def __init__(self, marks: Marks, write: Callable[[RenderableType], None]) -> None:
+    def __init__(self, marks: Marks, write: Callable[[Drawable], None]) -> None:
         self._marks = marks
         self._write = write
         self.place = ""
@@ -39,9 +37,9 @@ class Side:
             self._last = seen
             self._write(Group(*self._sections(view)))
 
-    def _sections(self, view: Overview) -> list[RenderableType]:
+    def _sections(self, view: Overview) -> list[Drawable]:
         width = 34
-        parts: list[RenderableType] = []
+        parts: list[Drawable] = []
         if self.files:
             parts += [_heading("changed", "/review"), *self._changed(width)]
         if view.plan:
@@ -55,8 +53,8 @@ class Side:
             parts += [_heading("in the background", "/jobs"), *self._working(running, width)]
         return [*parts, _heading("context"), *self._gauge(view, width), _heading("here"), *self._facts(view, width)]
 
-    def _changed(self, width: int) -> list[RenderableType]:
-        lines: list[RenderableType] = []
+    def _changed(self, width: int) -> list[Drawable]:
+        lines: list[Drawable] = []
         for file in self.files[:MOST]:
             count = numbers(file.change.added, file.change.removed)
             name = inert_line(decode_path(file.change.path))
@@ -66,8 +64,8 @@ class Side:
             lines.append(Text(f"  … {len(self.files) - MOST} more", "dim"))
         return lines
 
-    def _working(self, jobs: Sequence[JobRow], width: int) -> list[RenderableType]:
-        lines: list[RenderableType] = []
+    def _working(self, jobs: Sequence[JobRow], width: int) -> list[Drawable]:
+        lines: list[Drawable] = []
         for job in jobs[:MOST]:
             took = max(0, round(time.time() - job.began_ms / 1000))
             lines.append(Text(f"  {inert_line(job.command, width - 8)} {took} s", "yellow"))
@@ -75,8 +73,8 @@ class Side:
                 lines.append(Text(f"    {inert_line(job.last_line, width - 4)}", "dim"))
         return lines
 
-    def _family(self, width: int) -> list[RenderableType]:
-        lines: list[RenderableType] = []
+    def _family(self, width: int) -> list[Drawable]:
+        lines: list[Drawable] = []
         for child in self.children[:MOST]:
             words, style = ("waits for you", "bold yellow") if child.waits else (child.doing or child.status, "dim")
             if child.ended:
@@ -85,7 +83,7 @@ class Side:
             lines.append(Text.assemble("  " * child.depth, title, (f" {inert_line(words, 20)}", style)))
         return lines
 
-    def _gauge(self, view: Overview, width: int) -> list[RenderableType]:
+    def _gauge(self, view: Overview, width: int) -> list[Drawable]:
         spent = view.cost or view.usage.usd
         tokens = view.usage.input + view.usage.output
         cost = f"  {tokens:,} tokens" + (f" · ${spent:.4f}" if spent else "")
@@ -97,7 +95,7 @@ class Side:
         filled, rest = self._marks.full * full, self._marks.full * (width - 10 - full)
         return [Text.assemble("  ", (filled, colour), (rest, "dim"), f" {share:4.0%}"), Text(cost, "dim")]
 
-    def _facts(self, view: Overview, width: int) -> list[RenderableType]:
+    def _facts(self, view: Overview, width: int) -> list[Drawable]:
         options = view.options
         facts = {
             "model": model_name(options.model, width - 11),

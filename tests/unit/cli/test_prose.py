@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.cli.prose import Prose
+from treadle.presentation.styled import Line
 
 TEXT = """# A **title** with `code`
 
@@ -31,10 +32,11 @@ the `end
 def rendered(pieces: list[str], width: int = 40, *, markup: bool = True) -> str:
     out: list[str] = []
 
-    def paint(text: str, *colours: str) -> str:
-        return f"<{'+'.join(colours)}:{text}>" if colours and markup else text
+    def write(line: Line) -> None:
+        for text, colours in line:
+            out.append(f"<{'+'.join(colours)}:{text}>" if colours and markup and text else text)
 
-    prose = Prose(out.append, lambda: width, paint, markup=markup)
+    prose = Prose(write, lambda: width, markup=markup)
     for piece in pieces:
         prose.feed(piece)
     prose.end()

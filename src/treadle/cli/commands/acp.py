@@ -9,6 +9,7 @@ import click
 from treadle.cli.commands.run import MODES
 from treadle.cli.group import in_loop
 from treadle.errors import ConfigError
+from treadle.inert import print_note
 
 INSTALL = "editors need the package agent-client-protocol; install it with: pip install 'treadle[acp]'"
 
@@ -37,7 +38,7 @@ async def acp(**flags: Any) -> None:
     config = configured(flags)
     unsaved = UnsavedFiles(plain_root)
     if sys.stdin.isatty():
-        click.echo("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)", err=True)
+        print_note("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)")
     async with open_agent(config, works=True, hooks=[unsaved]) as agent:
         door = EditorAgent(agent, config.settings.chat_options, lambda cwd: project_root(cwd), unsaved)
         try:

@@ -7,6 +7,7 @@ import click
 from treadle.cli.group import in_agent
 from treadle.cli.options import ONCE, SCOPES, gathered, json_option
 from treadle.cli.terminal import Terminal, write_list
+from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from treadle.following import Following
@@ -32,8 +33,8 @@ async def pending(agent: "Agent", as_json: bool) -> None:
     rows = []
     for chat, action in await asked_of_people(agent):
         id = f"{chat.id}:{action.action}"
-        lines = [terminal.paint(id, "bold"), *(f"  {line}" for line in waiting(action))]
-        rows.append(({"chat": chat.id, "id": id, **wire.whole(action)}, "\n".join(lines)))
+        lines = "".join(f"\n  {line}" for line in waiting(action))
+        rows.append(({"chat": chat.id, "id": id, **wire.whole(action)}, spans(Span(id, ("bold",)), lines)))
     write_list(terminal, rows, "no chat waits for a person", as_json=as_json)
 
 

@@ -10,7 +10,7 @@ from treadle.cli.group import in_agent
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert_line
-from treadle.presentation.styled import Colour
+from treadle.presentation.styled import Colour, Line, Span, spans
 
 if TYPE_CHECKING:
     from treadle.ports.store import Listed
@@ -93,20 +93,21 @@ def as_dict(listed: "Listed") -> dict[str, object]:
     return shown | {"leased": listed.leased}
 
 
-def _line(terminal: Terminal, listed: "Listed") -> str:
+def _line(terminal: Terminal, listed: "Listed") -> Line:
     from treadle.protocol.views import shown_status
 
     summary, status = listed.summary, shown_status(listed.summary.status, listed.leased)
     title = inert_line(summary.title or "(no title)", max(20, terminal.width - 72))
     colour: Colour = "red" if status == "error" else "dim" if status == "idle" else "yellow"
-    aged = terminal.paint(f"{age(summary.updated_ms):>8}", "dim")
+    aged = Span(f"{age(summary.updated_ms):>8}", ("dim",))
     project = inert_line(PurePath(summary.root).name or summary.root or "-", 20)
     archived = " (archived)" if summary.archived else ""
-    line = f"{summary.chat} {aged}  {terminal.paint(f'{status:15}', colour)}  {project:20}  {title}{archived}"
+    rest = f"  {project:20}  {title}{archived}"
+    line = spans(f"{summary.chat} ", aged, "  ", Span(f"{status:15}", (colour,)), rest)
     if summary.last_error is None:
         return line
     why = f"{summary.last_error.error_class}: {summary.last_error.message}"
-    return f"{line}\n{terminal.paint('    ' + inert_line(why, max(20, terminal.width - 4)), 'red')}"
+    return (*line, Span(f"\n    {inert_line(why, max(20, terminal.width - 4))}", ("red",)))
 
 
 def age(time_ms: int) -> str:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import click
 
+from treadle.inert import print_line
+
 SHELLS = ("bash", "zsh", "fish")
 _CHATS = ("ID", "[ID]", "ID[@SEQ]", "A", "B", "[ID] [PATH]...")
 """How arguments and options that take a chat are named in help."""
@@ -44,7 +46,7 @@ def completion(shell: str) -> None:
     For fish: treadle completion fish > ~/.config/fish/completions/treadle.fish, once.
     """
     made = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](list(_commands()))
-    click.echo(made)
+    print_line(made)
 
 
 def _commands() -> Iterator[Spelled]:

@@ -10,6 +10,7 @@ import click
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert_line
+from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from treadle.config import Config
@@ -98,8 +99,8 @@ def _table(rows: Sequence[tuple[str, str, str]]) -> None:
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(min(len(value), 30) for _, value, _ in rows)
     for name, value, source in rows:
-        shown = terminal.paint(inert_line(source), "dim")
-        terminal.line(f"{name:{name_width}}  {inert_line(value):{value_width}}  {shown}")
+        shown = f"{name:{name_width}}  {inert_line(value):{value_width}}  "
+        terminal.line(spans(shown, Span(inert_line(source), ("dim",))))
 
 
 def _address(name: str) -> str:

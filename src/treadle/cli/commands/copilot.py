@@ -2,13 +2,13 @@
 options of their own command line, which are understood or left aside."""
 
 import os
-import sys
 from typing import Any
 
 import click
 
 from treadle.cli.group import in_loop
 from treadle.cli.options import store_option
+from treadle.inert import print_note
 
 TOKEN = "COPILOT_CONNECTION_TOKEN"
 _THEIRS = ("--headless", "--no-auto-update", "--no-auto-login", "--yolo")
@@ -62,5 +62,5 @@ def _token() -> str:
     token = os.environ.get(TOKEN, "")
     if not token:
         token = secrets.token_urlsafe(24)
-        print(f"treadle: programs connect with the token {token}", file=sys.stderr, flush=True)
+        print_note(f"treadle: programs connect with the token {token}")
     return token

@@ -19,6 +19,7 @@ from treadle.cli.demo_project import RIGHT, SOURCE, WRONG, make_project, test_co
 from treadle.cli.open_app import on_a_terminal
 from treadle.cli.terminal import Terminal
 from treadle.errors import TreadleError
+from treadle.presentation.styled import Span, spans
 from treadle.sandbox.supervisor.removal import remove_tree
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Demo:
         child.send_signal(signal.SIGKILL)
         child.wait()
         self._terminal.line("\n" if self._watched else "")  # below the line that the child left unfinished
-        self._terminal.line(self._terminal.paint(f"  kill -9 {child.pid}", "bold", "red"))
+        self._terminal.line(f"  kill -9 {child.pid}", "bold", "red")
         self._terminal.line(
             "  The process is gone, in the middle of edit_file: the file is changed on disk, but the log only"
         )
@@ -196,8 +197,8 @@ class Demo:
         self._terminal.line()
         self._terminal.line("Checked in the log and on disk:")
         for text, holds in checks.items():
-            mark = self._terminal.paint("✓", "green") if holds else self._terminal.paint("✗", "red")
-            self._terminal.line(f"  {mark} {text}")
+            mark = Span("✓", ("green",)) if holds else Span("✗", ("red",))
+            self._terminal.line(spans("  ", mark, f" {text}"))
         if not all(checks.values()):
             raise TreadleError("the demo did not keep its promise; please report this")
 
@@ -226,7 +227,7 @@ class Demo:
 
     def _shell(self, command: str) -> None:
         self._terminal.line()
-        self._terminal.line(self._terminal.paint(f"$ {command}", "bold", "cyan"))
+        self._terminal.line(f"$ {command}", "bold", "cyan")
 
 
 def _make_script(path: Path, *, watched: bool) -> None:

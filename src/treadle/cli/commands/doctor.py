@@ -14,7 +14,7 @@ from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import SandboxError
 from treadle.inert import inert_line
-from treadle.presentation.styled import Colour
+from treadle.presentation.styled import Colour, Span, spans
 
 if TYPE_CHECKING:
     from treadle.config import Config
@@ -48,8 +48,8 @@ def doctor(context: click.Context) -> int:
     terminal = Terminal()
     width = max(len(each.what) for each in findings)
     for each in findings:
-        sign = terminal.paint("✓", "green") if each.well else "·" if each.well is None else terminal.paint("✗", "red")
-        terminal.line(f"{sign} {each.what:{width}}  {inert_line(each.text)}")
+        sign = Span("✓", ("green",)) if each.well else "·" if each.well is None else Span("✗", ("red",))
+        terminal.line(spans(sign, f" {each.what:{width}}  {inert_line(each.text)}"))
     return EXIT_ERROR if any(each.well is False for each in findings) else EXIT_OK
 
 
@@ -159,6 +159,7 @@ def _print_table(terminal: Terminal, texts: Sequence[str], columns: "Mapping[Lev
     terminal.line(" " * width + "".join(f"  {level:12}" for level in columns).rstrip())
     for number, text in enumerate(texts):
         verdicts = [tried[number].verdict for tried in columns.values()]
-        cells = "".join("  " + terminal.paint(f"{each:12}", _COLOURS[each]) for each in verdicts)
-        terminal.line(f"{text:{width}}{cells}".rstrip())
+        cells = [Span(f"  {each:12}", (_COLOURS[each],)) for each in verdicts[:-1]]
+        last = verdicts[-1]
+        terminal.line(spans(f"{text:{width}}", *cells, Span(f"  {last}", (_COLOURS[last],))))
     terminal.line()

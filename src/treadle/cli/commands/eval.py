@@ -8,6 +8,7 @@ import click
 
 from treadle.cli.options import gathered
 from treadle.errors import InvalidInput
+from treadle.inert import inert_line, print_note
 
 if TYPE_CHECKING:
     from treadle.config import Config
@@ -68,7 +69,7 @@ def eval_(wanted: Evaluation) -> None:
     try:
         asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
     except KeyboardInterrupt:
-        click.echo("stopped; the same line goes on with what is left", err=True)
+        print_note("stopped; the same line goes on with what is left")
         raise
 
 
@@ -121,7 +122,6 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
 
 
 def _line(result: "Result") -> str:
-    from treadle.inert import inert_line
 
     mark = "✓" if result.solved else "✗"
     why = f" · {result.error}" if result.error else ""

@@ -7,8 +7,8 @@ import click
 from treadle.cli.group import in_agent
 from treadle.cli.options import gathered, json_option
 from treadle.cli.terminal import Terminal, write_list
-from treadle.inert import inert, inert_line
-from treadle.presentation.styled import Colour
+from treadle.inert import inert_line
+from treadle.presentation.styled import Colour, Line, Span, spans
 
 if TYPE_CHECKING:
     from treadle.jobs import Job
@@ -74,17 +74,17 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     write_list(terminal, rows, "no background command runs", as_json=as_json)
 
 
-def _line(terminal: Terminal, view: "JobView") -> str:
+def _line(terminal: Terminal, view: "JobView") -> Line:
     from treadle.cli.commands.chats import age
 
     colours: dict[str, Colour] = {"running": "green", "elsewhere": "yellow"}
     how = f"exit {view.code}" if view.status == "exited" else view.status
     if view.status == "elsewhere" and view.host:
         how = f"on {inert_line(view.host, 60)}"
-    painted = terminal.paint(f"{how:12}", colours.get(view.status, "dim"))
-    aged = terminal.paint(f"{age(view.ended_ms or view.began_ms):>8}", "dim")
+    painted = Span(f"{how:12}", (colours.get(view.status, "dim"),))
+    aged = Span(f"{age(view.ended_ms or view.began_ms):>8}", ("dim",))
     command = inert_line(view.command, max(20, terminal.width - 70))
-    return f"{view.chat} {inert_line(view.job, 40):>6} {aged}  {painted} {command}"
+    return spans(f"{view.chat} {inert_line(view.job, 40):>6} ", aged, "  ", painted, f" {command}")
 
 
 def _named(found: "list[Job]", handle: str) -> "Job":
@@ -105,11 +105,11 @@ async def _tail(terminal: Terminal, job: "Job", follow: bool) -> None:
     import asyncio
 
     page = await job.tail()
-    terminal.stream(inert(page.text))
+    terminal.stream(page.text)
     while follow:
         running = (await job.look()).status == "running"
         while page.next < (page := await job.tail(page.next)).next:
-            terminal.stream(inert(page.text))
+            terminal.stream(page.text)
         if not running:
             break
         await asyncio.sleep(_LOOK_S)

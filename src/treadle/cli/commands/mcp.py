@@ -10,6 +10,7 @@ from treadle.cli.options import EXIT_ERROR, EXIT_OK, Body, gathered, json_option
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.inert import inert_line
+from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from treadle.mcp.listing import Sampling
@@ -121,7 +122,8 @@ async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None
             write_json({"name": each.name, "place": each.server.place, "source": each.source})
             continue
         state = "off" if each.server.disabled else "confined" if each.confined else "on"
-        terminal.line(f"{terminal.paint(f'{state:9}', 'dim')} {each.name:20} {inert_line(each.server.place, 80)}")
+        place = f" {inert_line(each.name):20} {inert_line(each.server.place, 80)}"
+        terminal.line(spans(Span(f"{state:9}", ("dim",)), place))
     for text in warnings:
         terminal.note(inert_line(text), "yellow")
     if not found and not as_json:
@@ -169,7 +171,8 @@ def _tell_tools(terminal: Terminal, link: "Link") -> None:
         name = tool_name(link.declared.name, tool.name)
         offered = "" if link.declared.server.takes(tool.name) else "not offered; "
         about = inert_line(tool.description.strip().partition("\n")[0], 70)
-        terminal.line(f"  {name:40} {terminal.paint(f'[{offered}says: {hints[0]}] ' if hints else '', 'dim')}{about}")
+        hint = Span(f"[{offered}says: {hints[0]}] " if hints else "", ("dim",))
+        terminal.line(spans(f"  {inert_line(name):40} ", hint, about))
 
 
 @mcp.command("test")

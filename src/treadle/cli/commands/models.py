@@ -13,6 +13,7 @@ from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import ConfigError, InvalidInput, ModelError
 from treadle.inert import inert_line
+from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -159,7 +160,7 @@ def _print(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offe
     ]
     if rows:
         _table(terminal, rows)
-        terminal.line(terminal.paint("Prices in USD for a million tokens, where they are known.", "dim"))
+        terminal.line("Prices in USD for a million tokens, where they are known.", "dim")
 
 
 def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", remote: bool) -> None:
@@ -210,7 +211,7 @@ def _table(terminal: Terminal, rows: Sequence[tuple[str, ...]]) -> None:
             *(f"{cell:>{width}}" for cell, width in zip(row[1:6], widths[1:6], strict=True)),
         ]
         line = "  ".join([*cells, row[6]]).rstrip()
-        terminal.line(terminal.paint(line, "bold") if not number else line)
+        terminal.line(line, *(() if number else ("bold",)))
 
 
 def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
@@ -218,7 +219,7 @@ def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
         width = max(map(len, pairs))
         terminal.line(f"\n{title}")
         for name, text in pairs.items():
-            terminal.line(f"  {inert_line(name):{width}}  {terminal.paint(inert_line(text), 'dim')}")
+            terminal.line(spans(f"  {inert_line(name):{width}}  ", Span(inert_line(text), ("dim",))))
 
 
 class Told:

@@ -7,7 +7,7 @@ import click
 from treadle.cli.group import in_loop
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
 from treadle.errors import ConfigError
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line, print_line, print_note
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,7 +72,7 @@ async def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
         with Signals(running.chat) as signals:
             await _show(running, as_json)
             return _end(running, as_json)
-        click.echo(f"treadle: left; go on with: treadle race --chat {running.chat.id}", err=True)
+        print_note(f"treadle: left; go on with: treadle race --chat {running.chat.id}")
         return 128 + signals.ended_by
 
 
@@ -89,7 +89,7 @@ async def _begin(agent: "Agent", config: "Config", wanted: RaceFlags) -> "Runnin
     for name in (*models, *([wanted.judge] if wanted.judge else [])):
         agent.deps.models.get(name)
         if told := agent.consent.disclose(name):
-            click.echo(f"treadle: {inert_line(told)}", err=True)
+            print_note(f"treadle: {inert_line(told)}")
     given = order(wanted.task or "", wanted.worlds, models, wanted.passes, wanted.judge, wanted.everything)
     root = project_root(wanted.root, force=wanted.force_root)
     chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False)
@@ -126,7 +126,8 @@ async def _live(running: "RunningRace") -> None:
 
 def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
     from rich.table import Table
-    from rich.text import Text
+
+    from treadle.presentation.rich_text import Text
 
     made = Table(title=f"race {running.chat.id}", title_justify="left", box=None, pad_edge=False)
     for head in ("", "model", "state", "turns", "cost", "does", "chat"):
@@ -165,7 +166,7 @@ def _end(running: "RunningRace", as_json: bool) -> int:
         told: dict[str, object] = wire.whole(result)
         write_json({"type": "race.result", **told})
     else:
-        click.echo(inert(result.text))
+        print_line(result.text)
         if result.committed:
-            click.echo(f"take it back: treadle undo {result.chat}")
+            print_line(f"take it back: treadle undo {result.chat}")
     return EXIT_OK if result.committed else EXIT_ERROR

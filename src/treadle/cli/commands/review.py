@@ -10,7 +10,7 @@ import click
 
 from treadle.cli.options import Named, caches_option, gathered, json_option, run_options, words_argument
 from treadle.cli.terminal import Terminal, write_json
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
 
 if TYPE_CHECKING:
     from treadle.cli.changes import Chosen
@@ -69,15 +69,15 @@ def _print(terminal: Terminal, work: "Work") -> None:
     from treadle.protocol import events as e
 
     choice, found, events = work
-    terminal.line(terminal.paint(f"chat {choice.chat.id}", "bold"))
+    terminal.line(f"chat {choice.chat.id}", "bold")
     for envelope in events:
         if isinstance(envelope.data, e.UserMessage) and envelope.data.source == "person":
-            terminal.line(terminal.paint(f"> {inert(envelope.data.content)}", "cyan"))
+            terminal.line(f"> {envelope.data.content}", "cyan")
     for line in [*_commands(events), *_uncaptured(events), *_restored(events)]:
         terminal.line(line)
     files = [each.change for each in found]
     left = summary(files, choice.aside) if files else "nothing that is left"
-    terminal.line(terminal.paint(f"changed: {left}", "bold"))
+    terminal.line(f"changed: {left}", "bold")
     print_diff(terminal, found, choice.aside)
 
 
@@ -149,6 +149,6 @@ def _page(write: Callable[[Terminal], None]) -> None:
     text.isatty = sys.stdout.isatty  # type: ignore[method-assign]
     write(Terminal(text))
     if text.getvalue().count("\n") < shutil.get_terminal_size().lines:
-        sys.stdout.write(text.getvalue())
+        write(Terminal())
     else:
         click.echo_via_pager(text.getvalue())

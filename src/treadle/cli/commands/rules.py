@@ -10,6 +10,7 @@ from treadle.cli.options import SCOPES, gathered, json_option
 from treadle.cli.terminal import Terminal, write_list
 from treadle.errors import NotFound
 from treadle.inert import inert_line
+from treadle.presentation.styled import Line, Span, spans
 
 if TYPE_CHECKING:
     from treadle.handle import Chat
@@ -91,7 +92,7 @@ def add(wanted: NewRule) -> None:
     else:
         root = str(project_root(wanted.root)) if wanted.scope == "project" else ""
         made = RuleBook(configured().home).add(replace(rule, root=root))
-    Terminal().line(_line(Terminal(), made))
+    Terminal().line(_line(made))
 
 
 @rules.command("revoke")
@@ -103,7 +104,7 @@ def revoke(id: str, chat: str | None) -> None:
     from treadle.policy.rule_book import RuleBook
 
     revoked = _in_chat(chat, _revoke_in_chat, id) if chat else RuleBook(configured().home).revoke(id)
-    Terminal().note(f"revoked: {_line(Terminal(environment={'NO_COLOR': '1'}), revoked)}", "dim")
+    Terminal().note("".join(["revoked: ", *(span.text for span in _line(revoked))]), "dim")
 
 
 def _list(chat: str | None, as_json: bool) -> None:
@@ -115,7 +116,7 @@ def _list(chat: str | None, as_json: bool) -> None:
     if chat is not None:
         found += _in_chat(chat, _chat_rules)
     terminal = Terminal()
-    rows = [(wire.whole(rule), _line(terminal, rule)) for rule in found]
+    rows = [(wire.whole(rule), _line(rule)) for rule in found]
     write_list(terminal, rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
 
 
@@ -160,12 +161,13 @@ async def _set(chat: "Chat", rules: "tuple[Rule, ...]") -> None:
     await chat.carry_out(ChangeOptions({"rules": msgspec.to_builtins(rules)}), work=False)
 
 
-def _line(terminal: Terminal, rule: "Rule") -> str:
+def _line(rule: "Rule") -> Line:
     where = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
     scope = f"{rule.scope} {where}".strip()
     what = inert_line(rule.pattern or "(every use)", 120)
-    effect = terminal.paint(f"{rule.effect:5}", "green" if rule.effect == "allow" else "yellow")
-    return f"{rule.id}  {effect} {inert_line(rule.tool, 40)}  {what}  {terminal.paint(scope + _until(rule), 'dim')}"
+    effect = Span(f"{rule.effect:5}", ("green" if rule.effect == "allow" else "yellow",))
+    until = Span(scope + _until(rule), ("dim",))
+    return spans(f"{rule.id}  ", effect, f" {inert_line(rule.tool, 40)}  {what}  ", until)
 
 
 def _until(rule: "Rule") -> str:

@@ -1,7 +1,6 @@
 """`treadle run`: give a model a task, in a new chat or in one that exists."""
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +9,7 @@ import click
 from treadle.cli.options import EXIT_ERROR, NetworkCommand, gathered, json_option, network_option, root_options
 from treadle.errors import ConfigError, InvalidInput
 from treadle.file_system import is_below
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_note
 
 if TYPE_CHECKING:
     from treadle.config import Config
@@ -314,12 +313,12 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
         return True
     told = inert_line(disclosure(whom))
     if not asks:
-        print(f"treadle: {told} (told once; see the setting `consent`)", file=sys.stderr)
+        print_note(f"treadle: {told} (told once; see the setting `consent`)")
     elif not await agreed(f"{told[0].upper()}{told[1:]}.\nGo on? [y]es, and do not ask again · [n]o: "):
-        print("treadle: nothing was sent", file=sys.stderr)
+        print_note("treadle: nothing was sent")
         return False
     try:
         agent.consent.give(whom)
     except ConfigError as error:  # then it is told again the next time
-        print(f"treadle: {inert_line(str(error))}", file=sys.stderr)
+        print_note(f"treadle: {inert_line(str(error))}")
     return True

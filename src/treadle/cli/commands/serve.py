@@ -1,6 +1,5 @@
 """`treadle serve`: the web app and the HTTP API on this machine, with a worker beside them."""
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +7,7 @@ import click
 
 from treadle.cli.group import in_loop
 from treadle.cli.options import store_option
+from treadle.inert import print_line, print_note
 
 if TYPE_CHECKING:
     from treadle.config import Config
@@ -71,8 +71,7 @@ async def serve_until_told(
 
         def ready() -> None:
             link = f"{address}/" + (f"#token={own}" if own else "")
-            print(f"serving {link}")
-            sys.stdout.flush()
+            print_line(f"serving {link}")
             _explain(config, tokens, own, address)
             _say_code(codes.code)
             if opened is not None:
@@ -97,11 +96,10 @@ def _explain(config: "Config", tokens: "Tokens", own: str, address: str) -> None
 
 def _say_code(code: str) -> None:
     _say(f"a code to sign in with, good once: {code}")
-    sys.stderr.flush()
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print_note(text)
 
 
 def _admission(config: "Config", agent: "Agent") -> "Admission":

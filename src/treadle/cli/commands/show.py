@@ -9,7 +9,7 @@ from treadle.cli.commands.chats import as_dict
 from treadle.cli.group import in_agent
 from treadle.cli.options import json_option
 from treadle.cli.terminal import write_json
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_note
 
 if TYPE_CHECKING:
     from treadle.chat.state import ChatState
@@ -51,7 +51,7 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
     events = _from_a_message([await chat.whole(each) for each in events])
     changes = await chat.files.net(step for each in events for step in steps_of(each))
     if state.parent:
-        click.echo(f"begun by {inert_line(state.parent, 120)}", err=True)
+        print_note(f"begun by {inert_line(state.parent, 120)}")
     _print(chat.id, state, events, changes, short)
     await _show_tree(agent, chat.id, events)
 
@@ -66,7 +66,7 @@ async def _show_tree(agent: "Agent", chat: "ChatId", events: "list[Envelope]") -
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
         facts = (row.chat, row.title, waits or row.ended or row.status, f"{row.turns} turns", cost)
         line = " · ".join(inert_line(fact, 80) for fact in facts)
-        click.echo(f"{'   ' * row.depth}└ {line}", err=True)
+        print_note(f"{'   ' * row.depth}└ {line}")
 
 
 def _from_a_message(events: "list[Envelope]") -> "list[Envelope]":

@@ -8,6 +8,7 @@ from treadle.cli.group import in_agent
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_list
 from treadle.inert import inert_line
+from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from treadle.runtime import Agent
@@ -32,10 +33,9 @@ async def skills(agent: "Agent", as_json: bool) -> None:
     rows = []
     for kind, each in found:
         about = inert_line(line(split(each.text)[0].get("description")), 300)
-        state = (
-            "" if each.trusted else terminal.paint(f" (not trusted: treadle trust {inert_line(each.path)})", "yellow")
-        )
-        name = terminal.paint(inert_line(each.name, 64), "bold")
+        state = "" if each.trusted else f" (not trusted: treadle trust {inert_line(each.path)})"
+        name = Span(inert_line(each.name, 64), ("bold",))
         value = {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
-        rows.append((value, f"{kind.removesuffix('s'):8} {name} {inert_line(about, 100)}{state}"))
+        shown = spans(f"{kind.removesuffix('s'):8} ", name, f" {inert_line(about, 100)}", Span(state, ("yellow",)))
+        rows.append((value, shown))
     write_list(terminal, rows, "there are none, neither yours nor of this project", as_json=as_json)

@@ -6,7 +6,7 @@ import click
 
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_json
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_line
 
 if TYPE_CHECKING:
     from treadle.server.tokens import Tokens
@@ -47,7 +47,7 @@ def add(file: str | None, user: str, label: str) -> None:
     """
     made, secret = _tokens(file).add(user, label)
     Terminal().note(f"token {made.id} of {user}; it is shown only now")
-    print(secret)
+    print_line(secret)
 
 
 @tokens.command("revoke")

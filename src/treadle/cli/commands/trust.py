@@ -8,7 +8,8 @@ import click
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_list
 from treadle.errors import InvalidInput
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
+from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from treadle.policy.trust import Trust, Trusted
@@ -55,7 +56,7 @@ def _trust(book: "Trust", path: str) -> None:
 
     terminal = Terminal()
     content = read(path)
-    lines = inert(content.decode("utf-8", "backslashreplace")).split("\n")
+    lines = content.decode("utf-8", "backslashreplace").split("\n")
     terminal.note(f"{inert_line(path)}:", "bold")
     for line in lines[:_SHOWN_LINES]:
         terminal.note(f"  │ {inert_line(line, 200)}")
@@ -74,7 +75,7 @@ def _list(as_json: bool) -> None:
     shown = [
         (
             {"path": path, "state": state},
-            f"{terminal.paint(f'{state:12}', 'green' if state == 'trusted' else 'yellow')} {inert_line(path)}",
+            spans(Span(f"{state:12}", ("green" if state == "trusted" else "yellow",)), f" {inert_line(path)}"),
         )
         for path, state in rows
     ]

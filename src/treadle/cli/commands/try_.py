@@ -13,7 +13,7 @@ from treadle.cli.options import NetworkCommand, gathered, json_option, network_o
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
 from treadle.presentation.styled import Colour
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _call(config: "Config", wanted: TryOptions, root: str, terminal: Terminal | 
     here = os.path.realpath(os.getcwd())
     if is_below(here, root):
         arguments["cwd"] = here
-    show = (lambda _text: None) if terminal is None else (lambda text: terminal.stream(inert(text)))
+    show = (lambda _text: None) if terminal is None else terminal.stream
     options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(wanted.network or ""))
     return Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, options=options, emit=show)
 
@@ -131,10 +131,10 @@ def _print(terminal: Terminal, tried: "DryRun") -> None:
     terminal.end_line()
     for note in tried.notes:
         terminal.note(inert_line(note), "yellow")
-    terminal.line(terminal.paint(f"[{_how(tried)}]", "dim"))
-    for line in inert(tried.diff).split("\n"):
+    terminal.line(f"[{_how(tried)}]", "dim")
+    for line in tried.diff.split("\n"):
         colour = _COLOURS.get(line[:1])
-        terminal.line(terminal.paint(line, colour) if colour else line)
+        terminal.line(line, *([colour] if colour else []))
     if tried.wants_network:
         terminal.note(f"it needs the network: --network {','.join(tried.wants_network)}", "yellow")
     terminal.note("tried on a copy: nothing in the project was changed", "dim")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from treadle.cli.options import store_option
+from treadle.inert import print_note
 
 
 @click.command("web")
@@ -63,7 +64,7 @@ def _demo(folder: Path, flags: dict[str, Any]) -> dict[str, Any]:
     os.environ["TREADLE_HOME"] = str(folder / "home")
     os.chdir(folder / "project")
     if not model:
-        print("there is no key for a model, so a script plays one; say anything to it", file=sys.stderr)
+        print_note("there is no key for a model, so a script plays one; say anything to it")
     return {**flags, "store": flags.get("store") or str(folder / "home" / "treadle.db"),
             "model": model or f"scripted:{script}", "mode": "ask"}  # fmt: skip
 

@@ -2,13 +2,13 @@
 leaves, by a signal or by dying, another takes up (A-10)."""
 
 import signal
-import sys
 from typing import Any
 
 import click
 
 from treadle.cli.group import in_loop
 from treadle.cli.options import store_option
+from treadle.inert import print_note
 
 
 @click.command("worker")
@@ -47,4 +47,4 @@ async def worker(**flags: Any) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"treadle: {text}", file=sys.stderr, flush=True)
+    print_note(f"treadle: {text}")

@@ -9,6 +9,7 @@ from treadle.cli.group import in_agent
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, json_option, root_options
 from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert_line
+from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
     from treadle.runtime import Agent
@@ -172,6 +173,7 @@ def _tell(terminal: Terminal, found: "World", as_json: bool) -> None:
         return
     how = f" · {inert_line(found.why, 60)}" if found.why else ""
     inside = f" · in {found.parent}" if found.parent else ""
-    aged = terminal.paint(f"{age(found.made_ms):>8}", "dim")
+    aged = Span(f"{age(found.made_ms):>8}", ("dim",))
     label = f" · {inert_line(found.label, 60)}" if found.label else ""
-    terminal.line(f"{found.id} {aged}  {found.how:8} {inert_line(found.root, 60)}{inside}{label}{how}")
+    rest = f"  {found.how:8} {inert_line(found.root, 60)}{inside}{label}{how}"
+    terminal.line(spans(f"{found.id} ", aged, rest))
