@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import inspect
-import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ import msgspec
 from treadle.client.chats import ClientChat
 from treadle.client.tools import ClientTool, ToolCall, failed
 from treadle.errors import ApiError
+from treadle.logs import log_info
 from treadle.protocol.commands import Result
 from treadle.protocol.events import (
     ActionRequired,
@@ -229,4 +229,4 @@ async def _unless_settled(work: Awaitable[object]) -> None:
     except ApiError as error:
         if error.reason not in SETTLED:
             raise
-        logging.getLogger("treadle").info("the chat had its answer already: %s", error)
+        log_info("the chat had its answer already: %s", error)

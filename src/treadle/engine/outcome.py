@@ -7,7 +7,6 @@ done by then is its outcome. If even that cannot be done now, the intent stays o
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.tenure import Tenure
 from treadle.errors import Conflict, StoreError, ToolError
 from treadle.faultpoint import faultpoint
+from treadle.logs import log_warning
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.content import Seen
 from treadle.protocol.events import CheckpointCreated, Event, FilesChanged, WorkspaceConflict
@@ -163,7 +163,7 @@ async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
     except StoreError:
         raise
     except Exception as error:
-        logging.getLogger("treadle").warning("call %s could not be stopped: %s", invocation.call, error)
+        log_warning("call %s could not be stopped: %s", invocation.call, error)
         return None
 
 

@@ -7,9 +7,9 @@ claim itself. What a machine has no room for is not claimed: it stays pending, f
 
 import asyncio
 import contextlib
-import logging
 
 from treadle.engine.worker import Worker
+from treadle.logs import log_error, log_warning
 from treadle.ports.store import Lease
 from treadle.types import ChatId
 
@@ -78,7 +78,7 @@ class WorkerPool:
                 # A database that is restarted, or full, comes back; and every append is fenced anyway. Whatever else it
                 # is: a pool that claims no more would leave every chat waiting, and nobody would see why.
                 failures += 1
-                logging.getLogger("treadle").warning("no chat could be claimed: %s", error)
+                log_warning("no chat could be claimed: %s", error)
                 await asyncio.sleep(_backoff(failures, self._poll_s))
                 continue
             if lease is None:
@@ -114,7 +114,7 @@ class WorkerPool:
             await self.worker.hold(lease, rest_s=_backoff(failures, self._poll_s) if failures else 0.0)
         except Exception as error:
             self._failures[chat] = failures + 1
-            logging.getLogger("treadle").error("chat %s cannot go on: %s", chat, error)
+            log_error("chat %s cannot go on: %s", chat, error)
 
 
 def _backoff(failures: int, first_s: float) -> float:

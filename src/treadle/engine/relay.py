@@ -6,10 +6,10 @@ Deltas stay what they are: never recorded, never waited for. They are dropped in
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 
 from treadle.errors import StoreError
+from treadle.logs import log_warning
 from treadle.ports.store import Delta, Store
 from treadle.protocol import wire
 from treadle.protocol.events import (
@@ -81,7 +81,7 @@ class Relay:
             if rows:
                 await self._store.put_deltas(rows)
         except StoreError as error:
-            logging.getLogger("treadle").warning("live text could not be passed on: %s", error)
+            log_warning("live text could not be passed on: %s", error)
 
     def _rows(self, chat: ChatId, envelopes: Sequence[Envelope]) -> list[Delta]:
         epoch = self._epochs.get(chat)

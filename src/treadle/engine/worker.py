@@ -4,7 +4,6 @@ by its callers: a command that brings it along, or the pool, which takes whateve
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from treadle.engine.loop import advance, ahead
 from treadle.engine.tenure import CancelScope, Tenure
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
+from treadle.logs import log_error, log_warning
 from treadle.ports.store import Commit, Lease, Store
 from treadle.protocol.events import ActionRequired
 from treadle.types import ChatId, new_id
@@ -167,7 +167,7 @@ class Worker:
         if self._driving.get(chat) is task:
             del self._driving[chat]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logging.getLogger("treadle").error("chat %s cannot go on: %s", chat, error)
+            log_error("chat %s cannot go on: %s", chat, error)
 
     async def _drive_quietly(self, chat: ChatId) -> None:
         with contextlib.suppress(ChatBusy, NotFound):
@@ -213,7 +213,7 @@ class Worker:
         try:
             await withdraw(tenure, self._deps)
         except StoreError as error:
-            logging.getLogger("treadle").warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
+            log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
 
     async def _advance(self, lease: Lease, rest_s: float) -> None:
         tenure: Tenure | None = None
@@ -270,7 +270,7 @@ class Worker:
         try:
             await self._deps.log.snapshot(state)
         except StoreError as error:
-            logging.getLogger("treadle").warning("no snapshot of chat %s was kept: %s", state.chat, error)
+            log_warning("no snapshot of chat %s was kept: %s", state.chat, error)
 
     def _wake_later(self, chat: ChatId, due_ms: int) -> None:
         """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""
@@ -291,7 +291,7 @@ class Worker:
             except Exception as error:
                 # Renewal goes on, whatever it is: a store that is busy or full for a moment takes no lease away, and
                 # every append is fenced anyway.
-                logging.getLogger("treadle").warning("leases could not be renewed: %s", error)
+                log_warning("leases could not be renewed: %s", error)
                 continue
             for lease in leases:
                 if lease not in kept and (held := self._held.get(lease.chat)) is not None and held.lease == lease:

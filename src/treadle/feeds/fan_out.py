@@ -3,7 +3,6 @@ write, and from its side table the live text of chats that another process runs.
 it. Knows nothing of how it is sent."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -12,6 +11,7 @@ from treadle.engine.deps import Deps
 from treadle.errors import StoreError
 from treadle.feeds.reader import Feed, Reader
 from treadle.feeds.remote_live import RemoteLive
+from treadle.logs import log_warning
 from treadle.protocol import events as e
 from treadle.protocol import wire
 from treadle.protocol.events import Envelope
@@ -125,7 +125,7 @@ class Feeds:
                 head = await self._deps.store.wait(feed.chat, feed.head, WAIT_S)
                 await asyncio.sleep(SETTLE_S)
             except StoreError as error:
-                logging.getLogger("treadle").warning("chat %s cannot be watched: %s", feed.chat, error)
+                log_warning("chat %s cannot be watched: %s", feed.chat, error)
                 await asyncio.sleep(PAUSE_S)
                 continue
             for reader in feed.readers:

@@ -2,12 +2,12 @@
 of them, and only while somebody reads such a chat in an open turn."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 
 from treadle.engine.deps import Deps
 from treadle.errors import Damaged, StoreError
 from treadle.feeds.reader import Feed
+from treadle.logs import log_warning
 from treadle.ports.store import Reach
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -67,7 +67,7 @@ class RemoteLive:
             try:
                 deltas = await self._deps.store.read_deltas(wanted)
             except StoreError as error:
-                logging.getLogger("treadle").warning("no live text from elsewhere: %s", error)
+                log_warning("no live text from elsewhere: %s", error)
                 await asyncio.sleep(PAUSE_S)
                 continue
             for delta in deltas:
@@ -86,7 +86,7 @@ class RemoteLive:
         try:
             envelope = wire.from_json(payload)
         except Damaged as error:
-            logging.getLogger("treadle").warning("live text of chat %s cannot be read: %s", chat, error)
+            log_warning("live text of chat %s cannot be read: %s", chat, error)
             return
         if isinstance(envelope.data, e.AssistantReset):
             said.clear()

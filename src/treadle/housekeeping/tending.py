@@ -3,7 +3,6 @@ for undoing is looked through, once a minute jobs that have ended are closed. Wh
 in whichever process."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from treadle.errors import TreadleError
 from treadle.housekeeping.collecting import collect_some
 from treadle.housekeeping.retention import Retention, is_due
 from treadle.jobs import JobRegistry
+from treadle.logs import log_warning
 from treadle.ports.store import Store
 
 HOUR_S = 3600.0
@@ -48,7 +48,7 @@ async def _close_jobs(jobs: JobRegistry, ending: asyncio.Event) -> None:
         try:
             await jobs.sweep(everything=looks % _SELDOM == 0)
         except (OSError, TreadleError) as error:
-            logging.getLogger("treadle").warning("background commands were not looked through: %s", error)
+            log_warning("background commands were not looked through: %s", error)
         looks += 1
         await _pause(ending, _LOOK_S)
 
@@ -67,6 +67,6 @@ async def _tend(store: Store, home: Path, retention: Retention, ending: asyncio.
                 await collect_some(store, home, retention, going=lambda: not ending.is_set())
             pause = _LOOK_S
         except (OSError, TreadleError) as error:
-            logging.getLogger("treadle").warning("what is kept for undoing was not looked through: %s", error)
+            log_warning("what is kept for undoing was not looked through: %s", error)
             pause = HOUR_S
         await _pause(ending, pause)

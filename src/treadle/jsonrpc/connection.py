@@ -3,12 +3,11 @@ each other; what is told keeps its order. Knows nothing of sessions."""
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from treadle.errors import TreadleError
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_note
 from treadle.jsonrpc.framing import BadMessage, frame, read_message
 
 METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32601, -32602, -32603
@@ -70,7 +69,7 @@ class Connection:
             while not self.closed and (message := await read_message(self._reader)) is not None:
                 self._take(message)
         except BadMessage as error:
-            print(f"treadle: a program was disconnected: {inert_line(str(error))}", file=sys.stderr)
+            print_note(f"treadle: a program was disconnected: {inert_line(str(error))}")
 
     async def _end(self, writing: asyncio.Task[None]) -> None:
         for future in self._asked.values():
@@ -116,7 +115,7 @@ class Connection:
         self._waiting.append(data)
         self._size += len(data)
         if self._size > MAX_BACKLOG:
-            print("treadle: a program was disconnected: it does not read what it is told", file=sys.stderr)
+            print_note("treadle: a program was disconnected: it does not read what it is told")
             self._waiting.clear()
             self.close()
         self._news.set()
@@ -172,7 +171,7 @@ class Connection:
                 raise
         except Exception as error:
             answer = _error(INTERNAL_ERROR, f"internal error, {type(error).__name__}: {error}")
-            print(f"treadle: {inert_line(f'{method}: {type(error).__name__}: {error}')}", file=sys.stderr)
+            print_note(f"treadle: {inert_line(f'{method}: {type(error).__name__}: {error}')}")
         self._send({"jsonrpc": "2.0", "id": number, **answer})
 
 

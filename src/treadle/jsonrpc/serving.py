@@ -8,6 +8,7 @@ import signal
 from typing import Protocol
 
 from treadle.errors import InvalidInput
+from treadle.inert import print_line
 from treadle.jsonrpc.connection import Connection, Handler
 
 
@@ -46,7 +47,7 @@ async def serve_tcp(served: Served, host: str, port: int) -> None:
     server = await asyncio.start_server(welcome, host, port)
     async with server:
         bound = server.sockets[0].getsockname()[1]
-        print(f"Treadle listening on port {bound}", flush=True)
+        print_line(f"Treadle listening on port {bound}")
         await _until_ended(served, asyncio.create_task(server.serve_forever()))
 
 

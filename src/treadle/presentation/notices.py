@@ -27,6 +27,10 @@ _ENDS: dict[e.EndReason, str] = {
 }
 
 
+LONGEST_ERROR = 4_000
+"""Characters of an error; all of it is in the log."""
+
+
 def notice(event: e.Event) -> tuple[str, Colour] | None:
     """The line and its colour; None for events that are shown in another way or not at all."""
     match event:
@@ -34,9 +38,10 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return "the worker before was lost during a model call; the call is made again", "yellow"
         case e.TurnRetry():
             again = f"; again in {event.delay_s:.1f} s" if event.delay_s else ""
-            return f"retry {event.attempt} ({event.error_class}): {inert_line(event.message, 300)}{again}", "yellow"
+            why = f"({inert_line(event.error_class, 60)}): {inert_line(event.message, 300)}"
+            return f"retry {event.attempt} {why}{again}", "yellow"
         case e.SessionError():
-            return f"error ({event.error_class}): {inert(event.message)}", "red"
+            return f"error ({inert_line(event.error_class, 60)}): {inert(event.message)[:LONGEST_ERROR]}", "red"
         case e.Interrupted(by=by):
             return f"stopping (asked by {inert_line(by, 40)}) …", "yellow"
         case e.LimitWarning() | e.LimitReached():
@@ -98,7 +103,7 @@ def _child(event: e.SubagentCompleted) -> str:
         "committed" if event.committed else "",
         count(event.turns, "turn"),
         f"${event.usage.usd:.4f}" if event.usage.usd else "",
-        event.chat,
+        inert_line(event.chat, 80),
     )
     return f"[{event.number}] {inert_line(event.title, 60)}: " + " · ".join(fact for fact in facts if fact)
 

@@ -1,11 +1,11 @@
 """The errors of the API: stable code, status and meaning of each, in one table. Routes only raise."""
 
-import logging
 from collections.abc import Mapping
 from typing import Literal
 
 from treadle import errors
 from treadle.errors import REFUSALS, RefusalCode, TreadleError
+from treadle.logs import log_error, log_traceback
 
 ProblemCode = Literal[
     "invalid_json",
@@ -103,10 +103,10 @@ def explain(error: Exception) -> tuple[int, str, str]:
         for kind, status in ERROR_STATUS:
             if isinstance(error, kind):
                 if isinstance(error, HIDDEN):
-                    logging.getLogger("treadle").error("a request failed: %s", error)
+                    log_error("a request failed: %s", error)
                     return status, error.code, "The store cannot be used at the moment; try again."
                 return status, error.code, str(error)
-    logging.getLogger("treadle").error("a request failed", exc_info=error)
+    log_traceback("a request failed", error)
     return 500, "internal", "This is a fault of the server; it was logged."
 
 

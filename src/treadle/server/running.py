@@ -13,6 +13,7 @@ import uvicorn
 
 from treadle.engine.pool import WorkerPool
 from treadle.errors import InvalidInput
+from treadle.logs import log_info
 from treadle.server.app import build
 from treadle.server.service import Service
 
@@ -112,7 +113,7 @@ class Running:
             self._server.force_exit = True
             self._hurry.set()
             return
-        logging.getLogger("treadle").info("ending: no new requests, streams are told to come back")
+        log_info("ending: no new requests, streams are told to come back")
         self.service.draining.set()
         self.service.feeds.end()
         self._server.should_exit = True

@@ -2,7 +2,6 @@
 nothing for too long is disconnected; it can come back where it was. One whose token is revoked is sent no more."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
@@ -13,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from treadle.errors import StoreError
+from treadle.logs import log_warning
 from treadle.server.problems import Problem
 from treadle.server.service import Service
 from treadle.server.sse import HEARTBEAT, MEDIA_TYPE, OPENING, event
@@ -79,7 +79,7 @@ class EventStream(Response):
             with self._service.streaming(self._token.user):
                 await self._pass_on(send)
         except (StoreError, TimeoutError) as error:
-            logging.getLogger("treadle").warning("a stream ends early: %s", error or "nobody reads it")
+            log_warning("a stream ends early: %s", error or "nobody reads it")
         await _body(send, OPENING, last=True)
 
     async def _pass_on(self, send: Send) -> None:
@@ -124,7 +124,7 @@ async def _talk(socket: WebSocket, pieces: Pieces) -> None:
                     async with asyncio.timeout(STALL_S):
                         await socket.send_text(data.decode())
     except (StoreError, TimeoutError) as error:
-        logging.getLogger("treadle").warning("a stream ends early: %s", error or "nobody reads it")
+        log_warning("a stream ends early: %s", error or "nobody reads it")
     except (WebSocketDisconnect, RuntimeError):
         pass  # the other side has left
 

@@ -1,12 +1,13 @@
 """Sends spans to a collector from a thread of its own, a portion at a time and at once: what waits for a timer is lost
 with the process. Nobody waits for it; what a collector does not take is dropped, and that is told once."""
 
-import logging
 import threading
 from queue import SimpleQueue
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from treadle.logs import log_warning
 
 MOST = 8_192
 """So many spans may wait for a collector that is slow or away."""
@@ -49,7 +50,7 @@ class Sender(SpanProcessor):
         if not self._told:
             self._told = True
             text = "traces do not reach the collector (%s): %s; the work goes on without them"
-            logging.getLogger("treadle").warning(text, self._where, why)
+            log_warning(text, self._where, why)
 
     def finish(self, timeout_s: float) -> None:
         """Send what is left, for so long."""

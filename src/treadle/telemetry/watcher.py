@@ -13,6 +13,7 @@ import msgspec
 
 from treadle.chat.state import ChatState
 from treadle.errors import ConfigError
+from treadle.logs import log_warning
 from treadle.ports.observer import Observer
 from treadle.ports.store import Store
 from treadle.protocol import events as e
@@ -137,7 +138,7 @@ class Watcher(Observer):
                 await self._hand_over(job)
             except Exception as error:  # whatever it is: the chat is not to suffer from being watched
                 text = "the trace of chat %s is not whole: %s: %s"
-                logging.getLogger("treadle").warning(text, job.chat, type(error).__name__, error)
+                log_warning(text, job.chat, type(error).__name__, error)
 
     async def _hand_over(self, job: _Job) -> None:
         if self._recorder is None:

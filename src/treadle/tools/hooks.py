@@ -10,7 +10,6 @@ call it refuses, because what was to be kept out must not come in through a brok
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -20,6 +19,7 @@ import msgspec
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.lines.changes import merged, total
+from treadle.logs import log_warning
 from treadle.ports.sandbox import Confinement, Unwritable, WorldMount
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import Workspace
@@ -204,7 +204,7 @@ class ProjectHooks:
         mark = f"{path}:{hashlib.sha256(data).hexdigest()}"
         if mark not in self._told:
             self._told.add(mark)
-            logging.getLogger("treadle").warning("%s is not trusted and was not used", path)
+            log_warning("%s is not trusted and was not used", path)
 
 
 def _contents(workspace: Workspace) -> bytes | None:

@@ -237,9 +237,9 @@ class Told:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self._bar = Progress(*columns, console=Console(stderr=True))
-        self._bar.add_task(self._weights.name, total=self._weights.size)
+        self._bar.add_task(inert_line(self._weights.name), total=self._weights.size)
         return self._bar
 
     def __call__(self, done: int) -> None:

@@ -129,7 +129,7 @@ def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
 
     from treadle.presentation.rich_text import Text
 
-    made = Table(title=f"race {running.chat.id}", title_justify="left", box=None, pad_edge=False)
+    made = Table(title=Text(f"race {running.chat.id}"), title_justify="left", box=None, pad_edge=False)
     for head in ("", "model", "state", "turns", "cost", "does", "chat"):
         made.add_column(head, justify="right" if head in ("turns", "cost") else "left", no_wrap=True)
     for row in rows:

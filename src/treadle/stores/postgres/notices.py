@@ -6,9 +6,9 @@ A hint that is lost costs nothing but time: whoever waits also polls.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 
+from treadle.logs import log_debug
 from treadle.stores.postgres.connections import Connections, PgConnection
 from treadle.stores.watch import Heads
 from treadle.types import ChatId
@@ -57,7 +57,7 @@ class Notices:
                 connection = await self._connections.open()
                 await self._serve(connection)
             except Exception as error:  # whatever it is: without hints everything works, only later
-                logging.getLogger("treadle").debug("hints to other processes stopped: %s", error)
+                log_debug("hints to other processes stopped: %s", error)
             finally:
                 if connection is not None:
                     connection.terminate()

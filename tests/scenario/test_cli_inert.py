@@ -1,0 +1,98 @@
+"""A chat in which everything is hostile, through the real command line on a pseudo-terminal, in a pipe and as JSON: no
+byte of it makes a terminal do anything (S-12, S-22)."""
+
+import pytest
+
+from tests.hostile_text import HOSTILE, LONG, check_inert
+from tests.scenario.command_line import CommandLine
+from tests.scenario.test_cli_terminal import screen
+
+TEXT = HOSTILE.replace("\x00", "")  # which is in no argument and in no name
+NAME = TEXT.replace("/", "-")[:40]
+
+
+def quoted(text: str) -> str:
+    """A string of TOML."""
+    letters = (each if each.isprintable() and each not in '"\\' else f"\\U{ord(each):08x}" for each in text)
+    return f'"{"".join(letters)}"'
+
+
+SCRIPT = f"""
+[[turn]]
+think = {quoted(TEXT)}
+text = {quoted(TEXT + LONG)}
+[[turn.call]]
+name = {quoted(NAME)}
+args = {{ path = {quoted(TEXT)} }}
+[[turn.call]]
+name = "write_file"
+args = {{ path = {quoted(NAME)}, content = {quoted(TEXT)} }}
+[[turn]]
+[[turn.call]]
+name = "run_command"
+args = {{ command = {quoted("printf '%s' " + repr(TEXT) + "; cat *; exit 3")} }}
+[[turn.call]]
+name = "run_command"
+args = {{ command = {quoted("cat *; : " + repr(NAME))}, background = true }}
+[[turn]]
+[[turn.call]]
+name = "update_plan"
+args.steps = [{{ text = {quoted(TEXT)}, status = "in_progress" }}]
+[[turn]]
+text = {quoted(TEXT)}
+"""
+COMMANDS = [
+    ["show", "last"],
+    ["show", "last", "--all", "--short"],
+    ["chats"],
+    ["diff", "last"],
+    ["review", "last"],
+    ["jobs", "--all"],
+    ["jobs", "last", "--tail", "2.1"],
+    ["skills"],
+    ["config"],
+]
+
+
+@pytest.fixture
+def hostile_cli(cli: CommandLine) -> CommandLine:
+    skill = cli.home / "skills" / "evil"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(f"---\nname: evil\ndescription: {NAME}\n---\n{TEXT}", encoding="utf-8")
+    return cli
+
+
+def check(shown: str) -> None:
+    check_inert(shown.replace("\r\x1b[2K", "").replace("\r\n", "\n"), styled=True)
+
+
+def test_nothing_of_a_hostile_chat_reaches_the_terminal_alive(hostile_cli: CommandLine) -> None:  # S-12, S-22
+    cli, env = hostile_cli, {"PAGER": "cat", "LINES": "100000"}
+    model = cli.script(SCRIPT)
+    shown = screen(cli, "run", TEXT, "--model", model, "--auto-approve-commands", env=env)
+    check(shown)
+    assert "\\x1b]0;title\\x07" in shown
+    piped = cli("run", TEXT, "--model", model, "--auto-approve-commands")
+    check_inert(piped.out)
+    check_inert(piped.err)
+    for command in COMMANDS:
+        check(screen(cli, *command, env=env))
+        ended = cli(*command)
+        assert ended.code == 0, ended.err
+        check_inert(ended.out)
+        check_inert(ended.err)
+    for command in (["show", "last"], ["chats"], ["diff", "last"], ["jobs", "--all"]):
+        ended = cli(*command, "--json")
+        check_inert(ended.out)
+        assert "\\u202e" in ended.out or command[0] == "chats"
+    assert cli("jobs", "--stop").code == 0
+
+
+@pytest.mark.parametrize(
+    "words", [[TEXT], ["show", NAME], ["run", "x", f"--{NAME}"], ["chats", NAME], ["undo", "x", NAME]]
+)
+def test_an_error_says_a_hostile_argument_harmlessly(cli: CommandLine, words: list[str]) -> None:  # S-12
+    ended = cli(*words)
+    assert ended.code != 0
+    check_inert(ended.out)
+    check_inert(ended.err)
