@@ -1,6 +1,8 @@
 """A chat in which everything is hostile, through the real command line on a pseudo-terminal, in a pipe and as JSON: no
 byte of it makes a terminal do anything (S-12, S-22)."""
 
+import shlex
+
 import pytest
 
 from tests.hostile_text import HOSTILE, LONG, check_inert
@@ -8,7 +10,7 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.test_cli_terminal import screen
 
 TEXT = HOSTILE.replace("\x00", "")  # which is in no argument and in no name
-NAME = TEXT.replace("/", "-")[:40]
+NAME = "a\x1b[31mred\x1b]0;title\x07\x7f\x9b1m\u202e\u2066\u200b\u2028\ue000.txt"
 
 
 def quoted(text: str) -> str:
@@ -30,10 +32,10 @@ args = {{ path = {quoted(NAME)}, content = {quoted(TEXT)} }}
 [[turn]]
 [[turn.call]]
 name = "run_command"
-args = {{ command = {quoted("printf '%s' " + repr(TEXT) + "; cat *; exit 3")} }}
+args = {{ command = {quoted("printf '%s' " + shlex.quote(TEXT) + "; cat *; exit 3")} }}
 [[turn.call]]
 name = "run_command"
-args = {{ command = {quoted("cat *; : " + repr(NAME))}, background = true }}
+args = {{ command = {quoted("cat *; : " + shlex.quote(NAME))}, background = true }}
 [[turn]]
 [[turn.call]]
 name = "update_plan"
@@ -72,6 +74,8 @@ def test_nothing_of_a_hostile_chat_reaches_the_terminal_alive(hostile_cli: Comma
     shown = screen(cli, "run", TEXT, "--model", model, "--auto-approve-commands", env=env)
     check(shown)
     assert "\\x1b]0;title\\x07" in shown
+    for path in cli.project.iterdir():  # what is there is not overwritten unread
+        path.unlink()
     piped = cli("run", TEXT, "--model", model, "--auto-approve-commands")
     check_inert(piped.out)
     check_inert(piped.err)
@@ -81,15 +85,15 @@ def test_nothing_of_a_hostile_chat_reaches_the_terminal_alive(hostile_cli: Comma
         assert ended.code == 0, ended.err
         check_inert(ended.out)
         check_inert(ended.err)
-    for command in (["show", "last"], ["chats"], ["diff", "last"], ["jobs", "--all"]):
+    for command in (["show", "last"], ["diff", "last"], ["jobs", "--all"]):
         ended = cli(*command, "--json")
         check_inert(ended.out)
-        assert "\\u202e" in ended.out or command[0] == "chats"
+        assert "\\u202e" in ended.out, command
     assert cli("jobs", "--stop").code == 0
 
 
 @pytest.mark.parametrize(
-    "words", [[TEXT], ["show", NAME], ["run", "x", f"--{NAME}"], ["chats", NAME], ["undo", "x", NAME]]
+    "words", [[NAME], ["show", NAME], ["run", "x", f"--{NAME}"], ["chats", NAME], ["undo", "x", NAME]]
 )
 def test_an_error_says_a_hostile_argument_harmlessly(cli: CommandLine, words: list[str]) -> None:  # S-12
     ended = cli(*words)
