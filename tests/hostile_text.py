@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import inspect
 
 from treadle.protocol import events as e
+from treadle.protocol.files import encode_path
 from treadle.types import ChatId
 
 HOSTILE = (
@@ -18,7 +19,14 @@ HOSTILE = (
 )
 LONG = "0123456789" * 10_240
 """A line of 100 KB."""
-TEXTS = {"hostile": HOSTILE, "several lines": f"one\n{HOSTILE}\r\n\ttwo\n", "long": f"{HOSTILE}{LONG}{HOSTILE}"}
+TEXTS = {
+    "hostile": HOSTILE,
+    "several lines": f"one\n{HOSTILE}\r\n\ttwo\n",
+    "long": f"{HOSTILE}{LONG}{HOSTILE}",
+    "entities": "".join(f"&#{ord(each)};" for each in HOSTILE),
+    "bytes": encode_path("\x1b[31mred\udcff\u202e"),
+}
+"""Also as entities of HTML, which Markdown decodes, and as a path that is no UTF-8."""
 
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _FORBIDDEN = re.compile(

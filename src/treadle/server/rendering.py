@@ -65,8 +65,7 @@ def markdown(text: str) -> str:
     safe = inert(text)
     if len(safe) > MOST_MARKDOWN:
         return f"<pre class=plain>{escape(safe)}</pre>"
-    rendered: str = _parser().render(safe)
-    return rendered
+    return inert(_parser().render(safe))  # once more: Markdown decodes entities such as &#x202e;
 
 
 def code(text: str, language: str = "") -> str:

@@ -81,7 +81,11 @@ _THEME = Theme(
 
 def markdown(text: InertText, theme: str) -> Drawable:
     """Links are shown with where they lead, and lead nowhere by themselves."""
-    return _Markdown(text, code_theme=theme, hyperlinks=False, inline_code_theme=None)
+    shown = _Markdown(text, code_theme=theme, hyperlinks=False, inline_code_theme=None)
+    for token in shown.parsed:
+        for part in (token, *(token.children or ())):
+            part.content = inert(part.content)  # once more: Markdown decodes entities such as &#x202e;
+    return shown
 
 
 def block(text: InertText, language: str, theme: str) -> Drawable:

@@ -1,6 +1,6 @@
 // Making elements, and words for numbers. Text goes in as text, and inert; HTML has its own module, `rendered`.
 
-const LIVELY = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029]/gu;
+const LIVELY = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\p{Co}\p{Cs}\u2028\u2029\u{e0000}-\u{e0fff}]/gu;
 
 /** Text in which nothing hides or reorders what is read: such characters are shown as escapes (S-12). */
 export function inert(text) {
@@ -98,7 +98,7 @@ export const tried = (work) => work.catch((error) => toast(error.message, "bad")
 export function announce(text) {
   let place = document.getElementById("announcer");
   if (!place) document.body.append((place = h("div", { id: "announcer", class: "unseen", role: "status", "aria-live": "polite" })));
-  place.textContent = text;
+  place.textContent = inert(text);
 }
 
 export async function copy(text) {

@@ -1,6 +1,6 @@
 // The log as it is: every recorded event, with a filter; copies as JSON lines, and new chats from any place of it.
 
-import { button, copy, h, tried } from "./dom.js";
+import { button, copy, h, inert, tried } from "./dom.js";
 import { fold as folded } from "./row-views.js";
 import { api, chatPath } from "./session.js";
 
@@ -34,7 +34,7 @@ class LogView extends HTMLElement {
         this.head = events.at(-1).seq;
       }
     } catch (error) {
-      this.said.textContent = error.message;
+      this.said.textContent = inert(error.message);
     }
     this.busy = false;
     this.draw();

@@ -1,6 +1,6 @@
 // A new chat: what is to be done, with which model, in which project, and how freely.
 
-import { h } from "./dom.js";
+import { h, inert } from "./dom.js";
 import { modeChoice, modelChoice } from "./composer.js";
 import { budgetFields } from "./chat-options.js";
 import { api } from "./session.js";
@@ -15,7 +15,7 @@ class NewChat extends HTMLElement {
       model = modelChoice(models, usable.includes(last) ? last : models.default);
       mode = modeChoice(localStorage.getItem("treadle.mode") || me.mode);
       choices.replaceChildren(model, mode);
-      root.placeholder = me.root || "none: a plain chat";
+      root.placeholder = inert(me.root || "none: a plain chat");
     });
     const root = h("input", { type: "text", name: "root", "aria-label": "Project folder" });
     const own = h("input", { type: "checkbox" });

@@ -3,7 +3,7 @@
 
 import "./conversation.js";
 import { ChatFold } from "./chat-fold.js";
-import { button, duration, h } from "./dom.js";
+import { button, duration, h, inert } from "./dom.js";
 import { api, chatPath } from "./session.js";
 
 const LONGEST_MS = 3_000;
@@ -25,7 +25,7 @@ class ReplayView extends HTMLElement {
     try {
       await this.read(from, to);
     } catch (error) {
-      this.said.textContent = error.message;
+      this.said.textContent = inert(error.message);
       return;
     }
     if (!this.isConnected) return;

@@ -1,6 +1,6 @@
 // Signing in: with the code that the server's terminal shows, or with a token.
 
-import { h } from "./dom.js";
+import { h, inert } from "./dom.js";
 import { api, signIn } from "./session.js";
 
 class SignIn extends HTMLElement {
@@ -19,7 +19,7 @@ class SignIn extends HTMLElement {
         signIn(token);
         window.dispatchEvent(new Event("signed-in"));
       } catch (error) {
-        said.textContent = error.message;
+        said.textContent = inert(error.message);
         field.select();
       }
     };

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hostile_text import TEXTS, check_inert
 from treadle.server import rendering
 from treadle.server.rendering import MOST_MARKDOWN, Kind, Rendering, code, markdown
 
@@ -68,6 +69,18 @@ def test_nothing_hostile_is_alive(kind: Kind, text: str) -> None:  # S-12
         assert not bad_in(html)
         assert "\u202e" not in html
         assert "\x1b" not in html
+
+
+@pytest.mark.parametrize("kind", ["markdown", "code", "diff"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_no_character_of_the_html_hides_or_reorders_text(kind: Kind, text: str) -> None:  # S-12, S-22
+    for split in (False, True):
+        for wrapped in (
+            text,
+            f"**{text}** [a {text}](https://ok.example/{text} '{text}') `{text}`",
+            f"```{text}\n{text}\n```",
+        ):
+            check_inert(Rendering().html(kind, wrapped, text, split=split))
 
 
 @given(st.text(max_size=300), st.sampled_from(["markdown", "code", "diff"]))

@@ -1,0 +1,30 @@
+"""Front ends that send JSON to a program take every event, whatever is in it (S-12)."""
+
+import msgspec
+import pytest
+
+from tests.hostile_text import TEXTS, check_inert, hostile_events
+from treadle.acp.projection import Projection
+from treadle.copilot_words.events import Telling
+from treadle.lines.hunks import Texts
+from treadle.protocol.files import FileChange
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+async def test_an_editor_is_shown_inert_text(text: str) -> None:  # S-12, S-22
+    async def texts(change: FileChange) -> Texts:
+        return text.encode(), text.encode()
+
+    projection = Projection("/project", texts, terminals=True)
+    for envelope in hostile_events(text):
+        for update in await projection.show(envelope):
+            update.model_dump_json(by_alias=True)
+            if content := getattr(getattr(update, "content", None), "text", ""):
+                check_inert(content)
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_program_of_the_copilot_sdk_is_sent_every_event(text: str) -> None:
+    telling = Telling("c_1", str)
+    for envelope in hostile_events(text):
+        msgspec.json.encode(telling.tell(envelope))
