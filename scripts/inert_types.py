@@ -3,6 +3,7 @@ sink text that was not made inert. If a sink took it, `mypy` would call the mark
 
 import sys
 
+from treadle.cli.terminal import Terminal
 from treadle.inert import inert, write_inert
 from treadle.logs import _log
 from treadle.presentation.rich_text import Group, Text
@@ -13,6 +14,7 @@ from treadle.tui.static import Static
 
 
 def show_foreign(app: TreadleApp, name: str) -> None:
+    Terminal()._write(name)  # type: ignore[arg-type]
     write_inert(sys.stdout, name)  # type: ignore[arg-type]
     _log(0, "%s", name)  # type: ignore[arg-type]
     code.markdown(name, "")  # type: ignore[arg-type]
@@ -25,6 +27,8 @@ def show_foreign(app: TreadleApp, name: str) -> None:
 
 
 def show_inert(app: TreadleApp, name: str) -> None:
+    Terminal()._write(inert(name))
+    Terminal().line(name)  # makes it inert
     write_inert(sys.stdout, inert(name))
     _log(0, "%s", inert(name))
     code.markdown(inert(name), "")

@@ -1,6 +1,6 @@
 r"""Text that may be shown (S-12, S-22): `InertText`, made by `inert` and by nothing else, and the writers to standard
 output and standard error that take no other type. A terminal obeys no part of it, and no part of it hides or reorders
-another. Terminals, logs and screens accept any text and make it inert themselves: no caller can forget it.
+another. Terminals, logs and screens accept any text and make it inert themselves: a caller cannot forget it.
 
 | characters                               | shown as       | why                                                    |
 |------------------------------------------|----------------|--------------------------------------------------------|
@@ -66,7 +66,7 @@ def inert_line(text: str, width: int = 0) -> InertText:
     return InertText(f"{line[: width - 1]}…" if 0 < width < len(line) else line)
 
 
-def painted(text: str, codes: Iterable[str]) -> InertText:
+def paint(text: str, codes: Iterable[str]) -> InertText:
     """Text in colours of a terminal, by the codes of SGR; as it is without any."""
     sequence = ";".join(codes)
     return InertText(f"\x1b[{sequence}m{inert(text)}\x1b[0m") if sequence and text else inert(text)
@@ -98,7 +98,7 @@ def fence(text: str) -> str:
 
 
 def write_inert(stream: TextIO, text: InertText) -> None:
-    """The one place where text is handed to a stream that somebody reads."""
+    """Every text that a person reads on a standard stream is written here."""
     stream.write(text)
     stream.flush()
 

@@ -1,5 +1,5 @@
-"""The log of the program (the logger `treadle`): every line goes through here and is inert, whatever an error or a name
-in it contains (S-22). A fact is one line, so that it cannot pass for another record."""
+"""The log of the program (the logger `treadle`): each line is inert, also the errors and names in it (S-22). A
+fact stays on its line, so that it cannot pass for another record."""
 
 import logging
 from traceback import format_exception
@@ -28,9 +28,20 @@ def log_error(text: str, *facts: object) -> None:
 
 
 def log_traceback(text: str, error: BaseException) -> None:
-    """An error that nobody expected, with where it came from."""
+    """An unexpected error with its stack."""
     lines = "".join(format_exception(error)).split("\n")[-MOST_LINES:]
     _log(logging.ERROR, f"{text}\n%s", inert("\n".join(map(_fact, lines))))
+
+
+def make_last_resort_inert() -> None:
+    """For the command line: records that no handler takes go to standard error, those of other libraries too."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_InertFormatter())
+
+
+class _InertFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> InertText:
+        return inert(super().format(record))
 
 
 def _fact(value: object) -> InertText:

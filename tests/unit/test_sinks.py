@@ -13,7 +13,7 @@ import pytest
 import treadle
 from tests.hostile_text import HOSTILE, TEXTS, check_inert
 from treadle.inert import inert_json, print_line, print_note
-from treadle.logs import LONGEST_FACT, log_error, log_traceback
+from treadle.logs import LONGEST_FACT, log_error, log_traceback, make_last_resort_inert
 
 SOURCE = Path(treadle.__file__).parent
 
@@ -118,6 +118,22 @@ def test_the_log_is_inert_and_a_fact_is_one_line(text: str, caplog: pytest.LogCa
     assert len(first) < 2 * LONGEST_FACT + 100
     assert "ValueError" in second
     assert len(second) < 10 * LONGEST_FACT
+
+
+def test_records_of_other_libraries_are_inert_where_no_handler_takes_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # S-22
+    make_last_resort_inert()
+    assert logging.lastResort is not None
+    error = ValueError(HOSTILE)
+    record = {"name": "asyncio", "levelno": 40, "msg": HOSTILE, "exc_info": (ValueError, error, None)}
+    try:
+        logging.lastResort.handle(logging.makeLogRecord(record))
+    finally:
+        logging.lastResort.setFormatter(None)
+    written = capsys.readouterr().err
+    check_inert(written)
+    assert "ValueError: \\x1b[31mred" in written
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

@@ -13,7 +13,7 @@ from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.file_system import is_below
 from treadle.files import ChatFiles, RunSpan
 from treadle.handle import Chat
-from treadle.inert import inert_line
+from treadle.inert import inert, inert_line
 from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
 from treadle.lines.hunks import Shown
 from treadle.presentation.notices import summary
@@ -124,7 +124,7 @@ def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> No
     for conflict in conflicts:
         text = f" {shown_path(conflict.path)} is left as it is: {inert_line(conflict.reason)}"
         terminal.line(spans(Span("✗", ("red",)), text))
-        for line in conflict.diff.split("\n")[2:] if conflict.diff else ():
+        for line in inert(conflict.diff).split("\n")[2:] if conflict.diff else ():
             terminal.line(f"    {line}", *_colours(line))
 
 
@@ -154,7 +154,7 @@ def _print_file(terminal: Terminal, each: Shown) -> None:
 
 def print_patch(terminal: Terminal, diff: str) -> None:
     """A diff as text, with its colours."""
-    for line in diff.split("\n") if diff else ():
+    for line in inert(diff).split("\n") if diff else ():
         head = line.startswith(("--- ", "+++ "))
         terminal.line(line, *(["bold"] if head else _colours(line)))
 

@@ -9,6 +9,7 @@ the lease back.
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -74,6 +75,7 @@ class JsonLines(Show):
 
     def event(self, envelope: Envelope) -> None:
         write_json_line(wire.to_json(envelope))
+        sys.stdout.buffer.flush()
 
     def left(self, chat: Chat, *, driven: bool) -> None:
         print_note(f"treadle: {left_text(chat, driven)}")

@@ -141,7 +141,7 @@ def invoke(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     except TreadleError as error:
         if os.environ.get("TREADLE_DEBUG"):
-            raise
+            return _print_traceback(error)
         print_note(f"treadle: {error}")
         return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_ERROR
     except BrokenPipeError:
@@ -149,7 +149,7 @@ def invoke(arguments: list[str]) -> int:
         return EXIT_ERROR
     except Exception as error:
         if os.environ.get("TREADLE_DEBUG"):
-            raise
+            return _print_traceback(error)
         if isinstance(error, OSError) and error.errno == errno.EROFS:
             place = str(error.filename or "a file")
             print_note(f"treadle: {place} cannot be written: the file system is read-only; allow writing")
@@ -157,6 +157,13 @@ def invoke(arguments: list[str]) -> int:
         print_note(f"treadle: internal error, {type(error).__name__}: {error} (TREADLE_DEBUG=1 shows where)")
         return EXIT_ERROR
     return result if isinstance(result, int) else 0
+
+
+def _print_traceback(error: Exception) -> int:
+    from traceback import format_exception
+
+    print_note("".join(format_exception(error)))
+    return EXIT_ERROR
 
 
 def _say_no_more() -> None:

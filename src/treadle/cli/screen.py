@@ -238,7 +238,7 @@ class Screen(Show):
     def _said(self, message: e.UserMessage) -> None:
         if message.source == "check":
             self._terminal.note("> (check)", "dim")
-            for line in message.content.split("\n"):
+            for line in inert(message.content).split("\n"):
                 self._terminal.note(f"  {line}", "dim")
         elif message.source != "person":
             self._terminal.note(f"> ({message.source}) {inert_line(message.content, 200)}", "dim")

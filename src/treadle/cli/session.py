@@ -15,6 +15,7 @@ from treadle.cli.project import project_root as project_root
 from treadle.config import OTEL_VARIABLES, Config, Settings, load
 from treadle.errors import InvalidInput, NotFound, StoreError
 from treadle.inert import inert_line, print_note
+from treadle.logs import make_last_resort_inert
 from treadle.models.registry import ModelRegistry
 from treadle.ports.hooks import Hooks
 from treadle.ports.store import ChatFilter, Store
@@ -51,6 +52,7 @@ async def open_agent(
     hooks: Sequence[Hooks] = (),
 ) -> AsyncIterator[Agent]:
     """An agent for the length of a command; with the tools of installed packages if it `works`."""
+    make_last_resort_inert()
     freeze()  # what is loaded up to here is never garbage, and looking through it takes long
     _make_home(config.home, works)
     settings = config.settings

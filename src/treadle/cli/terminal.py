@@ -1,5 +1,5 @@
 """Output to the terminal: the answer and the calls to standard output, everything else to standard error; colours only
-where someone sees them. All text is made inert here, whoever wrote it; colours are given beside it, as spans (S-22)."""
+where someone sees them. All text is made inert here; colours are given beside it, as spans (S-22)."""
 
 import io
 import os
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 from unicodedata import east_asian_width
 
-from treadle.inert import ERASE_LINE, InertText, inert, inert_json, inert_line, join_inert, painted, write_inert
+from treadle.inert import ERASE_LINE, InertText, inert, inert_json, inert_line, join_inert, paint, write_inert
 from treadle.presentation.styled import Colour, Line, Span
 
-Shown = str | Line
+StyledText = str | Line
 """Text in one look, or spans that have their own."""
 
 _CODES: dict[Colour, str] = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -64,16 +64,16 @@ class Terminal:
         """Columns of the terminal; a long line's worth where there is none."""
         return shutil.get_terminal_size().columns if self.has_columns else 160
 
-    def stream(self, text: Shown) -> None:
+    def stream(self, text: StyledText) -> None:
         """A piece of running text, which may end anywhere."""
-        if drawn := self._drawn(text, (), self.colours):
-            self._write(drawn)
+        if output := self._draw(text, (), self.colours):
+            self._write(output)
             last = text if isinstance(text, str) else text[-1].text
             self._at_start = last.endswith("\n")
 
-    def line(self, text: Shown = "", *colours: Colour) -> None:
+    def line(self, text: StyledText = "", *colours: Colour) -> None:
         self.end_line()
-        self._write(join_inert((self._drawn(text, colours, self.colours), _NEWLINE)))
+        self._write(join_inert((self._draw(text, colours, self.colours), _NEWLINE)))
 
     def show(self, lines: Iterable[Line]) -> None:
         for line in lines:
@@ -114,7 +114,7 @@ class Terminal:
         if self.live and self._at_start:
             self.clear()
             self._status = _fitting(inert_line(text), self.width - 2)
-            write_inert(self._out, self._drawn(self._status, ("dim",), self.colours))
+            write_inert(self._out, self._draw(self._status, ("dim",), self.colours))
 
     def clear(self) -> None:
         if self._status:
@@ -129,13 +129,13 @@ class Terminal:
         self.clear()
         self.end_line()
         self._out.flush()
-        write_inert(self._err, join_inert((self._drawn(text, colours, self._err_colour), end)))
+        write_inert(self._err, join_inert((self._draw(text, colours, self._err_colour), end)))
 
-    def _drawn(self, text: Shown, colours: tuple[Colour, ...], in_colour: bool) -> InertText:
-        """The only way from text to a stream."""
+    def _draw(self, text: StyledText, colours: tuple[Colour, ...], in_colour: bool) -> InertText:
+        """Every text on its way to a stream passes here."""
         spans = (Span(text, colours),) if isinstance(text, str) else text
         return join_inert(
-            painted(
+            paint(
                 span.text.translate(_ASCII) if self.ascii else span.text,
                 [_CODES[colour] for colour in span.colours] if in_colour else (),
             )
@@ -161,7 +161,7 @@ def _is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def write_list(terminal: Terminal, rows: Sequence[tuple[object, Shown]], none: str, *, as_json: bool) -> None:
+def write_list(terminal: Terminal, rows: Sequence[tuple[object, StyledText]], none: str, *, as_json: bool) -> None:
     """Rows as a value and a text: an object a line for programs; for people the texts, or that there is none."""
     for value, text in rows:
         if as_json:
@@ -182,4 +182,3 @@ def write_json(value: object) -> None:
 def write_json_line(data: bytes) -> None:
     """An object that is JSON already."""
     sys.stdout.buffer.write(inert_json(data) + b"\n")
-    sys.stdout.buffer.flush()

@@ -1,5 +1,5 @@
-"""What Rich and Textual are given to show (S-22): text that is made inert where it is written, and nothing that is a
-plain string, which either of them would read for markup, links included."""
+"""Text for Rich and Textual (S-22). It is made inert when it is written. A plain string is not accepted: both libraries
+would read markup in it, links included."""
 
 from typing import Any, Self
 
@@ -13,11 +13,11 @@ from treadle.inert import inert
 __all__ = ["Drawable", "Group", "RichText", "Text"]
 
 Drawable = ConsoleRenderable
-"""Everything that can be drawn but a string."""
+"""Anything that Rich can draw, except a string."""
 
 
 class Text(RichText):
-    """Rich's text. What Rich derives from it (lines, parts, copies) holds nothing else."""
+    """Rich's text. The lines, parts and copies that Rich makes of it are inert too."""
 
     def __init__(self, text: str = "", style: StyleType = "", **layout: Any) -> None:
         super().__init__(inert(text), style, **layout)

@@ -19,7 +19,7 @@ from treadle.inert import inert, inert_line
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.tui.composer import Composer
 from treadle.tui.history import History
-from treadle.tui.marks import LIGHT, Inert, Plain, marks_for
+from treadle.tui.marks import LIGHT, InertFilter, Plain, marks_for
 from treadle.tui.static import Static
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class TreadleApp(App[Left]):
         self._escaped = 0.0
         self._folded: bool | None = None
         """Whether the side is folded by hand; None: by the width."""
-        self._filters.append(Inert())
+        self._filters.append(InertFilter())
         if not self.marks.unicode:
             self._filters.append(Plain())
         self._written: dict[str, tuple[str, object]] = {}
@@ -204,7 +204,7 @@ class TreadleApp(App[Left]):
         super().notify(inert(message), title=inert_line(title), severity=severity, timeout=timeout, markup=markup)
 
     def say_status(self, text: str, style: str = "dim") -> None:
-        self.write("#status", Text(text, style, no_wrap=True, overflow="ellipsis"))
+        self.write("#status", Text(inert_line(text), style, no_wrap=True, overflow="ellipsis"))
 
     def write(self, place: str, shown: Drawable, *, grows: bool = False) -> None:
         """Without `grows` it is a line that is as high as it was: nothing else has to move."""

@@ -94,7 +94,7 @@ def block(text: InertText, language: str, theme: str) -> Drawable:
 
 def highlighted(lines: list[str], path: str, theme: str) -> list[RichText]:
     """The lines of a file, or some of them, in the colours of its language."""
-    text = inert("\n".join(line.replace("\t", "    ") for line in lines))
+    text = inert("\n".join(inert(line.replace("\t", "    ")) for line in lines))
     if len(text) > MOST_COLOURED:
         return [Text(line) for line in text.split("\n")]
     coloured = Syntax(text, lexer_of(path.rpartition("/")[2]), theme=theme).highlight(text)

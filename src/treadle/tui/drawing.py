@@ -1,5 +1,5 @@
-"""Blocks to Rich renderables, of text that is inert (S-22). What stands out does so by
-the sixteen colours of terminals, which themes map, and never by colour alone."""
+"""Blocks to Rich renderables, of text that is inert (S-22). What stands out does so by the sixteen colours of
+terminals, which themes map, and never by colour alone."""
 
 import re
 from collections.abc import Iterable

@@ -59,9 +59,9 @@ def plain_text(text: str) -> str:
     return "".join(each if each.isascii() else "?" * cell_len(each) for each in text.translate(_ASCII))
 
 
-class Inert(LineFilter):
-    """The last look before the terminal, at whatever a widget drew (S-22): no character that it would obey, and no link
-    that it would open. `Text` shows such characters as escapes; here nothing may change its width."""
+class InertFilter(LineFilter):
+    """The last check before the terminal, for every widget (S-22): removes characters that the terminal would obey and
+    links that it would open. `Text` shows such characters as escapes; here the width of a line must not change."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [_inert_segment(segment) for segment in segments]

@@ -1,4 +1,4 @@
-"""Textual's widget for what stands still. It takes no plain string, which would be read for markup (S-22)."""
+"""Textual's widget for text. It takes no plain string: Textual would read markup in it (S-22)."""
 
 from textual import widgets
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from treadle.cli.group import in_agent
+from treadle.inert import inert_json
 
 if TYPE_CHECKING:
     from treadle.runtime import Agent
@@ -23,7 +24,7 @@ async def export(agent: "Agent", named: str) -> None:
     from treadle.cli.session import find_chat
     from treadle.transfer import export_chat
 
-    store = agent.deps.store
+    store, shown = agent.deps.store, sys.stdout.isatty()
     async for line in export_chat(store, await find_chat(store, named)):
-        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.write(inert_json(line) if shown else line)
     sys.stdout.buffer.flush()

@@ -8,7 +8,7 @@ import click
 from treadle.cli.options import json_option
 from treadle.cli.terminal import Terminal, write_list
 from treadle.errors import InvalidInput
-from treadle.inert import inert_line
+from treadle.inert import inert, inert_line
 from treadle.presentation.styled import Span, spans
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _trust(book: "Trust", path: str) -> None:
 
     terminal = Terminal()
     content = read(path)
-    lines = content.decode("utf-8", "backslashreplace").split("\n")
+    lines = inert(content.decode("utf-8", "backslashreplace")).split("\n")
     terminal.note(f"{inert_line(path)}:", "bold")
     for line in lines[:_SHOWN_LINES]:
         terminal.note(f"  │ {inert_line(line, 200)}")

@@ -13,7 +13,7 @@ from treadle.cli.options import NetworkCommand, gathered, json_option, network_o
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
-from treadle.inert import inert_line
+from treadle.inert import inert, inert_line
 from treadle.presentation.styled import Colour
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _print(terminal: Terminal, tried: "DryRun") -> None:
     for note in tried.notes:
         terminal.note(inert_line(note), "yellow")
     terminal.line(f"[{_how(tried)}]", "dim")
-    for line in tried.diff.split("\n"):
+    for line in inert(tried.diff).split("\n"):
         colour = _COLOURS.get(line[:1])
         terminal.line(line, *([colour] if colour else []))
     if tried.wants_network:
