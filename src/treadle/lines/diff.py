@@ -5,7 +5,7 @@ stand in both exactly once, and what is beyond recognition even then counts as r
 import difflib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -54,7 +54,7 @@ def opcodes(before: list[str], after: list[str]) -> list[Opcode]:
 
 def _pieces(before: list[str], after: list[str]) -> Iterator[Opcode]:
     """The same, in pieces that may have to be joined."""
-    start, end = _ends(before, after)
+    start, end = equal_ends(before, after)
     i2, j2 = len(before) - end, len(after) - end
     if start:
         yield "equal", 0, start, 0, start
@@ -67,7 +67,7 @@ def _pieces(before: list[str], after: list[str]) -> Iterator[Opcode]:
         yield "equal", i2, len(before), j2, len(after)
 
 
-def _ends(before: list[str], after: list[str]) -> tuple[int, int]:
+def equal_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
     """How many lines are equal at the beginning and, of the rest, at the end."""
     start = end = 0
     most = min(len(before), len(after))
@@ -92,8 +92,8 @@ def _anchored(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode
     that is what one comparison of the greatest allowed size costs."""
     left = _MAX_COMPARED * _MAX_COMPARED
     a = b = 0
-    for next_a, next_b in [*_anchors(old, new), (len(old), len(new))]:
-        start, end = _ends(old[a:next_a], new[b:next_b])
+    for next_a, next_b in [*anchors(old, new), (len(old), len(new))]:
+        start, end = equal_ends(old[a:next_a], new[b:next_b])
         if start:
             yield "equal", i + a, i + a + start, j + b, j + b + start
         a, b = a + start, b + start
@@ -110,7 +110,7 @@ def _anchored(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode
         a, b = next_a + last, next_b + last
 
 
-def _anchors(old: list[str], new: list[str]) -> list[tuple[int, int]]:
+def anchors(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
     """The most lines that stand in both exactly once and in the same order: where they are in each."""
     counts = Counter(new)
     places = {line: at for at, line in enumerate(new) if counts[line] == 1}
@@ -224,7 +224,7 @@ def diff(path: str, old: str | None, new: str | None) -> Diff:
 def count_lines(old: str, new: str) -> DiffStat:
     """How many lines come and go."""
     before, after = (_told_apart(old), _told_apart(new)) if len(old) + len(new) <= _SHORT else middle(old, new)[:2]
-    start, end = _ends(before, after)
+    start, end = equal_ends(before, after)
     removed, added = len(before) - start - end, len(after) - start - end
     if not removed or not added:
         return DiffStat(added, removed)

@@ -1,11 +1,16 @@
-"""Two changes of one text, put together (three-way merge). Where both changed the same lines, or lines beside each
-other, and not in the same way, there is no answer: nobody's text is thrown away, and no marks are written into it."""
+"""Two changes of one text, put together (three-way merge). Where both changed the same lines or neighbouring lines, and
+not in the same way, the merge reports a clash: it drops no text and writes no conflict markers.
 
-from collections.abc import Iterator
+Where lines repeat, a change can be read in several places, and two changes could then be the same one, or slide onto
+each other. Only lines that are unchanged under every reading separate two changes (`alignment`), so a merge without a
+clash does not depend on a choice among readings."""
+
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from treadle.lines.diff import Opcode, opcodes, split
+from treadle.lines.alignment import certain_stretches
+from treadle.lines.diff import split
 
 
 class Clash(msgspec.Struct, frozen=True):
@@ -32,7 +37,8 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
     merged: list[str] = []
     clashes: list[Clash] = []
     o = a = b = 0
-    for next_o, next_a, next_b, size in _agreed(opcodes(old, one), opcodes(old, other), len(old), len(one), len(other)):
+    unchanged = _unchanged_by_both(certain_stretches(old, one), certain_stretches(old, other))
+    for next_o, next_a, next_b, size in (*unchanged, (len(old), len(one), len(other), 0)):
         was, mine, yours = old[o:next_o], one[a:next_a], other[b:next_b]
         if mine == was:
             merged += yours
@@ -47,22 +53,18 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
     return Merged("".join(merged).encode("utf-8", "surrogateescape"))
 
 
-def _agreed(
-    one: list[Opcode], other: list[Opcode], old: int, first: int, second: int
+def _unchanged_by_both(
+    one: Sequence[tuple[int, int, int]], other: Sequence[tuple[int, int, int]]
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Stretches of the base that neither changed: where they begin in all three, and how long they are. The end of
-    all three is the last of them."""
-    mine = [code for code in one if code[0] == "equal"]
-    yours = [code for code in other if code[0] == "equal"]
+    """Stretches of the base: where they begin in all three texts, and their number of lines."""
     i = j = 0
-    while i < len(mine) and j < len(yours):
-        _, a1, a2, at, _ = mine[i]
-        _, b1, b2, to, _ = yours[j]
-        begin, end = max(a1, b1), min(a2, b2)
+    while i < len(one) and j < len(other):
+        (one_base, one_at, one_size), (other_base, other_at, other_size) = one[i], other[j]
+        begin = max(one_base, other_base)
+        end = min(one_base + one_size, other_base + other_size)
         if begin < end:
-            yield begin, at + begin - a1, to + begin - b1, end - begin
-        if a2 < b2:
+            yield begin, one_at + begin - one_base, other_at + begin - other_base, end - begin
+        if one_base + one_size < other_base + other_size:
             i += 1
         else:
             j += 1
-    yield old, first, second, 0

@@ -186,8 +186,10 @@ class Rebase:
             )
         except (ToolError, NotFound) as error:
             raise Unmergeable from error
+        if not all(map(is_text, texts)):
+            raise Unmergeable
         merged = merge(*texts)
-        if merged.clashes or not all(map(is_text, texts)):
+        if merged.clashes:
             raise Unmergeable
         if self._beneath.images.put(texts[2]) != theirs:  # what it is from now on merged with
             raise Conflict(_AT_THIS_MOMENT)

@@ -76,3 +76,12 @@ def test_changes_apart_from_each_other_both_survive() -> None:
 def test_a_clash_says_where_it_is() -> None:
     merged = merge(b"a\nb\nc\n", b"a\nx\nc\n", b"a\ny\nc\n")
     assert [(clash.first, clash.last) for clash in merged.clashes] == [(2, 3)]
+
+
+def test_a_change_that_both_made_is_made_once() -> None:  # W-02: difflib read it as two changes
+    assert merge(b"b\n}\n", b"b\n}\n}\n", b"a\nb\n}\n}\n").data == b"a\nb\n}\n}\n"
+
+
+def test_two_changes_that_could_slide_onto_each_other_clash() -> None:
+    """The second `12 13` of theirs may stand before or behind the line that ours added after 12."""
+    assert merge(b"12\n13\n14\n", b"12\nx\n13\n14\n", b"12\n13\n12\n13\n14\n").clashes
