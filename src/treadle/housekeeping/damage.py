@@ -104,13 +104,13 @@ def _complete(journal: Journal, home: Path) -> str:
 
 async def _missing(store: Store, listed: Listed, images: ContentStore) -> list[Problem]:
     """Changes that cannot be undone although they should be."""
-    wanted: dict[str, tuple[int, str]] = {}
-    async for seq, found in all_references(store, listed.summary.chat):
-        if found.kind == "image" and found.needed:
-            wanted[found.path] = seq, found.digest
-    lost = await asyncio.to_thread(lambda: {path: seq for path, (seq, has) in wanted.items() if not images.has(has)})
+    last_seq: dict[tuple[str, str], int] = {}
+    async for seq, reference in all_references(store, listed.summary.chat):
+        if reference.kind == "image" and reference.needed:
+            last_seq[reference.path, reference.digest] = seq
+    lost = await asyncio.to_thread(lambda: [key for key in last_seq if not images.has(key[1])])
     since = await imported_at(store, listed.summary.chat) if lost else 0
-    gone = [path for path, seq in lost.items() if seq > since]
+    gone = list(dict.fromkeys(key[0] for key in lost if last_seq[key] > since))
     if not gone:
         return []
     text = f"what was there before a change of {gone[0]} is not kept any more"

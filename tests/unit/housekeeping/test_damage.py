@@ -9,6 +9,7 @@ import pytest
 from tests.unit.housekeeping.kit import Home
 from treadle.housekeeping.damage import inspect
 from treadle.housekeeping.retention import DAY_S, Retention
+from treadle.protocol.events import FilesChanged
 from treadle.protocol.files import DiffStat, FileState, change_of
 from treadle.workspace.history.journal import Journal
 from treadle.workspace.history.states import state_of
@@ -58,6 +59,18 @@ async def test_changes_that_cannot_be_undone_are_told(home: Home) -> None:
     problems = await inspect(home.store, home.path, Retention(), repair=True)
     assert [(problem.chat, problem.repaired) for problem in problems] == [("c_1", False)]
     assert "f0 is not kept any more, and of 1 more files" in problems[0].text
+
+
+async def test_the_first_image_of_a_file_changed_twice_is_missed(home: Home) -> None:  # D-06: undoing a run needs it
+    first, second = (FileState("file", 0o644, home.image(data), len(data)) for data in (b"first", b"second"))
+    last = FileState("file", 0o644, "f" * 64, 4)
+    changes = (change_of("a", first, second, DiffStat()), change_of("a", second, last, DiffStat()))
+    await home.log("c_1", *(FilesChanged((change,)) for change in changes))
+    assert await found(home) == []
+    home.images.drop(first.digest)
+    assert await found(home) == [("what was there before a change of a is not kept any more", False)]
+    home.images.drop(second.digest)
+    assert await found(home) == [("what was there before a change of a is not kept any more", False)]  # told once
 
 
 async def test_leftovers_are_removed_when_they_are_old(home: Home) -> None:
