@@ -13,7 +13,7 @@ from treadle.chat.ledger import last_undo, trails, unnamed
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.restore import NO_SNAPSHOTS
-from treadle.errors import InvalidInput, ToolError, TreadleError
+from treadle.errors import InvalidInput, Refused, ToolError, TreadleError
 from treadle.following import Followed
 from treadle.lines.changes import merged
 from treadle.lines.hunks import Shown, Texts, shown
@@ -22,7 +22,7 @@ from treadle.protocol import commands as c
 from treadle.protocol.events import Kept, Redone, Restored, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, change_of
 from treadle.protocol.options import Project
-from treadle.types import new_id
+from treadle.types import ChatId, new_id
 
 R = TypeVar("R", bound=Restored)
 
@@ -180,9 +180,21 @@ class ChatFiles:
         state = await self._chat.state()
         return state.restoring if state.run is None else None
 
+    async def interrupted_call(self) -> str:
+        """The name of a tool whose call was cut off by the death of its worker before its changes were recorded: files
+        may be changed in part. Empty if there is no such call."""
+        calls = [call for call in (await self._chat.state()).calls if call.phase == "started"]
+        changing = [call.request.name for call in calls if call.writes or call.plan is not None]
+        if not changing or (await self._deps.store.get(self._chat.id)).leased:
+            return ""
+        return changing[0]
+
     async def complete(self) -> Completed | None:
         """Complete what was begun and not ended: until then the project is neither as before nor as after. Whoever
-        asks for an undo, a redo, a keep or a preview does this first."""
+        asks for an undo, a redo, a keep or a preview does this first. Refused if a call was cut off: its changes are
+        completed when the chat is resumed or stopped, and can be undone after that."""
+        if tool := await self.interrupted_call():
+            raise Refused("busy", interrupted_text(self._chat.id, tool))
         if (request := await self.begun()) is None:
             return None
         async for envelope in self._chat.follow(None):
@@ -247,6 +259,13 @@ class ChatFiles:
 
     async def _project(self) -> Project:
         return (await self._chat.state()).options.project
+
+
+def interrupted_text(chat: ChatId, tool: str) -> str:
+    return (
+        f"chat {chat} was cut off in the middle of {tool}: its changes may be made in part, and they are not recorded "
+        f"yet. Complete them first: treadle resume {chat} goes on with the work, treadle stop {chat} ends the run."
+    )
 
 
 def request_of(command: c.Restore | c.Rewind) -> RestoreRequested:

@@ -36,7 +36,7 @@ class Shell:
         self.root = folder / "root"
         self.root.mkdir()
         (self.root / "notes.txt").write_text("one\n")
-        self._environment = forked.ENVIRONMENT | {
+        self.environment = forked.ENVIRONMENT | {
             "HOME": str(folder),
             "TREADLE_HOME": str(seed(folder / "home")),
             "OPENAI_BASE_URL": fake.base_url,
@@ -45,7 +45,7 @@ class Shell:
 
     def __call__(self, *arguments: str, faults: str = "") -> tuple[int, list[dict]]:
         command = [sys.executable, "-m", "treadle", *arguments]
-        environment = self._environment | {"TREADLE_FAULTS": faults}
+        environment = self.environment | {"TREADLE_FAULTS": faults}
         done = forked.run(command, env=environment, cwd=self.root, timeout=60)
         assert not done.stderr, done.stderr
         return done.returncode, [msgspec.json.decode(line) for line in done.stdout.splitlines()]

@@ -6,6 +6,8 @@ import click
 
 from treadle.cli.group import in_agent
 from treadle.cli.options import (
+    EXIT_ERROR,
+    EXIT_OK,
     Named,
     caches_option,
     even_kept_option,
@@ -32,35 +34,44 @@ if TYPE_CHECKING:
 @json_option("Print one JSON object a file.")
 @gathered(Named, "wanted")
 @in_agent()
-async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: bool) -> None:
+async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: bool) -> int:
     """Show what a run changed in the project, hunk by hunk.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
     What was undone or kept is left out.
     """
-    from treadle.cli.changes import choose, print_changes, print_diff
-    from treadle.presentation.notices import summary
-    from treadle.protocol import wire
+    from treadle.cli.changes import choose
+    from treadle.files import interrupted_text
 
     terminal = Terminal()
     choice = await choose(agent, wanted)
+    interrupted_call = await choice.files.interrupted_call()
     if runs:
         await _list_runs(terminal, choice, as_json)
-        return
+    elif not await _show(terminal, choice, stat, as_json) and not as_json and not interrupted_call:
+        terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
+    if interrupted_call:
+        terminal.note(interrupted_text(choice.chat.id, interrupted_call), "yellow")
+    return EXIT_ERROR if interrupted_call else EXIT_OK
+
+
+async def _show(terminal: Terminal, choice: "Chosen", stat: bool, as_json: bool) -> bool:
+    """Whether there are changes to show."""
+    from treadle.cli.changes import print_changes, print_diff
+    from treadle.presentation.notices import summary
+    from treadle.protocol import wire
+
     found = await choice.files.diff(choice.span, choice.paths, even_kept=choice.even_kept)
     if as_json:
         for each in found:
             write_json(wire.whole(each.change) | {"notes": each.notes, "hunks": each.hunks})
-        return
-    files = [each.change for each in found]
-    if not files:
-        terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
-    elif stat:
-        print_changes(terminal, files, choice.aside)
-    else:
-        print_diff(terminal, found, choice.aside)
-    if files:
+    elif files := [each.change for each in found]:
+        if stat:
+            print_changes(terminal, files, choice.aside)
+        else:
+            print_diff(terminal, found, choice.aside)
         terminal.note(f"{summary(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim")
+    return bool(found)
 
 
 async def _list_runs(terminal: Terminal, choice: "Chosen", as_json: bool) -> None:
