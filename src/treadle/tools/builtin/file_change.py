@@ -37,12 +37,19 @@ class Change(msgspec.Struct, frozen=True):
     pre: str | None
     post: str | None
     mode: int | None = None
-    """The mode of a file that is moved here."""
+    """The mode of a file that is moved here, or gets another one; None: it keeps its own."""
     note: str = ""
     """What the model must know beside the diff."""
 
+    @property
+    def alters(self) -> bool:
+        return self.pre != self.post or self.mode is not None
+
     def diff(self) -> Diff:
         shown = inert(self.path)
+        mode = "" if self.mode is None else f"{shown}: mode {self.mode:o}\n"
+        if self.pre == self.post:
+            return Diff(mode, DiffStat())
         large = len(self.new or b"") > MAX_FILE or (self.pre is not None and self.old is None)
         if large:
             return Diff("(the file is too large for a diff)", DiffStat())
@@ -53,7 +60,7 @@ class Change(msgspec.Struct, frozen=True):
             added = 0 if self.new is None else lines_in(self.new)
             return Diff("(the file was no text before; no diff)", DiffStat(added=added))
         made = diff(shown, old, new)
-        return Diff(visible(made.text), made.stat)
+        return Diff(mode + visible(made.text), made.stat)
 
 
 class PlannedChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -120,20 +127,19 @@ def plan(workspace: Workspace, changes: Iterable[Change], *, counted: bool = Tru
 
 
 def _planned(workspace: Workspace, change: Change, counted: bool) -> PlannedChange:
-    alters = change.pre != change.post
-    there = workspace.locate(change.path, write=alters and change.new is not None)
+    there = workspace.locate(change.path, write=change.alters and change.new is not None)
     found = workspace.inspect(there.path)
     before = after = None
     if found is not None and change.pre is not None:
         before = FileState("file", found.mode, change.pre, found.size)
-    if not alters:
+    if not change.alters:
         after = before
     elif change.new is not None:
         mode = there.mode if change.mode is None else change.mode
         after = FileState("file", mode, change.post or "", len(change.new))
     made = FileState("directory", there.folder_mode)
     folders = tuple(change_of(encode_path(folder), None, made, DiffStat()) for folder in there.missing)
-    stat = change.diff().stat if counted and alters else DiffStat()
+    stat = change.diff().stat if counted and change.alters else DiffStat()
     return PlannedChange(change.path, change_of(encode_path(there.path), before, after, stat), folders)
 
 
@@ -198,7 +204,7 @@ def made_of(snapshots: Snapshots, planned: Planned, standing: Mapping[str, Stand
 
 def done(changes: Sequence[Change], files: tuple[FileChange, ...]) -> Outcome:
     """The outcome of changes that were made."""
-    made = [(each, each.diff()) for each in changes if each.pre != each.post]
+    made = [(each, each.diff()) for each in changes if each.alters]
     seen = tuple(Seen(each.path, each.post or "") for each in changes)
     if not made:
         names = ", ".join(inert(each.path) for each in changes)

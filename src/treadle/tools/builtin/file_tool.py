@@ -33,7 +33,7 @@ class FileTool(WithContext, PlainTool, ABC):
         return {"files": [msgspec.to_builtins(each) for each in planned]}
 
     async def preview(self, invocation: Invocation) -> str:
-        changes = [each for each in (await self._considered(invocation))[0] if each.pre != each.post]
+        changes = [each for each in (await self._considered(invocation))[0] if each.alters]
         return await in_thread(lambda: printable(bounded("\n".join(each.diff().text for each in changes))))
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:

@@ -33,7 +33,6 @@ class ApplyPatch(FileTool):
     )
 
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
-        from treadle.tools.builtin.patch_text import Update, parse
         from treadle.tools.builtin.patching import plan
 
         files = _Files(workspace)
@@ -47,12 +46,9 @@ class ApplyPatch(FileTool):
             if stale:  # that is why it does not fit
                 raise Stale(stale) from None
             raise EditError(visible(f"Nothing was changed. {error}")) from None
-        moved = {
-            workspace.relative(section.move_to): workspace.relative(section.path)
-            for section in parse(invocation.arguments["patch"])
-            if isinstance(section, Update) and section.move_to
-        }
-        return files.changes(made, moved)
+        moved = {workspace.relative(new): workspace.relative(old) for new, old in made.moved.items()}
+        executable = {workspace.relative(path): value for path, value in made.executable.items()}
+        return files.changes(made.texts, moved, executable)
 
 
 class _Files:
@@ -75,7 +71,7 @@ class _Files:
     def differs(self, path: str, invocation: Invocation) -> bool:
         return invocation.seen.get(path, "") not in ("", sha256(self.found[path][0]))
 
-    def changes(self, made: dict[str, str | None], moved: dict[str, str]) -> list[Change]:
+    def changes(self, made: dict[str, str | None], moved: dict[str, str], executable: dict[str, bool]) -> list[Change]:
         changes: dict[str, Change] = {}
         for given, text in made.items():
             path = self._workspace.relative(given)
@@ -86,12 +82,20 @@ class _Files:
                 self._require_no_link(path)
             source = moved.get(path, path)
             new = None if text is None else self._encoded(source, text)
-            stat = self._workspace.stat(source) if source != path else None
-            mode = stat.mode if stat is not None and new is not None else None
+            mode = None if new is None else self._mode(source, source != path, executable.get(path))
             pre = None if old is None else sha256(old)
             if pre is not None or new is not None:  # else it was added and deleted by the same patch
                 changes[path] = change(path, old, new, pre=pre, mode=mode)
         return list(changes.values())
+
+    def _mode(self, source: str, moves: bool, executable: bool | None) -> int | None:
+        """The mode of a file that is moved, or that the patch makes executable or not; None: as it is."""
+        stat = self._workspace.stat(source)
+        if executable is None:
+            return stat.mode if stat is not None and moves else None
+        old = self._workspace.locate(source, write=True).mode if stat is None else stat.mode
+        new = old | (old & 0o444) >> 2 if executable else old & ~0o111
+        return None if new == old and not moves else new
 
     def _require_no_link(self, path: str) -> None:
         """What was read is behind a link, what would be deleted is the link: that is not what the patch shows."""

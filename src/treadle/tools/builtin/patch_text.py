@@ -21,8 +21,8 @@ class PatchHunk(msgspec.Struct, frozen=True):
     anchors: tuple[str, ...]
     """Lines that stand somewhere above, outermost first."""
     lines: tuple[PatchLine, ...]
-    hint: int = 0
-    """The line at which a unified diff says it begins; 0: nothing said."""
+    hint: int | None = None
+    """The line at which a unified diff says it begins, or below which it adds lines; None: nothing said."""
     at_end: bool = False
     unended_old: bool = False
     unended_new: bool = False
@@ -32,16 +32,21 @@ class PatchHunk(msgspec.Struct, frozen=True):
 class Add(msgspec.Struct, frozen=True):
     path: str
     text: str
+    executable: bool | None = None
+    """As a git diff says; None: nothing said."""
 
 
 class Delete(msgspec.Struct, frozen=True):
     path: str
+    hunks: tuple[PatchHunk, ...] | None = None
+    """The content of the file, where a diff shows it: a file with other lines is not deleted."""
 
 
 class Update(msgspec.Struct, frozen=True):
     path: str
     move_to: str
     hunks: tuple[PatchHunk, ...]
+    executable: bool | None = None
 
 
 Section = Add | Delete | Update
@@ -49,9 +54,13 @@ Section = Add | Delete | Update
 _HEADER = re.compile(r"\*\*\* ?(Add|Create|Update|Modify|Delete|Remove) File: ?(.*)", re.IGNORECASE)
 _MOVE = re.compile(r"\*\*\* ?(?:Move|Rename) to: ?(.*)", re.IGNORECASE)
 _MARK = re.compile(r"\*\*\* ?(Begin Patch|End Patch|End of File)\s*", re.IGNORECASE)
-_AT = re.compile(r"@@+(?: *-(\d+)(?:,\d+)? \+\d+(?:,\d+)? *@@+)? ?(.*)")
+_AT = re.compile(r"@@+(?: *-(?P<start>\d+)(?:,(?P<old>\d+))? \+\d+(?:,(?P<new>\d+))? *@@+)? ?(?P<anchor>.*)")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-_GIT = ("diff --git ", "index ", "old mode ", "new mode ", "similarity index ", "new file mode ", "deleted file mode ")
+_GIT = re.compile(r"(index|(?:old|new|new file|deleted file) mode|(?:dis)?similarity index|rename from|rename to) (.*)")
+_BINARY = ("Binary files ", "GIT binary patch")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
+_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 _UNENDED = "\\ No newline at end of file"
 _EXAMPLE = (
     "It must look like this:\n*** Begin Patch\n*** Update File: path/to/file.py\n@@ def function_above():\n"
@@ -70,15 +79,12 @@ def parse(patch: str) -> list[Section]:
             end = _section_end(lines, at + 1)
             sections.append(_section(match[1].lower(), clean_path(match[2]), lines[at + 1 : end]))
             at = end
-        elif _is_unified(lines, at):
-            end = _unified_end(lines, at + 2)
-            sections.append(_unified(lines[at], lines[at + 1], lines[at + 2 : end]))
-            at = end
-        elif line.startswith("rename from ") and at + 1 < len(lines) and lines[at + 1].startswith("rename to "):
-            if not _is_unified(lines, _past_git(lines, at + 2)):
-                sections.append(Update(line[12:], lines[at + 1][10:].strip(), ()))
+        elif line.startswith("diff --git ") or _GIT.fullmatch(line) or _is_unified(lines, at):
+            section, at = _git_section(lines, at)
+            sections += [section] if section is not None else []
+        elif line == "--":  # the signature below a mailed patch
             at += 2
-        elif not line or line.startswith(_GIT) or _MARK.fullmatch(line):
+        elif not line or _MARK.fullmatch(line):
             at += 1
         else:
             raise EditError(f"The patch cannot be read: no file is named before {line[:80]!r}. {_EXAMPLE}")
@@ -100,8 +106,9 @@ def _unwrap(lines: list[str]) -> list[str]:
     last = max((i for i, line in enumerate(lines) if re.fullmatch(r"\*\*\* ?End Patch\s*", line, re.I)), default=None)
     if last is not None:
         lines = lines[:last]
-    while lines and (not lines[-1].strip() or lines[-1].strip() in closing):
-        lines = lines[:-1]
+    filled = [number for number, line in enumerate(lines) if line.strip()]
+    while filled and lines[filled[-1]].strip() in closing:
+        lines = lines[: filled.pop()]
     return lines
 
 
@@ -147,7 +154,7 @@ def _section(word: str, path: str, lines: list[str]) -> Section:
             assert match is not None
             move = clean_path(match[1])
         lines = lines[1:]
-    if _is_unified(lines, 0):
+    if _is_unified(lines, 0) and {_named(line) for line in lines[:2]} <= {path, move, f"a/{path}", f"b/{move or path}"}:
         lines = lines[2:]
     return Update(path, move, _hunks(lines))
 
@@ -180,7 +187,7 @@ def _added(path: str, lines: list[str]) -> str:
 def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
     hunks: list[PatchHunk] = []
     anchors: list[str] = []
-    hint = 0
+    hint: int | None = None
     body: list[PatchLine] = []
     flags = {"at_end": False, "unended_old": False, "unended_new": False}
 
@@ -188,25 +195,32 @@ def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
         nonlocal anchors, hint, body
         if any(line.raw.strip() for line in body) or (body and anchors):
             hunks.append(PatchHunk(tuple(anchors), tuple(body), hint, **flags))
-        anchors, hint, body = [], 0, []
+        anchors, hint, body = [], None, []
         flags.update(at_end=False, unended_old=False, unended_new=False)
 
-    for line in lines:
-        if (match := _AT.fullmatch(line)) is not None:
+    counted_end = at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if at <= counted_end:
+            body.append(_line(line or " "))
+        elif (match := _AT.fullmatch(line)) is not None:
             if body:
                 close()
-            hint = int(match[1] or 0)
-            anchor = match[2].strip().removesuffix("@@").rstrip()
+            counted_end = _counted_end(lines, at, match) or 0
+            hint = None if match["start"] is None else int(match["start"])
+            anchor = match["anchor"].strip().removesuffix("@@").rstrip()
             if anchor:
                 anchors.append(anchor)
         elif (mark := _MARK.fullmatch(line)) is not None:
             flags["at_end"] = flags["at_end"] or mark[1].lower() == "end of file"
-        elif line.startswith(_UNENDED):
+        else:
+            body.append(_line(line))
+        if line.startswith(_UNENDED):
+            body.pop()
             last = body[-1].mark if body else " "
             flags["unended_old"] |= last in " -"
             flags["unended_new"] |= last in " +"
-        else:
-            body.append(_line(line))
     close()
     return tuple(hunks)
 
@@ -225,28 +239,111 @@ def _is_unified(lines: list[str], at: int) -> bool:
     return at + 1 < len(lines) and lines[at].startswith("--- ") and lines[at + 1].startswith("+++ ")
 
 
-def _past_git(lines: list[str], at: int) -> int:
-    while at < len(lines) and lines[at].startswith(_GIT):
+def _counted_end(lines: list[str], at: int, header: re.Match[str]) -> int | None:
+    """Where a hunk ends whose header tells the number of its lines; None if they do not agree, as models miscount.
+    Within the counts every line is content, whatever it looks like."""
+    if header["start"] is None:
+        return None
+    old, new = (int(header[side] or 1) if header[side] != "0" else 0 for side in ("old", "new"))
+    while (old > 0 or new > 0) and at < len(lines):
+        mark = lines[at][:1] or " "
+        if mark not in " +-\\":
+            return None
+        old, new = old - (mark in " -"), new - (mark in " +")
         at += 1
-    return at
+    if at < len(lines) and lines[at].startswith("\\"):
+        at += 1
+    more = at < len(lines) and lines[at][:1] in ("+", "-", " ") and lines[at].rstrip() != "--"
+    return None if old or new or (more and not _is_unified(lines, at)) else at
 
 
 def _unified_end(lines: list[str], at: int) -> int:
     while at < len(lines):
         if lines[at].startswith("diff --git ") or _HEADER.fullmatch(lines[at]) or _is_boundary(lines[at]):
             return at
-        if _is_unified(lines, at) and (at + 2 >= len(lines) or lines[at + 2].startswith("@@")):
+        if lines[at].rstrip() == "--" or (_is_unified(lines, at) and (lines[at + 2 :] or ["@@"])[0].startswith("@@")):
             return at
-        at += 1
+        match = _AT.fullmatch(lines[at])
+        at = (_counted_end(lines, at + 1, match) if match is not None else None) or at + 1
     return at
 
 
-def _unified(old: str, new: str, lines: list[str]) -> Section:
-    before, after = (line[4:].split("\t")[0].strip() for line in (old, new))
+def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
+    """One file of a git diff, or of a diff without git's headers, and where it ends. None if nothing changes in it."""
+    start = lines[at]
+    at += start.startswith("diff --git ")
+    headers: dict[str, str] = {}
+    while at < len(lines) and (match := _GIT.fullmatch(lines[at].rstrip())) is not None:
+        headers[match[1]] = match[2]
+        at += 1
+    if at < len(lines) and lines[at].startswith(_BINARY):
+        raise EditError(f"The patch changes a binary file, which apply_patch cannot do: {start[:200]!r}. Leave it out.")
+    names: tuple[str, str] | None
+    if _is_unified(lines, at):
+        names, at = (_named(lines[at]), _named(lines[at + 1])), at + 2
+    elif "rename from" in headers and "rename to" in headers:
+        names = (f"a/{_unquoted(headers['rename from'])}", f"b/{_unquoted(headers['rename to'])}")
+    else:
+        names = _git_names(start)
+    end = _unified_end(lines, at)
+    body = lines[at:end]
+    if names is None:
+        if any(line.strip() for line in body) or headers.keys() - {"index"}:
+            raise EditError(f"The patch cannot be read: which file is meant by {start[:200]!r}? {_EXAMPLE}")
+        return None, end
+    if "new file mode" in headers:
+        names = ("/dev/null", names[1])
+    if "deleted file mode" in headers:
+        names = (names[0], "/dev/null")
+    section = _unified(*names, body, _executable(headers, start))
+    nothing = isinstance(section, Update) and not (section.hunks or section.move_to or "new mode" in headers)
+    return (None if nothing and start.startswith("diff --git ") else section), end
+
+
+def _executable(headers: dict[str, str], start: str) -> bool | None:
+    mode = headers.get("new mode") or headers.get("new file mode")
+    if mode not in (None, "100644", "100755"):
+        raise EditError(
+            f"The patch gives a file the mode {mode} ({start[:200]!r}): apply_patch makes no links and no submodules. "
+            "Leave it out, or use run_command for it."
+        )
+    return None if mode is None else mode == "100755"
+
+
+def _named(line: str) -> str:
+    """The file that a --- or +++ line names."""
+    return _unquoted(line[4:].split("\t")[0].strip())
+
+
+def _git_names(header: str) -> tuple[str, str] | None:
+    """Both names of a `diff --git` line, if they are the same but for their prefixes."""
+    names = header.strip().removeprefix("diff --git ")
+    if quoted := _QUOTED.findall(names):
+        both = [_unquoted(f'"{name}"') for name in quoted]
+    else:
+        both = [names[: len(names) // 2], names[len(names) // 2 + 1 :]]
+    if len(both) != 2 or both[0].removeprefix("a/") != both[1].removeprefix("b/"):
+        return None
+    return both[0], both[1]
+
+
+def _unquoted(name: str) -> str:
+    """A path as git writes it if it has unusual characters: in quotes, with escapes for its bytes."""
+    if (match := _QUOTED.fullmatch(name)) is None:
+        return name
+
+    def byte(escape: re.Match[bytes]) -> bytes:
+        code = escape[1]
+        return bytes([int(code, 8) & 0xFF]) if len(code) == 3 else _ESCAPES.get(code, code)
+
+    return _ESCAPE.sub(byte, match[1].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+
+def _unified(before: str, after: str, lines: list[str], executable: bool | None) -> Section:
     if after == "/dev/null":
-        return Delete(clean_path(before.removeprefix("a/")))
+        return Delete(clean_path(before.removeprefix("a/")), _hunks(lines))
     if before == "/dev/null":
-        return Add(clean_path(after.removeprefix("b/")), _added(after, lines))
+        return Add(clean_path(after.removeprefix("b/")), _added(after, lines), executable)
     if before.startswith("a/") and after.startswith("b/"):
         before, after = before[2:], after[2:]
-    return Update(clean_path(before), "" if before == after else clean_path(after), _hunks(lines))
+    return Update(clean_path(before), "" if before == after else clean_path(after), _hunks(lines), executable)

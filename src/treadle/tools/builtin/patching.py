@@ -19,10 +19,19 @@ _LEVELS: tuple[How, ...] = ("exact", "trailing_space", "punctuation")
 _LINES_NAMED = 20
 
 
-def plan(patch: str, read: Read) -> dict[str, str | None]:
-    """The new text of every file that the patch changes, None for one that it deletes; in the patch's order. EditError
-    names the file, the hunk and the nearest text; then nothing of the patch may be applied."""
+class PatchPlan(msgspec.Struct, frozen=True):
+    texts: dict[str, str | None]
+    """The new text of every file that the patch changes, None for one that it deletes; in the patch's order."""
+    moved: dict[str, str]
+    """Where a file comes from, by its new path."""
+    executable: dict[str, bool]
+    """Files that shall be executable, or not, whatever they were."""
+
+
+def plan(patch: str, read: Read) -> PatchPlan:
+    """EditError names the file, the hunk and the nearest text; then nothing of the patch may be applied."""
     made: dict[str, str | None] = {}
+    planned = PatchPlan(made, {}, {})
 
     def now(path: str) -> str | None:
         return made[path] if path in made else read(path)
@@ -35,22 +44,27 @@ def plan(patch: str, read: Read) -> dict[str, str | None]:
                 if text is not None and text != new:
                     raise EditError(f"{shown} exists already, so it cannot be added. Use *** Update File to change it.")
                 made[path] = new
-            case Delete():
+            case Delete(hunks=hunks):
                 if text is None:
                     raise EditError(f"{shown} does not exist, so it cannot be deleted.")
+                if hunks is not None and apply(text, hunks, shown):
+                    raise EditError(f"{shown} has other lines than the patch removes, so it is not deleted.")
                 made[path] = None
             case Update(move_to=target):
                 if text is None:
                     raise EditError(f"{shown} does not exist, so it cannot be updated. Use *** Add File to create it.")
-                if not section.hunks and not target:
+                if not section.hunks and not target and section.executable is None:
                     raise EditError(f"{shown}: the patch has no lines to change. Mark them with - and +.")
                 new = apply(text, section.hunks, shown)
                 if target and target != path:
                     if now(target) is not None:
                         raise EditError(f"{shown} cannot be moved to {inert(target)}: a file is there already.")
                     made[path] = None
+                    planned.moved[target] = path
                 made[target or path] = new
-    return made
+        if not isinstance(section, Delete) and section.executable is not None:
+            planned.executable[section.move_to or path if isinstance(section, Update) else path] = section.executable
+    return planned
 
 
 class _HunkPlace(msgspec.Struct, frozen=True):
@@ -67,6 +81,8 @@ class _HunkPlace(msgspec.Struct, frozen=True):
 
 def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
     """The text with all hunks applied; its line endings, byte-order mark and final newline are kept."""
+    if "\r" in text and "\n" not in text:  # lines that end in CR alone, as on old Macs
+        return apply(text.replace("\r", "\n"), tuple(map(_split_at_returns, hunks)), path).replace("\n", "\r")
     bom = BOM if text.startswith(BOM) else ""
     parts = text[len(bom) :].split("\n")
     ended = not parts[-1]  # of an empty file, too: what is added to it ends with a newline
@@ -81,7 +97,10 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
         taken.append(place)
         if place.end >= len(content) and (hunk.unended_old or hunk.unended_new):
             ended = not hunk.unended_new
-    made = _assemble(content, [part.endswith("\r") for part in parts], sorted(taken, key=lambda place: place.start))
+    returns: list[bool | None] = [part.endswith("\r") for part in parts]
+    if text and not text.endswith("\n") and any(returns):  # the last line does not show how it would end
+        returns[-1] = returns[-1] or None
+    made = _assemble(content, returns, sorted(taken, key=lambda place: place.start))
     crlf = text.count("\r\n") * 2 > text.count("\n")
     lines = [line + ("\r\n" if (crlf if cr is None else cr) else "\n") for line, cr in made]
     joined = "".join(lines)
@@ -90,14 +109,19 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
     return bom + joined
 
 
-def _assemble(content: list[str], returns: list[bool], places: list[_HunkPlace]) -> list[tuple[str, bool | None]]:
+def _split_at_returns(hunk: PatchHunk) -> PatchHunk:
+    """For a file whose lines end in CR: to git it is one line without an end."""
+    lines: list[PatchLine] = []
+    for line in hunk.lines:
+        parts = line.text.split("\r")
+        lines += [PatchLine(line.mark, part, line.mark + part) for part in parts] if len(parts) > 1 else [line]
+    return msgspec.structs.replace(hunk, lines=tuple(lines), unended_old=False, unended_new=False)
+
+
+def _assemble(content: list[str], known: list[bool | None], places: list[_HunkPlace]) -> list[tuple[str, bool | None]]:
     """The new lines, each with whether it ends in CRLF; None: as most of the file does."""
     made: list[tuple[str, bool | None]] = []
     at = 0
-    # The last line of a file without final newline does not show how it would end.
-    known: list[bool | None] = [*returns]
-    if known and not returns[-1]:
-        known[-1] = None if any(returns) else False
     for place in places:
         made += zip(content[at : place.start], known[at : place.start], strict=True)
         at = place.start
@@ -123,12 +147,12 @@ def _locate(body: SearchedText, total: int, hunk: PatchHunk, taken: list[_HunkPl
             found = [
                 _HunkPlace(at, lines) for at in body.find_lines([line.text for line in lines if line.mark != "+"], how)
             ]
-            if found := _free(found, taken):
+            if found := _free(found, taken, total):
                 return _choose(body, total, hunk, found, name)
     for lines in _readings(hunk.lines):
         old, new = ([line.text for line in lines if line.mark != other] for other in "+-")
         found = [_HunkPlace(at, lines, shift) for at, shift in body.find_shifted(old, new)]
-        if found := _free(found, taken):
+        if found := _free(found, taken, total):
             return _choose(body, total, hunk, found, name)
     raise EditError(_missing(body, hunk, name))
 
@@ -150,8 +174,10 @@ def _trimmed(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
     return lines[first:last]
 
 
-def _free(found: list[_HunkPlace], taken: list[_HunkPlace]) -> list[_HunkPlace]:
-    """Places that no earlier hunk has changed; those behind the last one first, and others only without such."""
+def _free(found: list[_HunkPlace], taken: list[_HunkPlace], total: int) -> list[_HunkPlace]:
+    """Places that no earlier hunk has changed; those behind the last one first, and others only without such. An empty
+    file has no lines, also where an empty one is looked for."""
+    found = [place for place in found if place.end <= total]
     free = [place for place in found if all(place.end <= other.start or other.end <= place.start for other in taken)]
     behind = taken[-1].end if taken else 0
     return [place for place in free if place.start >= behind] or free
@@ -163,8 +189,9 @@ def _choose(body: SearchedText, total: int, hunk: PatchHunk, found: list[_HunkPl
         return found[0]
     if hunk.at_end and found[-1].end >= total:
         return found[-1]
-    if hunk.hint:
-        return min(found, key=lambda place: abs(place.start + 1 - hunk.hint))
+    if hunk.hint is not None:
+        hint = hunk.hint
+        return min(found, key=lambda place: abs(place.start + 1 - hint))
     below = {
         next((place for place in found if place.start >= anchor), None) for anchor in _anchored(body, hunk.anchors)
     } - {None}
@@ -200,9 +227,9 @@ def _anchor_lines(body: SearchedText, anchor: str) -> list[int]:
 def _insertion(body: SearchedText, total: int, hunk: PatchHunk, name: str) -> _HunkPlace:
     """A hunk that only adds goes below its anchors, where a unified diff says, or to the end."""
     lines = _trimmed(hunk.lines)
-    if hunk.at_end or (not hunk.anchors and not hunk.hint):
+    if hunk.at_end or (not hunk.anchors and hunk.hint is None):
         return _HunkPlace(total, lines)
-    if hunk.hint:
+    if hunk.hint is not None:
         return _HunkPlace(min(hunk.hint, total), lines)
     ends = _anchored(body, hunk.anchors)
     if len(ends) == 1:

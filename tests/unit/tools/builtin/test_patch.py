@@ -86,6 +86,29 @@ async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext
     assert (settled.files, settled.diff_stat, settled.seen) == (outcome.files, outcome.diff_stat, outcome.seen)
 
 
+async def test_a_git_diff_of_modes_and_empty_files_is_made_whole(call: Any, files: Path, context: ToolContext) -> None:
+    (files / "empty").touch()
+    text = (
+        "diff --git a/run b/run\nnew file mode 100755\n"
+        "diff --git a/empty b/empty\ndeleted file mode 100644\n"
+        "diff --git a/a.py b/a.py\nold mode 100644\nnew mode 100755\n"
+        "diff --git a/old.sh b/old.sh\nold mode 100755\nnew mode 100644\n--- a/old.sh\n+++ b/old.sh\n"
+        "@@ -1,2 +1,2 @@\n #!/bin/sh\n-echo old\n+echo new\n"
+    )
+    tool = ApplyPatch(context)
+    assert "a.py: mode 755" in await tool.preview(call(patch=text))
+    invocation = await planned(tool, call(patch=text))
+    outcome = await tool.run(invocation)
+    modes = {name: (files / name).stat().st_mode & 0o777 for name in ("run", "a.py", "old.sh")}
+    assert modes == {"run": 0o755, "a.py": 0o755, "old.sh": 0o640}
+    assert contents(files) == BEFORE | {"run": b"", "old.sh": b"#!/bin/sh\necho new\n"}
+    assert len(outcome.files) == 4
+    assert isinstance(await tool.settle(invocation), Outcome)
+    same = "diff --git a/a.py b/a.py\nold mode 100644\nnew mode 100755\n"
+    again = await tool.run(await planned(tool, call(patch=same)))
+    assert "nothing was changed" in again.text
+
+
 async def test_the_preview_is_the_diff_and_inert(call: Any, files: Path, context: ToolContext) -> None:
     (files / "a.py").write_bytes(b"a = 1\nx = '\x1b]0;title\x07\xe2\x80\xae'\n")
     text = await ApplyPatch(context).preview(call(patch=PATCH))

@@ -62,12 +62,12 @@ def test_every_kind_of_section_in_one_patch() -> None:
         ),
         FILES.get,
     )
-    assert list(made) == ["new/hello.txt", "src/b.py", "app.py", "main.py", "gone.txt"]
-    assert made["new/hello.txt"] == "Hello\n\nWorld\n"
-    assert made["src/b.py"] == "one\nzwei\nthree\nfour\n"
-    assert made["app.py"] is None
-    assert made["main.py"] == APP.replace("g(self):\n        x = 1", "g(self):\n        x = 2")
-    assert made["gone.txt"] is None
+    assert list(made.texts) == ["new/hello.txt", "src/b.py", "app.py", "main.py", "gone.txt"]
+    assert made.texts["new/hello.txt"] == "Hello\n\nWorld\n"
+    assert made.texts["src/b.py"] == "one\nzwei\nthree\nfour\n"
+    assert made.texts["app.py"] is None
+    assert made.texts["main.py"] == APP.replace("g(self):\n        x = 1", "g(self):\n        x = 2")
+    assert made.texts["gone.txt"] is None
 
 
 BODY = ("*** Update File: src/b.py", "@@", " one", "-two", "+zwei", " three")
@@ -109,16 +109,16 @@ WANTED = {"src/b.py": "one\nzwei\nthree\nfour\n"}
     ],
 )
 def test_what_models_send_around_and_inside(text: str) -> None:
-    assert plan(text, FILES.get) == WANTED
+    assert plan(text, FILES.get).texts == WANTED
 
 
 def test_hunks_follow_each_other_and_sections_may_repeat() -> None:
     body = ("*** Update File: src/b.py", "@@", "-one", "+1", "@@", " three", "-four", "+4")
-    assert plan(patch(*body), FILES.get) == {"src/b.py": "1\ntwo\nthree\n4\n"}
+    assert plan(patch(*body), FILES.get).texts == {"src/b.py": "1\ntwo\nthree\n4\n"}
     again = (*body[:4], "*** Update File: src/b.py", "@@", " 1", "-two", "+2")
-    assert plan(patch(*again), FILES.get) == {"src/b.py": "1\n2\nthree\nfour\n"}
+    assert plan(patch(*again), FILES.get).texts == {"src/b.py": "1\n2\nthree\nfour\n"}
     reverse = ("*** Update File: src/b.py", "@@", "-four", "+4", "@@", "-one", "+1")
-    assert plan(patch(*reverse), FILES.get) == {"src/b.py": "1\ntwo\nthree\n4\n"}
+    assert plan(patch(*reverse), FILES.get).texts == {"src/b.py": "1\ntwo\nthree\n4\n"}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,9 @@ def test_hunks_follow_each_other_and_sections_may_repeat() -> None:
     [(["@@ def g(self):"], 10), (["@@ class A:", "@@ def g(self):"], 10), (["@@     def f(self):"], 6)],
 )
 def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> None:
-    made = plan(patch("*** Update File: app.py", *anchors, "-        x = 1", "+        x = 2"), FILES.get)["app.py"]
+    made = plan(patch("*** Update File: app.py", *anchors, "-        x = 1", "+        x = 2"), FILES.get).texts[
+        "app.py"
+    ]
     assert made is not None
     assert [i for i, text in enumerate(made.split("\n"), 1) if "x = 2" in text] == [line]
 
@@ -147,7 +149,7 @@ def test_anchors_tell_equal_passages_apart(anchors: list[str], line: int) -> Non
     ],
 )
 def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], made: str) -> None:
-    assert plan(patch(*lines), FILES.get)["src/b.py"] == made
+    assert plan(patch(*lines), FILES.get).texts["src/b.py"] == made
 
 
 @pytest.mark.parametrize(
@@ -173,7 +175,7 @@ def test_lines_added_and_removed_at_the_ends(lines: tuple[str, ...], made: str) 
     ],
 )
 def test_what_the_file_has_is_kept(path: str, lines: tuple[str, ...], made: str) -> None:
-    assert plan(patch(f"*** Update File: {path}", "@@", *lines), FILES.get) == {path: made}
+    assert plan(patch(f"*** Update File: {path}", "@@", *lines), FILES.get).texts == {path: made}
 
 
 def test_unified_diffs_add_delete_and_rename() -> None:
@@ -186,7 +188,7 @@ def test_unified_diffs_add_delete_and_rename() -> None:
         "--- a/src/b.py\n+++ b/c.py\n@@ -1 +1 @@\n-one\n+1\n"
         "diff --git a/bom.txt b/bom2.txt\nsimilarity index 100%\nrename from bom.txt\nrename to bom2.txt\n"
     )
-    assert plan(text, FILES.get) == {
+    assert plan(text, FILES.get).texts == {
         "n": "a\nb",
         "gone.txt": None,
         "src/b.py": None,
@@ -199,17 +201,87 @@ def test_unified_diffs_add_delete_and_rename() -> None:
 def test_a_removed_line_of_dashes_is_no_header() -> None:
     sql = {"q.sql": "-- old comment\nselect 1;\n"}
     made = plan(patch("*** Update File: q.sql", "@@", "--- old comment", "+-- new comment", " select 1;"), sql.get)
-    assert made == {"q.sql": "-- new comment\nselect 1;\n"}
+    assert made.texts == {"q.sql": "-- new comment\nselect 1;\n"}
+
+
+UNENDED = "\\ No newline at end of file"
+
+
+def _git_diff(path: str, *lines: str) -> str:
+    return "\n".join([f"diff --git a/{path} b/{path}", f"--- a/{path}", f"+++ b/{path}", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("old", "lines", "new"),
+    [
+        ("one\ntwo\n", ["@@ -0,0 +1,2 @@", "+zero", "+half"], "zero\nhalf\none\ntwo\n"),
+        ("", ["@@", " ", "+x"], None),
+        ("", ["@@", "", "+x"], "x\n"),
+        ("\n", ["@@", " ", "+x"], "\nx\n"),
+        ("a\n\nb\n\n", ["@@ -1,4 +1,4 @@", "-a", "+A", " ", " b", " "], "A\n\nb\n\n"),
+        ("a\n\na\n", ["@@ -1,2 +1,2 @@", "-a", "+A", ""], "A\n\na\n"),
+        ("x\n-- old\ny\n", ["@@ -1,3 +1,3 @@", " x", "--- old", "+++ new", " y"], "x\n++ new\ny\n"),
+        ("-- old\n", ["@@ -1 +1 @@", "--- old", "+++ new", "@@ -9 +9 @@", "-no", "+such"], None),
+        ("a\rb\rc\r", ["@@", " a", "-b", "+B", "+b"], "a\rB\rb\rc\r"),
+        ("a\rb\r", ["@@ -1 +1 @@", "-a\rb\r", UNENDED, "+a\rB\r", UNENDED], "a\rB\r"),
+        ("a\r\nb\r\nc\n", ["@@", "-a", "+A"], "A\r\nb\r\nc\n"),
+    ],
+)  # fmt: skip
+def test_a_hunk_goes_where_a_diff_says(old: str, lines: list[str], new: str | None) -> None:  # T-08
+    if new is None:
+        with pytest.raises(EditError):
+            plan(_git_diff("f", *lines), {"f": old}.get)
+    else:
+        assert plan(_git_diff("f", *lines), {"f": old}.get).texts == {"f": new}
+
+
+def test_an_envelope_may_change_lines_that_look_like_a_header() -> None:
+    old = {"f": "-- old\nb\n"}
+    assert plan(patch("*** Update File: f", "--- old", "+++ new", " b"), old.get).texts == {"f": "++ new\nb\n"}
+    assert (
+        plan(patch("*** Update File: f", "--- a/f", "+++ b/f", "@@", "-b", "+B"), old.get).texts["f"] == "-- old\nB\n"
+    )
+
+
+def test_all_that_a_git_diff_says_is_planned() -> None:
+    """Empty files, modes, quoted names, the signature of a mailed patch."""
+    files = {"empty": "", "tool": "x\n", "src/b.py": "one\n"}
+    made = plan(
+        "diff --git a/new b/new\nnew file mode 100755\nindex 0000000..e69de29\n"
+        "diff --git a/empty b/empty\ndeleted file mode 100644\nindex e69de29..0000000\n"
+        "diff --git a/tool b/tool\nold mode 100644\nnew mode 100755\n"
+        'diff --git "a/\\303\\244 \\"q\\".txt" "b/\\303\\244 \\"q\\".txt"\nnew file mode 100644\n'
+        '--- /dev/null\n+++ "b/\\303\\244 \\"q\\".txt"\n@@ -0,0 +1 @@\n+x\n'
+        "diff --git a/src/b.py b/src/b.py\n--- a/src/b.py\n+++ b/src/b.py\n@@ -1 +1 @@\n-one\n+1\n-- \n2.39.5\n\n",
+        files.get,
+    )
+    assert made.texts == {"new": "", "empty": None, "tool": "x\n", 'ä "q".txt': "x\n", "src/b.py": "1\n"}
+    assert made.executable == {"new": True, "tool": True, 'ä "q".txt': False}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "new file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+target\n\\ No newline at end of file\n",
+        "index 1..2 100644\nBinary files a/f and b/f differ\n",
+        "deleted file mode 100644\nindex e69de29..0000000\n",
+        "deleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-other\n",
+    ],
+)
+def test_a_patch_that_cannot_be_made_whole_is_refused(lines: str) -> None:
+    good = _git_diff("g", "@@ -1 +1 @@", "-one", "+1")
+    with pytest.raises(EditError):
+        plan(f"{good}diff --git a/f b/f\n{lines}", {"f": "x\n", "g": "one\n"}.get)
 
 
 def test_a_file_deleted_and_added_is_replaced() -> None:
     made = plan(patch("*** Delete File: gone.txt", "*** Add File: gone.txt", "+back"), FILES.get)
-    assert made == {"gone.txt": "back\n"}
+    assert made.texts == {"gone.txt": "back\n"}
 
 
 def test_a_new_file_without_pluses_is_taken_as_it_is() -> None:
-    assert plan("*** Add File: n\nplain\n  text\n", FILES.get) == {"n": "plain\n  text\n"}
-    assert plan(patch("*** Add File: n"), FILES.get) == {"n": ""}
+    assert plan("*** Add File: n\nplain\n  text\n", FILES.get).texts == {"n": "plain\n  text\n"}
+    assert plan(patch("*** Add File: n"), FILES.get).texts == {"n": ""}
 
 
 @pytest.mark.parametrize(
@@ -254,9 +326,9 @@ texts = st.lists(st.sampled_from(["a", "b", "c", "  d", "", "- e", "+ f", "@@ g"
 @given(texts, texts)
 @settings(deadline=None)
 def test_our_own_diffs_are_patches(old: str, new: str) -> None:
-    if old == new or not old.strip():
+    if old == new:
         return
-    assert plan(diff("f", old, new).text, {"f": old}.get) == {"f": new}
+    assert plan(diff("f", old, new).text, {"f": old}.get).texts == {"f": new}
 
 
 @given(st.text(st.sampled_from("*@+- \nabUpdate File:xBegin"), max_size=80))

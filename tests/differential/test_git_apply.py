@@ -1,0 +1,120 @@
+"""apply_patch with what `git diff` prints, against `git apply`: texts, empty files, modes, renames (T-08)."""
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.differential.texts import changed_lines, joined, random_cases, random_lines
+from treadle.errors import EditError
+from treadle.tools.builtin.patching import plan
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+Tree = dict[str, tuple[str, bool]]
+"""Files by path: their text, and whether they are executable."""
+_PATHS = ("a", "b.txt", "d/c.py", "d/e f", "ä\t\"q\"", "-- old")  # fmt: skip
+
+
+def test_a_git_diff_makes_what_git_apply_makes(tmp_path: Path) -> None:
+    _git(tmp_path, "init", "-q")
+    for chance in random_cases(40, 1_500, "apply"):
+        old = {path: _random_file(chance) for path in _PATHS if chance.random() < 0.6}
+        new = _changed_tree(chance, old)
+        trees = [_write(tmp_path, tree) for tree in (old, new)]
+        context = chance.choice(("-U3", "-U3", "-U1", "-U0"))
+        patch = _git(tmp_path, "diff", "-M", context, *trees)
+        if not patch:
+            continue
+        _write(tmp_path, old)
+        _git(tmp_path, "apply", "--unidiff-zero", "-", given=patch)
+        assert _read(tmp_path) == new  # so it is what git makes of it
+        assert _apply(patch, old) == new, patch
+
+
+def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(tmp_path: Path) -> None:
+    """The file has changed since the diff was made."""
+    _git(tmp_path, "init", "-q")
+    both = 0
+    for chance in random_cases(80, 3_000, "drift"):
+        lines = [f"{number} {line}" for number, line in enumerate(random_lines(chance, 40))]  # each line once
+        changed = changed_lines(chance, lines)
+        old, new, now = (joined(each).decode() for each in (lines, changed, changed_lines(chance, lines)))
+        patch = _git(tmp_path, "diff", *(_write(tmp_path, {"f": (text, False)}) for text in (old, new)))
+        _write(tmp_path, {"f": (now, False)})
+        done = subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch.encode(), capture_output=True)
+        if not patch or done.returncode:
+            continue
+        try:
+            made = _apply(patch, {"f": (now, False)})
+        except EditError:
+            continue
+        both += 1
+        assert made == _read(tmp_path), patch
+    assert both > 5
+
+
+def _random_file(chance: random.Random) -> tuple[str, bool]:
+    text = joined(random_lines(chance), final_newline=chance.random() < 0.8).decode()
+    return text, chance.random() < 0.2
+
+
+def _changed_tree(chance: random.Random, old: Tree) -> Tree:
+    new: Tree = {}
+    for path in _PATHS:
+        if path not in old:
+            if chance.random() < 0.3:
+                new[path] = _random_file(chance)
+            continue
+        text, executable = old[path]
+        match chance.choice(("change", "change", "change", "delete", "mode", "keep", "move")):
+            case "change":
+                lines = changed_lines(chance, text.split("\n")[:-1] if text.endswith("\n") else text.split("\n"))
+                new[path] = (joined(lines, final_newline=chance.random() < 0.8).decode(), executable)
+            case "mode":
+                new[path] = (text, not executable)
+            case "keep":
+                new[path] = old[path]
+            case "move" if f"{path}.moved" not in old:
+                new[f"{path}.moved"] = old[path]
+            case _:
+                pass
+    return new
+
+
+def _git(folder: Path, *arguments: str, given: str = "") -> str:
+    command = ["git", "-c", "core.autocrlf=false", *arguments]
+    return subprocess.run(command, cwd=folder, input=given.encode(), capture_output=True, check=True).stdout.decode()
+
+
+def _write(folder: Path, tree: Tree) -> str:
+    """Make this tree, and give back its name."""
+    for each in folder.iterdir():
+        if each.name != ".git":
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    for path, (text, executable) in tree.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(text.encode())
+        (folder / path).chmod(0o755 if executable else 0o644)
+    _git(folder, "add", "-A", "-f")
+    return _git(folder, "write-tree").strip()
+
+
+def _read(folder: Path) -> Tree:
+    files = [each for each in folder.rglob("*") if each.is_file() and ".git" not in each.parts]
+    return {
+        str(each.relative_to(folder)): (each.read_bytes().decode(), bool(each.stat().st_mode & 0o100)) for each in files
+    }
+
+
+def _apply(patch: str, tree: Tree) -> Tree:
+    made = plan(patch, {path: text for path, (text, _) in tree.items()}.get)
+    result = dict(tree)
+    for path, text in made.texts.items():
+        was = tree.get(made.moved.get(path, path), ("", False))
+        result[path] = (text or "", made.executable.get(path, was[1]))
+        if text is None:
+            del result[path]
+    return result
