@@ -67,6 +67,8 @@ def _exact(text: str, old: str, new: str, which: Which) -> Replacement | None:
     first = text.find(old)
     if first == -1 or (old[0] == "\n" and "\r" + old in text):  # half of a CRLF is not replaced
         return None
+    if _has_more_with_returns(text, old, which):
+        return None
     if not which.every and text.find(old, first + 1) != -1:
         first = _one(text, places(text, old), old, "exact", which)
     new = _fit_bom(text, old, new)
@@ -75,6 +77,14 @@ def _exact(text: str, old: str, new: str, which: Which) -> Replacement | None:
     if which.every:
         return Replacement(text.replace(old, new), "exact", text.count(old))
     return Replacement(text[:first] + new + text[first + len(old) :], "exact", 1)
+
+
+def _has_more_with_returns(text: str, old: str, which: Which) -> bool:
+    """Whether the same lines also stand somewhere with CRLF: a model that writes LF does not choose between them."""
+    if "\r\n" not in text or "\n" not in old or "\r" in old:
+        return False
+    spans = SearchedText(text).find(old, "line_endings", every=which.every)
+    return len(spans) > len(places(text, old, every=which.every))
 
 
 def _one(text: str, starts: list[int], old: str, how: How, which: Which) -> int:
@@ -122,6 +132,8 @@ def _made(body: SearchedText, spans: list[TextSpan], old: str, new: str, how: Ho
         piece = new if span.shift is None else "\n".join(span.shift.apply(line) for line in new.split("\n"))
         if span.unended:
             piece = piece.removesuffix("\n").removesuffix("\r")
+            if piece and not piece.endswith("\n") and body.text.endswith("\n"):
+                piece += "\n"  # `old` had a blank line too many; the file keeps its final newline
         parts += [body.text[at : span.start], _fit_endings(body.text, span.start, span.end, piece)]
         at = span.end
         count += 1

@@ -91,3 +91,27 @@ def test_an_lf_file_stays_one(middle: list[str], new: str) -> None:
     text = "\n".join(["start", *middle, "end"])
     assert "\r" not in replace(text, "start\r\n" + middle[0], new).text
     assert "\r" not in replace(text, "start", new).text
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "made"),
+    [
+        ("a\nb\n", "b\n\n", "c\n", "a\nc\n"),
+        ("a\nb\n", "b\n\n", "c\n\n", "a\nc\n"),
+        ("a\n  b\n", "b\n\n", "c\n", "a\n  c\n"),
+        ("a\r\nb\r\n", "b\r\n\r\n", "c\r\n", "a\r\nc\r\n"),
+        ("a\nb", "b\n", "c\n", "a\nc"),
+    ],
+)
+def test_the_final_newline_stays_if_old_str_has_a_blank_line_too_many(text: str, old: str, new: str, made: str) -> None:
+    assert replace(text, old, new).text == made  # T-03
+
+
+def test_equal_lines_with_other_endings_are_asked_about() -> None:  # T-03
+    text = "a\r\nb\r\nx\na\nb\n"
+    with pytest.raises(EditError, match="occurs 2 times, beginning in lines 1, 4"):
+        replace(text, "a\nb\n", "Z\n")
+    assert replace(text, "a\nb\n", "Z\n", line=1).text == "Z\r\nx\na\nb\n"
+    assert replace(text, "a\nb\n", "Z\n", line=4).text == "a\r\nb\r\nx\nZ\n"
+    assert replace(text, "a\nb\n", "Z\n", replace_all=True).text == "Z\r\nx\nZ\n"
+    assert replace(text, "a\r\nb\r\n", "Z\r\n").text == "Z\r\nx\na\nb\n"  # it names the endings itself
