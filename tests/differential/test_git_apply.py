@@ -18,33 +18,32 @@ Tree = dict[str, tuple[str, bool]]
 _PATHS = ("a", "b.txt", "d/c.py", "d/e f", "ä\t\"q\"", "-- old")  # fmt: skip
 
 
-def test_a_git_diff_makes_what_git_apply_makes(tmp_path: Path) -> None:
-    _git(tmp_path, "init", "-q")
+def test_a_git_diff_makes_what_git_apply_makes(folder: Path) -> None:
     for chance in random_cases(40, 1_500, "apply"):
         old = {path: _random_file(chance) for path in _PATHS if chance.random() < 0.6}
         new = _changed_tree(chance, old)
-        trees = [_write(tmp_path, tree) for tree in (old, new)]
+        trees = [_write(folder, tree) for tree in (old, new)]
         context = chance.choice(("-U3", "-U3", "-U1", "-U0"))
-        patch = _git(tmp_path, "diff", "-M", context, *trees)
+        patch = _git(folder, "diff", "-M", context, *trees)
         if not patch:
             continue
-        _write(tmp_path, old)
-        _git(tmp_path, "apply", "--unidiff-zero", "-", given=patch)
-        assert _read(tmp_path) == new  # so it is what git makes of it
         assert _apply(patch, old) == new, patch
+        if context != "-U0":  # git itself loses final newlines there
+            _write(folder, old)
+            _git(folder, "apply", "-", given=patch)
+            assert _read(folder) == new
 
 
-def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(tmp_path: Path) -> None:
+def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(folder: Path) -> None:
     """The file has changed since the diff was made."""
-    _git(tmp_path, "init", "-q")
     both = 0
     for chance in random_cases(80, 3_000, "drift"):
         lines = [f"{number} {line}" for number, line in enumerate(random_lines(chance, 40))]  # each line once
         changed = changed_lines(chance, lines)
         old, new, now = (joined(each).decode() for each in (lines, changed, changed_lines(chance, lines)))
-        patch = _git(tmp_path, "diff", *(_write(tmp_path, {"f": (text, False)}) for text in (old, new)))
-        _write(tmp_path, {"f": (now, False)})
-        done = subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch.encode(), capture_output=True)
+        patch = _git(folder, "diff", *(_write(folder, {"f": (text, False)}) for text in (old, new)))
+        _write(folder, {"f": (now, False)})
+        done = _run_git(folder, "apply", "-", given=patch)
         if not patch or done.returncode:
             continue
         try:
@@ -52,7 +51,7 @@ def test_a_git_diff_of_another_file_is_applied_as_git_does_or_refused(tmp_path: 
         except EditError:
             continue
         both += 1
-        assert made == _read(tmp_path), patch
+        assert made == _read(folder), patch
     assert both > 5
 
 
@@ -84,16 +83,29 @@ def _changed_tree(chance: random.Random, old: Tree) -> Tree:
     return new
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Beside its repository."""
+    (tmp_path / "files").mkdir()
+    _git(tmp_path / "files", "init", "-q")
+    return tmp_path / "files"
+
+
 def _git(folder: Path, *arguments: str, given: str = "") -> str:
-    command = ["git", "-c", "core.autocrlf=false", *arguments]
-    return subprocess.run(command, cwd=folder, input=given.encode(), capture_output=True, check=True).stdout.decode()
+    done = _run_git(folder, *arguments, given=given)
+    assert not done.returncode, done.stderr
+    return done.stdout.decode()
+
+
+def _run_git(folder: Path, *arguments: str, given: str) -> subprocess.CompletedProcess[bytes]:
+    command = ["git", f"--git-dir={folder.parent}/repository", f"--work-tree={folder}", "-c", "core.autocrlf=false"]
+    return subprocess.run([*command, *arguments], cwd=folder, input=given.encode(), capture_output=True)
 
 
 def _write(folder: Path, tree: Tree) -> str:
     """Make this tree, and give back its name."""
     for each in folder.iterdir():
-        if each.name != ".git":
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
     for path, (text, executable) in tree.items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_bytes(text.encode())
@@ -103,7 +115,7 @@ def _write(folder: Path, tree: Tree) -> str:
 
 
 def _read(folder: Path) -> Tree:
-    files = [each for each in folder.rglob("*") if each.is_file() and ".git" not in each.parts]
+    files = [each for each in folder.rglob("*") if each.is_file()]
     return {
         str(each.relative_to(folder)): (each.read_bytes().decode(), bool(each.stat().st_mode & 0o100)) for each in files
     }

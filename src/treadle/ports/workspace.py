@@ -78,6 +78,8 @@ class Matches(msgspec.Struct, frozen=True):
     total: int
     complete: bool = True
     """False: the time was up; there may be more."""
+    too_large: tuple[str, ...] = ()
+    """Files that were not searched because of their size."""
 
 
 class Paths(msgspec.Struct, frozen=True):

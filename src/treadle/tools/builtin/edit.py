@@ -4,6 +4,7 @@ with the first edit."""
 from typing import TYPE_CHECKING
 
 from treadle.errors import EditError, ToolError
+from treadle.lines.encodings import visible
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
@@ -11,7 +12,7 @@ from treadle.tools.builtin.base import PATH, parameters
 from treadle.tools.builtin.file_change import Change, change, sha256
 from treadle.tools.builtin.file_tool import FileTool
 from treadle.tools.builtin.stale_files import Stale
-from treadle.tools.builtin.text import MAX_FILE, decode, encode, visible
+from treadle.tools.builtin.text import MAX_FILE, decode, encode
 from treadle.tools.builtin.write import whole_file
 
 if TYPE_CHECKING:

@@ -12,12 +12,13 @@ from msgspec.structs import replace
 from treadle.chat.change_rules import left_out
 from treadle.errors import ToolError
 from treadle.lines.diff import Diff, bounded, diff
+from treadle.lines.encodings import visible
 from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Outcome
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Seen
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
-from treadle.tools.builtin.text import MAX_FILE, decode, visible
+from treadle.tools.builtin.text import MAX_FILE, decode
 
 AGAIN = "(Found done after a restart.)"
 FINISHED = "(Finished after a restart.)"

@@ -2,6 +2,7 @@
 `patch_text` and `patching`, which are loaded with the first patch."""
 
 from treadle.errors import EditError, ToolError
+from treadle.lines.encodings import visible
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.tools import ToolSpec
@@ -9,7 +10,7 @@ from treadle.tools.builtin.base import parameters
 from treadle.tools.builtin.file_change import Change, change, sha256
 from treadle.tools.builtin.file_tool import FileTool
 from treadle.tools.builtin.stale_files import Stale
-from treadle.tools.builtin.text import MAX_FILE, Text, decode, encode, visible
+from treadle.tools.builtin.text import MAX_FILE, Text, decode, encode
 
 
 class ApplyPatch(FileTool):

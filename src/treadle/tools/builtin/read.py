@@ -6,6 +6,7 @@ import hashlib
 
 from treadle.errors import ToolError
 from treadle.lines.changes import count
+from treadle.lines.encodings import visible
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Seen
@@ -15,7 +16,7 @@ from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, cut, in_threa
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import sha256
 from treadle.tools.builtin.nearby import not_there
-from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal, visible
+from treadle.tools.builtin.text import BOM, MAX_FILE, NAMES, Text, decode, refusal
 
 
 class ReadFile(WithContext, ReadOnlyTool):

@@ -15,6 +15,7 @@ from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, PATH, in_stoppable_thread, parameters
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.nearby import require
+from treadle.tools.builtin.text import MAX_FILE
 
 MAX_MATCHES = 50
 MAX_FILES = 100
@@ -86,6 +87,7 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
         meant = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
     summary = f"{_count(found.total, 'match', 'matches')} in {_count(found.total_files, 'file', 'files')}"
     late = [] if found.complete else ["[the search took too long and was stopped; there may be more matches]"]
+    late += _left_out(found)
     if not found.files:
         where = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
@@ -103,6 +105,15 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
             parts = [inert(each.path) for each in found.files]
             more = _more_files(found)
     return Outcome("\n".join([*meant, summary, *parts, *more, *late]), summary=summary)
+
+
+def _left_out(found: Matches) -> list[str]:
+    if not found.too_large:
+        return []
+    names = ", ".join(map(inert, found.too_large))
+    return [
+        f"[not searched, because larger than {MAX_FILE // 1_000_000} MB: {names}; use run_command with grep for them]"
+    ]
 
 
 def _kind(workspace: Workspace, path: str) -> str:

@@ -6,12 +6,13 @@ from contextlib import suppress
 
 from treadle.errors import Conflict, NotFound, StoreError, ToolError
 from treadle.lines.diff import bounded, diff
+from treadle.lines.encodings import visible
 from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import inert
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.context import Blobs, ToolContext
 from treadle.tools.builtin.file_change import Change, look
-from treadle.tools.builtin.text import decode, visible
+from treadle.tools.builtin.text import decode
 
 MAX_KEPT = 1_000_000
 """Bytes of a file that are kept to show later what changed."""

@@ -6,13 +6,13 @@ bytes is read byte by byte: mostly valid UTF-8 with its broken bytes kept aside,
 every byte is a character. Either way an edit leaves all other bytes as they were."""
 
 import codecs
-import re
 import struct
 from typing import Literal
 
 import msgspec
 
 from treadle.errors import ToolError
+from treadle.lines.encodings import decode_bytewise, encode_bytewise
 
 _KINDS = (
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
@@ -130,10 +130,6 @@ _MARKED: tuple[tuple[bytes, Encoding], ...] = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_BROKEN = re.compile("[\udc80-\udcff]")
-_WINDOWS = "".join(bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256))
-"""Windows-1252 has five holes; there each byte is the control character of its number, so that none is lost."""
-_TO_WINDOWS = codecs.charmap_build(_WINDOWS)
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -167,20 +163,14 @@ def _otherwise(data: bytes, path: str, why: str) -> Text:
                 break
     if b"\0" in data or describe(data) or control_characters(data) > 0.02:
         raise ToolError(refusal(data, len(data), path, why))
-    text = data.decode(errors="surrogateescape")
-    broken = len(_BROKEN.findall(text))
-    if sum(not c.isascii() for c in text) > 2 * broken:
-        return Text(text, "utf-8-broken")
-    return Text(codecs.charmap_decode(data, "strict", _WINDOWS)[0], "windows-1252")
+    return Text(*decode_bytewise(data))
 
 
 def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
     """ToolError if the encoding has no such character."""
     try:
-        if encoding == "utf-8-broken":
-            return text.encode(errors="surrogateescape")
-        if encoding == "windows-1252":
-            return codecs.charmap_encode(text, "strict", _TO_WINDOWS)[0]
+        if encoding == "utf-8-broken" or encoding == "windows-1252":
+            return encode_bytewise(text, encoding)
         return text.encode(encoding)
     except UnicodeEncodeError as error:
         character = text[error.start]
@@ -192,11 +182,6 @@ def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
             f"The file is in a one-byte encoding (read as Windows-1252), which has no {character!r}. Use other "
             "characters, or convert the file to UTF-8 with run_command first."
         ) from None
-
-
-def visible(text: str) -> str:
-    """Bytes that are no valid UTF-8, as \\xNN: such a text can be shown and stored."""
-    return text if text.isascii() else _BROKEN.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02X}", text)
 
 
 def refusal(head: bytes, size: int, path: str, why: str) -> str:

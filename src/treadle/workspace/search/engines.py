@@ -51,6 +51,10 @@ _NUMBERS = (
     f"--max-filesize={MAX_FILE}",
     "--no-context-separator",
 )
+_NO_UTF8 = (
+    r"(?-u)[\xC0\xC1\xF5-\xFF]|(?:^|[\x00-\x7F])[\x80-\xBF]|[\xC2-\xF4](?:[^\x80-\xBF]|$)|[\xC2-\xDF][\x80-\xBF]{2}"
+)
+"""Bytes that valid UTF-8 does not have. Some other texts that have none of them are valid UTF-8 as well."""
 _PLAIN_NAME = re.compile(r"[\w.*?-]+")
 
 
@@ -83,10 +87,20 @@ def _ripgrep(program: str, job: SearchJob) -> list[str]:
     argv.append("--ignore-case" if job.ignore_case else "--case-sensitive")
     if job.literal:
         argv.append("--fixed-strings")
-    # A type, and not a glob: a glob would bring back what .gitignore names.
-    if names := _plain_names(job.include):
-        argv += [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"]
-    return [*argv, f"--regexp={job.pattern}", "--", "-" if job.stdin else "."]
+    return [*argv, *_types(job), f"--regexp={job.pattern}", "--", "-" if job.stdin else "."]
+
+
+def list_other_encodings(program: str, job: SearchJob) -> list[str]:
+    """The command line of ripgrep that names the files whose bytes are no valid UTF-8, each ended by a NUL."""
+    names = _ripgrep(program, msgspec.structs.replace(job, pattern=""))[:-3]
+    more = ("--files-with-matches", "--encoding=none", f"--max-filesize={MAX_FILE}", *_types(job))
+    return [*names, *more, f"--regexp={_NO_UTF8}", "--", "."]
+
+
+def _types(job: SearchJob) -> list[str]:
+    """A type, and not a glob: a glob would bring back what .gitignore names."""
+    names = _plain_names(job.include)
+    return [*(f"--type-add=wanted:{name}" for name in names), "--type=wanted"] if names else []
 
 
 def _plain_names(include: str) -> Sequence[str]:

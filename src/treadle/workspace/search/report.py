@@ -66,7 +66,7 @@ class MatchReader:
     """Reads blocks of `./path NUL`, a line `number:column:…` per match, and an empty line in between."""
 
     def __init__(self, wanted: Callable[[str], bool], most: int) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
         self._head = most * _LINE
         self._open = b""
         self._path: str | None = None
@@ -125,7 +125,7 @@ class MatchReader:
     def _end(self) -> None:
         path, counted, binary = self._path, self._counted, self._binary
         self._path, self._counted, self._binary = None, LineCount(), False
-        if path is not None and counted.count and not binary and self._wanted(path):
+        if path is not None and counted.count and not binary and self.wanted(path):
             self.files.add(path, counted)
             self.total += counted.count
 

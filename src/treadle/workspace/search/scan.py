@@ -10,9 +10,11 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 
 import msgspec
 
+from treadle.lines.encodings import decode_bytewise
 from treadle.workspace.paths.entries import LIST, bytes_at
 from treadle.workspace.paths.glob import matcher
 from treadle.workspace.paths.ignore import FOLDERS, Ignoring, Rules
@@ -79,14 +81,16 @@ MAX_FILE = 32_000_000
 """Bytes of a file that is searched; larger ones are left out."""
 
 
-def lines_of(data: bytes, errors: str = "backslashreplace") -> list[str] | None:
-    """The lines without their ends; None if the bytes are no text. UTF-16 is known by its byte-order mark."""
+def lines_of(data: bytes) -> list[str] | None:
+    """The lines without their ends; None if the bytes are no text. UTF-16 is known by its byte-order mark; what is no
+    valid UTF-8 is what read_file shows, with single broken bytes as surrogates."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", errors="replace")
     elif b"\0" in data:
         return None
     else:
-        text = data.removeprefix(codecs.BOM_UTF8).decode(errors=errors)
+        data = data.removeprefix(codecs.BOM_UTF8)
+        text = data.decode() if is_utf8(data) else decode_bytewise(data)[0]
     if "\0" in text:
         return None
     if "\r" in text:
@@ -97,6 +101,14 @@ def lines_of(data: bytes, errors: str = "backslashreplace") -> list[str] | None:
     return lines
 
 
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def characters(line: str, bytes_before: int) -> int:
     """How many characters of the line lie within its first bytes."""
     return len(line.encode(errors="surrogateescape")[:bytes_before].decode(errors="ignore"))
@@ -104,6 +116,57 @@ def characters(line: str, bytes_before: int) -> int:
 
 _WHOLE = re.compile(r"\\[AZB]|\(\?[=!<(]")
 """In a pattern with one of these, the neighbours of a line may decide whether it matches: no shortcut by file."""
+_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7f",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1f\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t-\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+_TOKEN = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[\^?\]?|\]|[^\\\[\]]+|.", re.DOTALL)
+_WORD_ENDS = {r"\<": r"\b(?=\w)", r"\>": r"\b(?<=\w)"}
+
+
+def python_pattern(pattern: str) -> str:
+    """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], and the ends of words. re.error for
+    classes within classes, which `re` would read as something else."""
+    parts: list[str] = []
+    within = False
+    for token in _TOKEN.finditer(pattern):
+        text = token[0]
+        if within and token[2] is not None:
+            if token[2] not in _CLASSES:
+                raise re.error(f"unrecognized class [:{token[2]}:]", pattern, token.start())
+            text = _without(_CLASSES[token[2]]) if token[1] else _CLASSES[token[2]]
+        elif within and text.startswith("["):
+            raise re.error("classes within classes need ripgrep, which is not installed", pattern, token.start())
+        elif within and ("&&" in text or "--" in text or "~~" in text):
+            raise re.error("set operations in classes need ripgrep, which is not installed", pattern, token.start())
+        elif not within and text.startswith("["):
+            within = True
+            if token[2] is not None:  # [:alpha:] alone is a class of these characters
+                raise re.error(f"{text} stands within a class, as in [{text}]", pattern, token.start())
+        elif within and text == "]":
+            within = False
+        elif not within:
+            text = _WORD_ENDS.get(text, text)
+        parts.append(text)
+    return "".join(parts)
+
+
+def _without(inside: str) -> str:
+    """What is to stand in a class for all characters but those of another one, which are ASCII."""
+    ends = [-1, *(number for number in range(128) if re.match(f"[{inside}]", chr(number))), sys.maxunicode + 1]
+    return "".join(f"\\U{one + 1:08x}-\\U{other - 1:08x}" for one, other in pairwise(ends) if other - one > 1)
 
 
 class SearchJob(msgspec.Struct, frozen=True):
@@ -116,8 +179,27 @@ class SearchJob(msgspec.Struct, frozen=True):
     """Whether to search the standard input instead of a directory."""
     rules: int = -1
     """A descriptor with rules from above the directory; -1: there are none."""
+    only: int = -1
+    """A descriptor with the paths to search, each ended by a NUL; -1: all."""
     seconds: int = 30
     """How long it may take at most, even when nobody is left to stop it."""
+
+
+def is_supported(job: SearchJob) -> bool:
+    """Whether the pattern is one for our own program, too."""
+    try:
+        _compiled(job)
+    except re.error:
+        return False
+    return True
+
+
+def _compiled(job: SearchJob) -> re.Pattern[str]:
+    expression = re.escape(job.pattern) if job.literal else python_pattern(job.pattern)
+    try:
+        return re.compile(expression, re.I if job.ignore_case else 0)
+    except (RecursionError, OverflowError) as error:
+        raise re.error(str(error)) from error
 
 
 def main(text: str) -> int:
@@ -141,10 +223,10 @@ def _work(job: SearchJob) -> None:
             out.write(b"./" + os.fsencode(leaf.path) + b"\0")
         out.flush()
         return
-    pattern = re.compile(re.escape(job.pattern) if job.literal else job.pattern, re.I if job.ignore_case else 0)
-    shortcut = None if _WHOLE.search(job.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
+    pattern = _compiled(job)
+    shortcut = None if _WHOLE.search(pattern.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
     for path, data in _files(job):
-        lines = lines_of(data, "surrogateescape")
+        lines = lines_of(data)
         if lines is None or (shortcut is not None and not shortcut.search("\n".join(lines))):
             continue
         if block := b"".join(_matches(pattern, lines)):
@@ -157,6 +239,9 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
         yield b"<stdin>", open(0, "rb", closefd=False).read(MAX_FILE)  # noqa: SIM115
         return
     wanted = matcher(job.include) if job.include else None
+    if job.only >= 0:
+        with open(job.only, "rb", closefd=False) as file:
+            wanted = {os.fsdecode(path) for path in file.read().split(b"\0")}.__contains__
     for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
         if (wanted is None or wanted(leaf.path)) and (data := bytes_at(leaf.directory, leaf.name, MAX_FILE)):
             yield b"./" + os.fsencode(leaf.path), data

@@ -1,16 +1,22 @@
 """Finding files and lines below the root: starts a program in a held directory, and reads again through the root
 whatever it names, so that no name and no byte from outside is ever shown, whatever is swapped meanwhile (S-01)."""
 
+import codecs
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
+import msgspec
+
 from treadle.errors import ToolError
+from treadle.lines.encodings import visible
 from treadle.ports.workspace import FileMatches, FileStat, Line, Matches, Paths, Query, inert
 from treadle.subprocesses import Completed, Launch, held_folder, run_blocking
 from treadle.workspace.paths.entries import missing
@@ -19,9 +25,13 @@ from treadle.workspace.paths.ignore import MAX_BYTES, NAME, seen_from
 from treadle.workspace.paths.ignore import lines_of as rules_of
 from treadle.workspace.search import engines
 from treadle.workspace.search.report import FileReader, MatchReader
-from treadle.workspace.search.scan import MAX_FILE, SearchJob, characters, lines_of
+from treadle.workspace.search.scan import MAX_FILE, SearchJob, characters, is_supported, is_utf8, lines_of
 
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
+_MATCHES_MORE = re.compile(r"\.|\[\^|\\[bBDpPSuUWwx<>]|\[:\^|\(\?[=!<]")
+"""Parts of a pattern that can match characters beyond ASCII, or ask for them beside a match."""
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LARGE_NAMED = 10
 _UNSUPPORTED = ("look-around", "backreferences")
 
 
@@ -36,6 +46,17 @@ class GuardedRoot(Protocol):
     def hold(self, path: str, *, exact: bool = False) -> AbstractContextManager[tuple[int, tuple[str, ...]]]: ...
 
 
+class Scope(msgspec.Struct, frozen=True):
+    """Where the programs of one search run, and how long: they share one time limit."""
+
+    stop: threading.Event | None
+    until: float
+    fd: int = -1
+    """The directory, held open; -1: none."""
+    parts: Sequence[str] = ()
+    """Its path."""
+
+
 class Engine:
     """Which program searches. `program` is that of ripgrep; None is our own."""
 
@@ -47,7 +68,7 @@ class Engine:
         wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._inherited(parts) as rules:
             reader = FileReader(wanted, most)
-            ran = self._run(SearchJob(rules=rules), reader.feed, stop, fd, parts)
+            ran = self._run(SearchJob(rules=rules), reader.feed, Scope(stop, _time_limit(), fd, parts))
         found = [_join(parts, name) for name, _ in reader.files.sorted()[:most]]
         paths = tuple(each for each in found if self._is_file(each))
         return Paths(paths, reader.files.total - len(found) + len(paths), ran.ending == "exited")
@@ -64,17 +85,52 @@ class Engine:
     def _search_tree(self, query: Query, stop: threading.Event | None) -> Matches:
         wanted = _glob(query.include, self._guard.path) if query.include else _any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._inherited(parts) as rules:
-            reader = MatchReader(wanted, query.most)
-            ran = self._run(_job(query, rules=rules), reader.feed, stop, fd, parts)
-        reader.close()
-        return self._checked(query, reader, ran, lambda name: _join(parts, name))
+            job, scope = _job(query, rules=rules), Scope(stop, _time_limit(), fd, parts)
+            others = self._other_encodings(job, scope)
+            reader = MatchReader(lambda name: wanted(name) and name not in others, query.most)
+            ran = self._run(job, reader.feed, scope)
+            reader.close()
+            if others and ran.ending == "exited":
+                reader.wanted = wanted
+                with _listed(others) as only:
+                    job = msgspec.structs.replace(job, only=only)
+                    ran = self._run(job, reader.feed, scope, program=None)
+                reader.close()
+            too_large = self._too_large(wanted, rules, scope) if ran.ending == "exited" else ()
+        return self._checked(query, reader, ran, lambda name: _join(parts, name), too_large)
+
+    def _other_encodings(self, job: SearchJob, scope: Scope) -> frozenset[str]:
+        """Files that ripgrep cannot search as text because they are no UTF-8; our own program reads them as read_file
+        does. None, if the pattern cannot match other bytes than ASCII, or only ripgrep understands it."""
+        if self._program is None or not _matches_more_than_ascii(job) or not is_supported(job):
+            return frozenset()
+        reader = FileReader(_any, sys.maxsize)
+        self._start(engines.list_other_encodings(self._program, job), job, reader.feed, scope)
+        return frozenset(name for name, _ in reader.files.sorted())
+
+    def _too_large(self, wanted: Matcher, rules: int, scope: Scope) -> tuple[str, ...]:
+        """The files that are not searched because of their size."""
+
+        def is_large(name: str) -> bool:
+            try:
+                return wanted(name) and os.stat(name, dir_fd=scope.fd, follow_symlinks=False).st_size > MAX_FILE
+            except OSError:
+                return False
+
+        reader = FileReader(is_large, _LARGE_NAMED)
+        self._run(SearchJob(rules=rules), reader.feed, scope)
+        return tuple(_join(scope.parts, name) for name, _ in reader.files.sorted()[:_LARGE_NAMED])
 
     def _search_file(self, query: Query, stop: threading.Event | None) -> Matches:
-        if lines_of(self._guard.read_bytes(query.path, MAX_FILE)) is None:
+        data = self._guard.read_bytes(query.path, MAX_FILE)
+        if lines_of(data) is None:
             raise ToolError(f"{inert(query.path)} is a binary file; it is not searched.")
+        job = _job(query, stdin=True)
+        other_encoding = not is_utf8(data) and not data.startswith(_UTF16) and is_supported(job)
         with self._guard.open(query.path) as fd:
             reader = MatchReader(_any, query.most)
-            ran = self._run(_job(query, stdin=True), reader.feed, stop, stdin=fd)
+            program = None if other_encoding else self._program
+            ran = self._run(job, reader.feed, Scope(stop, _time_limit()), stdin=fd, program=program)
         reader.close()
         return self._checked(query, reader, ran, lambda _: query.path)
 
@@ -82,29 +138,47 @@ class Engine:
         self,
         job: SearchJob,
         feed: Callable[[bytes], None],
-        stop: threading.Event | None,
-        fd: int = -1,
-        parts: Sequence[str] = (),
+        scope: Scope,
         stdin: int = -1,
+        program: str | None = "",
     ) -> Completed:
-        launch = Launch(
-            engines.command(self._program, job),
-            engines.environment(),
-            held_folder(fd, os.path.join(self._guard.path, *parts)) if fd >= 0 else "/",
-            stdin if stdin >= 0 else subprocess.DEVNULL,
-            [job.rules] if job.rules >= 0 else [],
-        )
-        ran = run_blocking(launch, feed, engines.TIMEOUT_S, stop)
+        """With this program instead of the usual one, if one is given; None is our own."""
+        program = self._program if program == "" else program
+        ran = self._start(engines.command(program, job), job, feed, scope, stdin)
         if ran.ending != "exited" or ran.code in (0, 1) or not ran.errors.strip():
             return ran
         if complaint := _complaint(ran.errors):
             raise ToolError(complaint)
-        if self._program is None:
+        if program is None:
             raise ToolError(f"The search failed: {inert(' '.join(ran.errors.split()))}")
         self._program = None  # an ancient or broken ripgrep, which has said nothing so far
-        return self._run(job, feed, stop, fd, parts, stdin)
+        return self._run(job, feed, scope, stdin)
 
-    def _checked(self, query: Query, reader: MatchReader, ran: Completed, name_of: Callable[[str], str]) -> Matches:
+    def _start(
+        self,
+        command: list[str],
+        job: SearchJob,
+        feed: Callable[[bytes], None],
+        scope: Scope,
+        stdin: int = -1,
+    ) -> Completed:
+        launch = Launch(
+            command,
+            engines.environment(),
+            held_folder(scope.fd, os.path.join(self._guard.path, *scope.parts)) if scope.fd >= 0 else "/",
+            stdin if stdin >= 0 else subprocess.DEVNULL,
+            [descriptor for descriptor in (job.rules, job.only) if descriptor >= 0],
+        )
+        return run_blocking(launch, feed, max(0.1, scope.until - time.monotonic()), scope.stop)
+
+    def _checked(
+        self,
+        query: Query,
+        reader: MatchReader,
+        ran: Completed,
+        name_of: Callable[[str], str],
+        too_large: tuple[str, ...] = (),
+    ) -> Matches:
         """What was found, as far as it lies inside."""
         files: list[FileMatches] = []
         total, total_files, left = reader.total, reader.files.total, query.most
@@ -118,7 +192,7 @@ class Engine:
                 continue
             files.append(FileMatches(path, counted.count, lines))
             left -= min(counted.count, left) if query.texts else 1
-        return Matches(tuple(files), total_files, total, ran.ending == "exited")
+        return Matches(tuple(files), total_files, total, ran.ending == "exited", too_large)
 
     def _lines(self, path: str, found: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
         """The lines with these numbers and those around them; None if this is no text file of the project."""
@@ -131,9 +205,9 @@ class Engine:
         columns = {number: column for number, column in found if number <= len(text)}
         wanted = sorted({near for number in columns for near in range(number - context, number + context + 1)})
         return tuple(
-            Line(number, text[number - 1], characters(text[number - 1], columns[number] - 1))
+            Line(number, visible(text[number - 1]), characters(text[number - 1], columns[number] - 1))
             if number in columns
-            else Line(number, text[number - 1])
+            else Line(number, visible(text[number - 1]))
             for number in wanted
             if 1 <= number <= len(text)
         )
@@ -167,6 +241,24 @@ class Engine:
 def engine(guard: GuardedRoot) -> Engine:
     """The fastest that is here."""
     return Engine(guard, engines.ripgrep(guard.path))
+
+
+@contextmanager
+def _listed(names: Collection[str]) -> Iterator[int]:
+    """A descriptor with these paths."""
+    with tempfile.TemporaryFile() as file:
+        file.write(b"\0".join(map(os.fsencode, names)))
+        file.seek(0)
+        yield file.fileno()
+
+
+def _time_limit() -> float:
+    return time.monotonic() + engines.TIMEOUT_S
+
+
+def _matches_more_than_ascii(job: SearchJob) -> bool:
+    """Whether a pattern may match something in a text that is no UTF-8 which ripgrep would not find there."""
+    return not job.pattern.isascii() or (not job.literal and _MATCHES_MORE.search(job.pattern) is not None)
 
 
 def _job(query: Query, *, rules: int = -1, stdin: bool = False) -> SearchJob:

@@ -83,9 +83,9 @@ async def test_long_lines_are_cut_around_the_match(grep, call, project: Path) ->
 
 
 async def test_nothing_shown_is_a_control_character(grep, call, project: Path) -> None:  # S-12
-    (project / "n\nl\x1b").write_bytes(b"hit \x1b[31m\x07 \x9b \xff \xe2\x80\xae\ttab\r\n")
+    (project / "n\nl\x1b").write_bytes(b"hit \x1b[31m\x07 \xc2\x9b \xff \xe2\x80\xae \xc3\xa4 \ttab\r\n")
     text = (await grep.run(call(pattern="hit"))).text
-    assert text == "1 match in 1 file\nn\\nl\\x1b\n1:\thit \\x1b[31m\\x07 \\x9b \\xff \\u202e\ttab"
+    assert text == "1 match in 1 file\nn\\nl\\x1b\n1:\thit \\x1b[31m\\x07 \\x9b \\xFF \\u202e ä \ttab"
 
 
 async def test_a_bad_pattern_says_what_is_wrong_and_how_to_escape(grep, call, project: Path) -> None:
@@ -151,3 +151,10 @@ def test_what_could_mean_two_things_is_refused() -> None:
     assert found is not None
     for arguments in ('{"query": "x", "regex": "y"}', '{"pattern": "x", "query": "y"}'):
         assert isinstance(tools.arguments(found.spec, arguments), str)  # type: ignore[union-attr]
+
+
+async def test_files_that_were_left_out_are_named(grep, call, project: Path) -> None:  # T-04
+    with (project / "large").open("wb") as file:
+        file.truncate(32_000_001)
+    text = (await grep.run(call(pattern="needle"))).text
+    assert text.startswith("No matches for needle.\n[not searched, because larger than 32 MB: large; use run_command with grep")

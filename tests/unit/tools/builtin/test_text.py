@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from tests.unit.tools.contexts import context_with
 from treadle.errors import EditError, ToolError
+from treadle.lines.encodings import visible
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.edit import EditFile
 from treadle.tools.builtin.read import ReadFile
-from treadle.tools.builtin.text import decode, visible
+from treadle.tools.builtin.text import decode
 
 CONTEXT = context_with(MemoryStore())
 

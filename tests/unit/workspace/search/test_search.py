@@ -13,6 +13,7 @@ import pytest
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
 from treadle.workspace.root import Root
+from treadle.workspace.search.scan import MAX_FILE
 from treadle.workspace.search.search import Engine, engines
 
 Make = Callable[[Path], Engine]
@@ -199,10 +200,42 @@ def test_texts_of_every_kind(engine: Make, project: Path) -> None:
     assert lines["crlf"] == (Line(2, "two foo", 4), Line(3, "foo", 0))
     assert lines["bom"] == (Line(1, "foo", 0),)
     assert lines["utf16"] == (Line(2, "ein foo", 4),)
-    assert lines["latin1"][0].text == "caf\\xe9 foo"
+    assert lines["latin1"][0].text == "café foo"  # as read_file shows it
+    assert search(searcher, "café") == search(searcher, "caf. f") == {"latin1": [1]}
+    with_ripgrep = Engine(Root(str(project)), program("ripgrep"))  # our own program does not know \p
+    assert search(with_ripgrep, r"\p{Z}foo.?") == {"crlf": [2], "latin1": [1], "utf16": [2]}
+    assert search(searcher, "é", "latin1") == search(searcher, "É", ignore_case=True) == {"latin1": [1]}
     (project / "lone_cr").unlink()  # whether a line begins there is a matter of taste
     assert search(searcher, "^foo$") == {"bom": [1], "crlf": [3], "open": [2]}
     assert search(searcher, "^$") == {}
+
+
+def test_posix_classes_and_word_ends(engine: Make, project: Path) -> None:  # T-04
+    write(project, a="Alpha\n12\n--\nfoobar\n")
+    searcher = engine(project)
+    assert search(searcher, "^[[:alpha:]]+$") == {"a": [1, 4]}
+    assert search(searcher, "^[^[:alpha:]-]+$") == {"a": [2]}
+    assert search(searcher, "^[[:^digit:]]+$") == {"a": [1, 3, 4]}
+    assert search(searcher, r"\<foo") == {"a": [4]}
+    assert search(searcher, r"foo\>") == {}
+
+
+@pytest.mark.parametrize("pattern", ["[[:nothing:]]", "[a[bc]]", "[a-z&&b]"])
+def test_our_own_program_refuses_what_it_would_read_otherwise(project: Path, pattern: str) -> None:
+    write(project, a="b\n")
+    with pytest.raises(ToolError, match="not a valid regular expression"):
+        search(Engine(Root(str(project)), None), pattern)
+
+
+def test_files_too_large_to_search_are_named(engine: Make, project: Path) -> None:  # T-04
+    write(project, **{"small.txt": "hit\n", ".gitignore": "ignored\n", "d/x.py": "hit\n"})
+    for name in ("d/large.txt", "ignored"):
+        with (project / name).open("wb") as file:
+            file.write(b"hit\n")
+            file.truncate(MAX_FILE + 1)
+    found = engine(project).search(Query("hit"), None)
+    assert (where(found), found.too_large) == ({"d/x.py": [1], "small.txt": [1]}, ("d/large.txt",))
+    assert engine(project).search(Query("hit", include="*.py"), None).too_large == ()
 
 
 def test_regular_expressions(engine: Make, project: Path) -> None:

@@ -190,6 +190,20 @@ def handle_line(ended: Ended, call: CallKey) -> str:
     return f'[the whole output: read_output handle="{call}"{kept}]'
 
 
+_CROSS_DEVICE = re.compile(r"Invalid cross-device link|\bEXDEV\b")
+
+
+def rename_hint(text: str) -> str:
+    """What to do about a folder that could not be renamed on a view; empty if the output tells of none. The kernel has
+    an option for it (`redirect_dir`), but not for mounts without privileges."""
+    if not _CROSS_DEVICE.search(text):
+        return ""
+    return (
+        "[a folder of the project cannot be renamed in place here (EXDEV); mv copies it instead. In place of "
+        "`git mv OLD NEW` use: mv OLD NEW && git add -A OLD NEW]"
+    )
+
+
 def exit_words(ended: Ended) -> str:
     if ended.exceeded:
         return f"stopped: {ended.error}"

@@ -265,6 +265,7 @@ class CommandRun:
             *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
             *([f"[some output could not be kept: {ended.error}]"] if ended.error and not ended.exceeded else []),
             *left.notes,
+            *([hint] if self.plan.view and (hint := output.rename_hint(seen.text)) else []),
             *([output.handle_line(ended, self._request.call)] if seen.cut else []),
             *change.lines,
             *([f"[{needs}]"] if needs else []),

@@ -45,6 +45,21 @@ async def test_what_a_command_does_is_committed_and_told(bench: ViewBench) -> No
     assert sorted(os.listdir(bench.project)) == ["a", "d"]
 
 
+async def test_a_folder_that_git_cannot_rename_gets_a_hint_that_works(bench: ViewBench) -> None:  # W-08
+    git(bench.project, "init", "-q")
+    (bench.project / "old/deep").mkdir(parents=True)
+    (bench.project / "old/deep/file").write_text("x\n")
+    git(bench.project, "add", "-A")
+    outcome = await bench("git mv old new")
+    assert not outcome.success
+    assert "Invalid cross-device link" in outcome.text
+    assert "mv OLD NEW && git add -A OLD NEW]" in outcome.text
+    outcome = await bench("mv old new && git add -A old new")
+    assert outcome.success
+    assert "EXDEV" not in outcome.text
+    assert git(bench.project, "ls-files") == "new/deep/file\n"
+
+
 async def test_nothing_of_the_project_changes_before_the_command_has_ended(bench: ViewBench) -> None:
     seen = Seen()
     task = asyncio.create_task(bench.run(replace(await bench.prepared("touch new; echo there; sleep 0.3"), emit=seen)))

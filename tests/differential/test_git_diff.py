@@ -1,0 +1,40 @@
+"""Our diffs of texts with repeated lines, applied by `git apply`: the whole of them, and single hunks (W-03)."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.differential.texts import changed_lines, joined, random_cases, random_lines
+from treadle.lines.diff import diff
+from treadle.lines.hunks import hunks, only, without
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def test_git_makes_the_new_text_of_our_diff(tmp_path: Path) -> None:
+    applied = 0
+    for chance in random_cases(150, 5_000, "diff"):
+        lines = random_lines(chance, 60)
+        old, new = (
+            joined(each, final_newline=chance.random() < 0.8)
+            for each in (lines, changed_lines(chance, changed_lines(chance, lines)))
+        )
+        if old == new:
+            continue
+        applied += 1
+        assert _apply(tmp_path, old, diff("f", old.decode(), new.decode()).text + "\n") == new
+        parts = hunks(old, new)
+        chosen = chance.choice(parts)
+        text = "\n".join(["--- f", "+++ f", chosen.header, *chosen.lines, ""])
+        expected = only(old, new, [chosen.number])
+        assert _apply(tmp_path, old, text) == expected
+        assert without(old, new, [part.number for part in parts if part != chosen]) == expected
+    assert applied > 50
+
+
+def _apply(folder: Path, old: bytes, patch: str) -> bytes:
+    (folder / "f").write_bytes(old)
+    subprocess.run(["git", "apply", "-p0", "-"], cwd=folder, input=patch.encode(), check=True)
+    return (folder / "f").read_bytes()
