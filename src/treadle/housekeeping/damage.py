@@ -108,13 +108,13 @@ async def _missing(store: Store, listed: Listed, images: ContentStore) -> list[P
     async for seq, reference in all_references(store, listed.summary.chat):
         if reference.kind == "image" and reference.needed:
             last_seq[reference.path, reference.digest] = seq
-    lost = await asyncio.to_thread(lambda: [key for key in last_seq if not images.has(key[1])])
-    since = await imported_at(store, listed.summary.chat) if lost else 0
-    gone = list(dict.fromkeys(key[0] for key in lost if last_seq[key] > since))
-    if not gone:
+    missing = await asyncio.to_thread(lambda: [key for key in last_seq if not images.has(key[1])])
+    since = await imported_at(store, listed.summary.chat) if missing else 0
+    missing_paths = list(dict.fromkeys(key[0] for key in missing if last_seq[key] > since))
+    if not missing_paths:
         return []
-    text = f"what was there before a change of {gone[0]} is not kept any more"
-    more = f", and of {len(gone) - 1:,} more files" if len(gone) > 1 else ""
+    text = f"what was there before a change of {missing_paths[0]} is not kept any more"
+    more = f", and of {len(missing_paths) - 1:,} more files" if len(missing_paths) > 1 else ""
     return [Problem("image", text + more, listed.summary.chat)]
 
 

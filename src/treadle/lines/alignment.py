@@ -83,7 +83,7 @@ def _compare(a: Sequence[int], b: Sequence[int], max_steps: int) -> list[Pair] |
         return None
     late_additions = _outermost_path(a, b, rows, late_additions=True)
     late_removals = _outermost_path(a, b, rows, late_additions=False)
-    certain = [pair for pair, other in zip(late_additions, late_removals, strict=True) if pair == other]
+    certain = [pair for pair, other_pair in zip(late_additions, late_removals, strict=True) if pair == other_pair]
     return certain[::-1]
 
 
@@ -93,10 +93,10 @@ def _reach(a: Sequence[int], b: Sequence[int], max_steps: int) -> "list[array[in
     rows: list[array[int]] = []
     row = array("q")
     for d in range(len(a) + len(b) + 1):
-        before, row = row, array("q")
+        previous_row, row = row, array("q")
         for index in range(d + 1):
-            after_addition = before[index] if index < d else 0
-            after_removal = before[index - 1] + 1 if index else 0
+            after_addition = previous_row[index] if index < d else 0
+            after_removal = previous_row[index - 1] + 1 if index else 0
             x = max(after_addition, after_removal)
             y = x - (2 * index - d)
             start = x

@@ -54,7 +54,9 @@ Section = Add | Delete | Update
 _HEADER = re.compile(r"\*\*\* ?(Add|Create|Update|Modify|Delete|Remove) File: ?(.*)", re.IGNORECASE)
 _MOVE = re.compile(r"\*\*\* ?(?:Move|Rename) to: ?(.*)", re.IGNORECASE)
 _MARK = re.compile(r"\*\*\* ?(Begin Patch|End Patch|End of File)\s*", re.IGNORECASE)
-_AT = re.compile(r"@@+(?: *-(?P<start>\d+)(?:,(?P<old>\d+))? \+\d+(?:,(?P<new>\d+))? *@@+)? ?(?P<anchor>.*)")
+_AT = re.compile(
+    r"@@+(?: *-(?P<start>\d{1,9})(?:,(?P<old>\d{1,9}))? \+\d+(?:,(?P<new>\d{1,9}))? *@@+)? ?(?P<anchor>.*)"
+)
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 _GIT = re.compile(r"(index|(?:old|new|new file|deleted file) mode|(?:dis)?similarity index|rename from|rename to) (.*)")
 _BINARY = ("Binary files ", "GIT binary patch")
@@ -154,7 +156,8 @@ def _section(word: str, path: str, lines: list[str]) -> Section:
             assert match is not None
             move = clean_path(match[1])
         lines = lines[1:]
-    if _is_unified(lines, 0) and {_named(line) for line in lines[:2]} <= {path, move, f"a/{path}", f"b/{move or path}"}:
+    names = {path, move, f"a/{path}", f"b/{path}", f"b/{move}"}
+    if _is_unified(lines, 0) and names.issuperset(map(_path_in, lines[:2])):
         lines = lines[2:]
     return Update(path, move, _hunks(lines))
 
@@ -216,7 +219,7 @@ def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
             flags["at_end"] = flags["at_end"] or mark[1].lower() == "end of file"
         else:
             body.append(_line(line))
-        if line.startswith(_UNENDED):
+        if line.startswith(_UNENDED) or (line.startswith("\\") and at <= counted_end):
             body.pop()
             last = body[-1].mark if body else " "
             flags["unended_old"] |= last in " -"
@@ -279,16 +282,17 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
     if at < len(lines) and lines[at].startswith(_BINARY):
         raise EditError(f"The patch changes a binary file, which apply_patch cannot do: {start[:200]!r}. Leave it out.")
     names: tuple[str, str] | None
-    if _is_unified(lines, at):
-        names, at = (_named(lines[at]), _named(lines[at + 1])), at + 2
+    has_names = _is_unified(lines, at)
+    if has_names:
+        names, at = (_path_in(lines[at]), _path_in(lines[at + 1])), at + 2
     elif "rename from" in headers and "rename to" in headers:
-        names = (f"a/{_unquoted(headers['rename from'])}", f"b/{_unquoted(headers['rename to'])}")
+        names = (f"a/{_unquote(headers['rename from'])}", f"b/{_unquote(headers['rename to'])}")
     else:
         names = _git_names(start)
-    end = _unified_end(lines, at)
+    end = _unified_end(lines, at) if has_names or (lines[at : at + 1] and lines[at].startswith("@@")) else at
     body = lines[at:end]
     if names is None:
-        if any(line.strip() for line in body) or headers.keys() - {"index"}:
+        if body or headers.keys() - {"index"}:
             raise EditError(f"The patch cannot be read: which file is meant by {start[:200]!r}? {_EXAMPLE}")
         return None, end
     if "new file mode" in headers:
@@ -296,6 +300,8 @@ def _git_section(lines: list[str], at: int) -> tuple[Section | None, int]:
     if "deleted file mode" in headers:
         names = (names[0], "/dev/null")
     section = _unified(*names, body, _executable(headers, start))
+    if isinstance(section, Delete) and has_names and not section.hunks:
+        section = Delete(section.path)  # it shows no content
     nothing = isinstance(section, Update) and not (section.hunks or section.move_to or "new mode" in headers)
     return (None if nothing and start.startswith("diff --git ") else section), end
 
@@ -310,16 +316,16 @@ def _executable(headers: dict[str, str], start: str) -> bool | None:
     return None if mode is None else mode == "100755"
 
 
-def _named(line: str) -> str:
+def _path_in(line: str) -> str:
     """The file that a --- or +++ line names."""
-    return _unquoted(line[4:].split("\t")[0].strip())
+    return _unquote(line[4:].split("\t")[0].strip())
 
 
 def _git_names(header: str) -> tuple[str, str] | None:
     """Both names of a `diff --git` line, if they are the same but for their prefixes."""
     names = header.strip().removeprefix("diff --git ")
     if quoted := _QUOTED.findall(names):
-        both = [_unquoted(f'"{name}"') for name in quoted]
+        both = [_unquote(f'"{name}"') for name in quoted]
     else:
         both = [names[: len(names) // 2], names[len(names) // 2 + 1 :]]
     if len(both) != 2 or both[0].removeprefix("a/") != both[1].removeprefix("b/"):
@@ -327,7 +333,7 @@ def _git_names(header: str) -> tuple[str, str] | None:
     return both[0], both[1]
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     """A path as git writes it if it has unusual characters: in quotes, with escapes for its bytes."""
     if (match := _QUOTED.fullmatch(name)) is None:
         return name

@@ -146,7 +146,7 @@ def python_pattern(pattern: str) -> str:
         if within and token[2] is not None:
             if token[2] not in _CLASSES:
                 raise re.error(f"unrecognized class [:{token[2]}:]", pattern, token.start())
-            text = _without(_CLASSES[token[2]]) if token[1] else _CLASSES[token[2]]
+            text = _all_but(_CLASSES[token[2]]) if token[1] else _CLASSES[token[2]]
         elif within and text.startswith("["):
             raise re.error("classes within classes need ripgrep, which is not installed", pattern, token.start())
         elif within and ("&&" in text or "--" in text or "~~" in text):
@@ -163,7 +163,7 @@ def python_pattern(pattern: str) -> str:
     return "".join(parts)
 
 
-def _without(inside: str) -> str:
+def _all_but(inside: str) -> str:
     """What is to stand in a class for all characters but those of another one, which are ASCII."""
     ends = [-1, *(number for number in range(128) if re.match(f"[{inside}]", chr(number))), sys.maxunicode + 1]
     return "".join(f"\\U{one + 1:08x}-\\U{other - 1:08x}" for one, other in pairwise(ends) if other - one > 1)
@@ -188,13 +188,13 @@ class SearchJob(msgspec.Struct, frozen=True):
 def is_supported(job: SearchJob) -> bool:
     """Whether the pattern is one for our own program, too."""
     try:
-        _compiled(job)
+        _compile(job)
     except re.error:
         return False
     return True
 
 
-def _compiled(job: SearchJob) -> re.Pattern[str]:
+def _compile(job: SearchJob) -> re.Pattern[str]:
     expression = re.escape(job.pattern) if job.literal else python_pattern(job.pattern)
     try:
         return re.compile(expression, re.I if job.ignore_case else 0)
@@ -223,7 +223,7 @@ def _work(job: SearchJob) -> None:
             out.write(b"./" + os.fsencode(leaf.path) + b"\0")
         out.flush()
         return
-    pattern = _compiled(job)
+    pattern = _compile(job)
     shortcut = None if _WHOLE.search(pattern.pattern) else re.compile(pattern.pattern, pattern.flags | re.M)
     for path, data in _files(job):
         lines = lines_of(data)

@@ -92,7 +92,7 @@ class Engine:
             reader.close()
             if others and ran.ending == "exited":
                 reader.wanted = wanted
-                with _listed(others) as only:
+                with _path_list(others) as only:
                     job = msgspec.structs.replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
@@ -244,7 +244,7 @@ def engine(guard: GuardedRoot) -> Engine:
 
 
 @contextmanager
-def _listed(names: Collection[str]) -> Iterator[int]:
+def _path_list(names: Collection[str]) -> Iterator[int]:
     """A descriptor with these paths."""
     with tempfile.TemporaryFile() as file:
         file.write(b"\0".join(map(os.fsencode, names)))

@@ -266,6 +266,7 @@ def test_all_that_a_git_diff_says_is_planned() -> None:
         "index 1..2 100644\nBinary files a/f and b/f differ\n",
         "deleted file mode 100644\nindex e69de29..0000000\n",
         "deleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-other\n",
+        "old mode 100644\nnew mode 100755\nFrom 0123 Mon Sep 17 00:00:00 2001\n",
     ],
 )
 def test_a_patch_that_cannot_be_made_whole_is_refused(lines: str) -> None:

@@ -157,4 +157,4 @@ async def test_files_that_were_left_out_are_named(grep, call, project: Path) -> 
     with (project / "large").open("wb") as file:
         file.truncate(32_000_001)
     text = (await grep.run(call(pattern="needle"))).text
-    assert text.startswith("No matches for needle.\n[not searched, because larger than 32 MB: large; use run_command with grep")
+    assert text.startswith("No matches for needle.\n[not searched, because larger than 32 MB: large; use ")
