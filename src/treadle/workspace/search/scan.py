@@ -155,9 +155,10 @@ def python_pattern(pattern: str) -> str:
             within = True
             if token[2] is not None:  # [:alpha:] alone is a class of these characters
                 raise re.error(f"{text} stands within a class, as in [{text}]", pattern, token.start())
-        elif within and text == "]":
-            within = False
-        elif not within:
+        elif within:
+            within = text != "]"
+            text = text.replace("||", r"|\|")  # `re` warns of it
+        else:
             text = _WORD_ENDS.get(text, text)
         parts.append(text)
     return "".join(parts)

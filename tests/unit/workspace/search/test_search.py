@@ -218,6 +218,7 @@ def test_posix_classes_and_word_ends(engine: Make, project: Path) -> None:  # T-
     assert search(searcher, "^[[:^digit:]]+$") == {"a": [1, 3, 4]}
     assert search(searcher, r"\<foo") == {"a": [4]}
     assert search(searcher, r"foo\>") == {}
+    assert search(searcher, "^[a||-]+$") == {"a": [3]}
 
 
 @pytest.mark.parametrize("pattern", ["[[:nothing:]]", "[a[bc]]", "[a-z&&b]"])
