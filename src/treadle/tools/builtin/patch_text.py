@@ -217,13 +217,15 @@ def _hunks(lines: list[str]) -> tuple[PatchHunk, ...]:
                 anchors.append(anchor)
         elif (mark := _MARK.fullmatch(line)) is not None:
             flags["at_end"] = flags["at_end"] or mark[1].lower() == "end of file"
-        else:
+        elif line or not counted_end:  # an empty line behind a counted hunk is not part of it
             body.append(_line(line))
         if line.startswith(_UNENDED) or (line.startswith("\\") and at <= counted_end):
             body.pop()
             last = body[-1].mark if body else " "
             flags["unended_old"] |= last in " -"
             flags["unended_new"] |= last in " +"
+    while body and not body[-1].raw:  # behind the last hunk; empty lines that a hunk counts have a space here
+        body.pop()
     close()
     return tuple(hunks)
 
