@@ -346,3 +346,12 @@ async def test_what_is_kept_while_a_job_runs_is_still_a_persons(stage: Stage, ro
     await chat.interrupt()
     for each in await chat.jobs():
         await each.stop()
+
+
+async def test_a_rule_for_one_part_does_not_trust_the_others(stage: Stage, root: Path) -> None:  # S-07
+    rules = (Rule("allow", "run_command", "make *"),)
+    chat = chat_of(stage, root, ran("make all; : > untracked.txt"), rules=rules)
+    await play(chat.send("Go."))
+    (action,) = await chat.actions()
+    assert "untracked.txt, which exists nowhere else" in action.reason
+    assert (root / "untracked.txt").read_text() == "mine\n"

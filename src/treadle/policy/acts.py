@@ -35,6 +35,8 @@ class Act(msgspec.Struct, frozen=True):
     """What it would change, as it is spelled; of a command only what can be seen."""
     finding: Finding = Finding("none")
     parts: tuple[Part, ...] = ()
+    folder: str = "."
+    """Where a command starts: relative to the root, or absolute."""
     hidden_target: bool = False
     """It writes a file whose name cannot be known beforehand."""
 
@@ -67,7 +69,7 @@ def _command(command: str, folder: str) -> Act:
     found = parts(command)
     targets = [target for part in found for target in _targets(part)]
     known = tuple(os.path.join(folder, target) for target in targets if UNKNOWN not in target)
-    return Act("command", known, classify(command), found, len(known) < len(targets))
+    return Act("command", known, classify(command), found, folder, len(known) < len(targets))
 
 
 def _targets(part: Part) -> Iterator[str]:

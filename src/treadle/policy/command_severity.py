@@ -5,6 +5,7 @@ is not literal is unknown, and its effect is judged elsewhere, on a view. Whatev
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from treadle.policy.shell.idioms import ruin
@@ -13,9 +14,12 @@ from treadle.policy.shell.outside import leading_out
 from treadle.policy.shell.run import Record, Scope, ShellMemory, TooMuch
 from treadle.policy.shell.walk import Walker
 
-__all__ = ["Finding", "Part", "Severity", "classify", "outside", "parts"]
+__all__ = ["Finding", "Part", "Severity", "classify", "outside", "parts", "parts_with_values"]
 
 _MOST_CHARS = 200_000
+_MOST_ROUNDS = 3
+"""How often a value may hold a variable itself."""
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\ue002]")
 
 
@@ -39,6 +43,22 @@ def parts(command: str) -> tuple[Part, ...]:
     severity = worst(note.severity for note in worries)
     reasons = tuple(dict.fromkeys(note.reason for note in worries))
     return (*record.parts, Part("", (), unknown=True, severity=severity, reasons=reasons))
+
+
+def parts_with_values(command: str) -> tuple[Part, ...]:
+    """The parts of the command with its own variables replaced by the values that it gives them; empty if it sets none.
+    Order and branches are not followed: the answer is good enough to refuse a command, never to allow one."""
+    text = command
+    for _ in range(_MOST_ROUNDS):
+        changed = _with_values(text, dict(_read(text).variables))
+        if changed == text or len(changed) > _MOST_CHARS:
+            break
+        text = changed
+    return parts(text) if text != command else ()
+
+
+def _with_values(text: str, values: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda match: values.get(match[1] or match[2], match[0]), text)
 
 
 def outside(command: str, root: str, cwd: str) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ let through an interpreter or a wrapper as a whole, nor more than one kind of co
 import shlex
 from collections.abc import Sequence
 
+from treadle.policy.command_rules import ANY, allows_part, is_interpreter, never_allowed, place_words
 from treadle.policy.globs import literal
-from treadle.policy.rules import ANY, INTERPRETERS, allows_part, never_allowed
 from treadle.policy.shell.model import Part
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import MCP_PREFIX, ToolSpec
@@ -27,16 +27,18 @@ LEAVES = "the same with other words, with its output into a file, with variables
 LEAVES_FAMILY = "other commands of the same program, the same with its output into a file, or run by another command"
 
 
-def for_command(parts: Sequence[Part], tool: str) -> tuple[Offer, ...]:
-    """For the simple commands that need an answer. One rule answers for one of them; for several there is none."""
-    if len({part.words for part in parts}) != 1:
+def for_command(parts: Sequence[Part], tool: str, folder: str | None) -> tuple[Offer, ...]:
+    """For the simple commands that need an answer, in their folder. One rule answers for one of them; for several there
+    is none."""
+    if len({part.words for part in parts}) != 1 or not parts[0].words:
         return ()
     part = parts[0]
-    pattern = shlex.join(part.words)
-    if not part.words or len(pattern) > _LONGEST or never_allowed(part.words) or _runs_text(part):
+    words = place_words(part.words, folder)
+    if words is None or ANY in "".join(words) or never_allowed(words) or _runs_text(words):
         return ()
+    pattern = shlex.join(words)
     exact = Rule("allow", tool, pattern)
-    if ANY in "".join(part.words) or allows_part((exact,), part) is None:
+    if len(pattern) > _LONGEST or any(allows_part((exact,), each, folder) is None for each in parts):
         return ()
     offers = [Offer(exact, f"`{pattern}`, word for word", LEAVES)]
     for family in (part.words[:2], part.words[:1]):
@@ -47,10 +49,9 @@ def for_command(parts: Sequence[Part], tool: str) -> tuple[Offer, ...]:
     return tuple(offers)
 
 
-def _runs_text(part: Part) -> bool:
-    """An interpreter with a program among its words, or with none and so reading one."""
-    name = part.words[0].rpartition("/")[2]
-    return name in INTERPRETERS and (len(part.words) == 1 or bool(_INLINE & set(part.words)))
+def _runs_text(words: Sequence[str]) -> bool:
+    """An interpreter with a program among its words."""
+    return is_interpreter(words[0]) and bool(_INLINE & set(words))
 
 
 def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offer, ...]:

@@ -10,6 +10,7 @@ from treadle.inert import printable
 from treadle.policy import offers, rules
 from treadle.policy.acts import Act
 from treadle.policy.changes import listed
+from treadle.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
 from treadle.policy.sensitive_files import Sensitive, names
 from treadle.policy.shell.model import Part
 from treadle.policy.shown_call import shown
@@ -68,13 +69,16 @@ _REVOKE = "A person can take the rule away (treadle rules)."
 def stopped(case: Case) -> Verdict | None:
     """What is denied or asked for before anything runs, whatever it would change: by a rule, or because it is
     critical (S-05)."""
-    if (denied := _stopping_rule(case, "deny")) is not None:
-        return refused(denied)
+    denied = _stopping_rule(case, "deny")
+    if denied is not None and denied[1] == "yes":
+        return refused(denied[0])
     if case.act.finding.severity == "critical":
         return asked(case, Need(rated(case.act), way_out="No rule and no setting lets it pass."))
-    if (rule := _stopping_rule(case, "ask")) is not None:
-        return asked(case, Need(f"{rules.in_words(rule)} says so", way_out=_REVOKE))
-    return None
+    rule, match = denied or _stopping_rule(case, "ask") or (None, "no")
+    if rule is None:
+        return None
+    why = "says so" if match == "yes" else "may cover it: its words do not say which command runs"
+    return asked(case, Need(f"{rules.in_words(rule)} {why}", way_out=_REVOKE))
 
 
 def refused(rule: Rule) -> Verdict:
@@ -106,21 +110,31 @@ def rated(act: Act) -> str:
     return printable(f"rated {act.finding.severity}" + (f": {reasons}" if reasons else ""))
 
 
-def _stopping_rule(case: Case, effect: RuleEffect) -> Rule | None:
-    """The rule that denies or asks for the call, by its commands or by its files."""
+def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
+    """The rule that denies or asks for the call, by its commands or by its files, and whether it surely covers it."""
     act, tool = case.act, case.invocation.name
     chosen = [rule for rule in case.rules if rule.effect == effect]
     if not chosen:
         return None
     command = act.kind == "command"
-    if command and (rule := rules.stops_command(chosen, effect, tool, act.parts)) is not None:
-        return rule
+    by_words = stops_command(chosen, effect, tool, (*act.parts, *_parts_with_values(case))) if command else None
+    if by_words is not None and by_words[1] == "yes":
+        return by_words
     for known in act.names(case.root):
         as_tool = EDIT_TOOL if command else tool  # to write into a file is to edit it
         pool = [rule for rule in chosen if rule.pattern] if command else chosen
         if (rule := rules.about_file(pool, effect, as_tool, known, edits=act.kind in ("command", "edit"))) is not None:
-            return rule
-    return rules.about_tool(chosen, effect, case.spec)
+            return rule, "yes"
+    if (rule := rules.about_tool(chosen, effect, case.spec)) is not None:
+        return rule, "yes"
+    return by_words
+
+
+def _parts_with_values(case: Case) -> tuple[Part, ...]:
+    from treadle.policy.command_severity import parts_with_values  # late: many a chat runs no command
+
+    command = case.spec.command_in(case.invocation.arguments)
+    return parts_with_values(command) if command is not None and "$" in command else ()
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -141,11 +155,14 @@ def trusted(case: Case) -> str:
 
 
 def _answered(case: Case) -> tuple[list[Part], list[Rule | None]]:
-    """The parts that need an answer, and the rule that gives it for each. Where none is rated, it is what they change
-    that is asked for, so all of them do."""
-    parts = [part for part in case.act.parts if rules.needs_answer(part)]
-    parts = parts or [part for part in case.act.parts if not rules.passes_on(part)]
-    return parts, [rules.allows_part(case.rules, part) for part in parts]
+    """The parts that need an answer, and the rule that gives it for each. Where all are read-only, all of them do."""
+    parts = [part for part in case.act.parts if not is_read_only(part)]
+    parts = parts or [part for part in case.act.parts if not passes_on(part)]
+    return parts, [allows_part(case.rules, part, _folder(case)) for part in parts]
+
+
+def _folder(case: Case) -> str | None:
+    return folder_of(case.root, case.act.folder, case.act.parts)
 
 
 def _command(case: Case) -> Judged:
@@ -165,7 +182,7 @@ def command_need(case: Case, reason: str) -> Need:
     """With the rule that would have answered, if there is one."""
     parts, allowed = _answered(case)
     offered = offers.for_command(
-        [part for part, rule in zip(parts, allowed, strict=True) if rule is None], case.invocation.name
+        [part for part, rule in zip(parts, allowed, strict=True) if rule is None], case.invocation.name, _folder(case)
     )
     ways = ["start it with --mode autopilot", "set auto_approve_commands"]
     if offered:

@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.policy.kit import Judge, allow
 from treadle.errors import ConfigError, InvalidInput, NotFound
+from treadle.policy.command_rules import fits
 from treadle.policy.rule_book import RuleBook
-from treadle.policy.rules import check, fits
+from treadle.policy.rules import check
 from treadle.policy.standard import StandardPolicy
 from treadle.protocol.permissions import Rule
 from treadle.testing.clock import ManualClock

@@ -42,6 +42,10 @@ class Part(msgspec.Struct, frozen=True):
     network: bool = False
     text: str = ""
     """Its source, where it stands in the command itself."""
+    reads_input: bool = False
+    """It gets input by a pipe, a redirection, a here-document or a here-string."""
+    hides_commands: bool = False
+    """It runs shell words that the text does not contain: `eval "$X"`, `curl … | sh`."""
 
 
 class ShellCall(msgspec.Struct, frozen=True):
@@ -69,6 +73,8 @@ class Found(msgspec.Struct, frozen=True):
     network: bool = False
     unseen: bool = False
     """It runs a text that does not stand in the command as such: another part of the command may have made it."""
+    hides_commands: bool = False
+    """See `Part`."""
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -22,6 +22,8 @@ _ALWAYS = names(
     """
 )
 """The last four write only files that they name, like a redirection: the caller judges the places."""
+FILE_WRITERS = names("tee sponge touch mkdir mktemp")
+"""Those of them that write files: to look is not all that they do."""
 _WRITERS = ("tee", "sponge", "touch")
 _TABLE = """
   date : u I R =d utc =date

@@ -68,6 +68,8 @@ class Record:
         self.notes: list[Found] = []
         self.words: list[tuple[str, str]] = []
         """Program and word, for whoever looks for paths; "" for a redirection's, "=" for a variable's."""
+        self.variables: list[tuple[str, str]] = []
+        """The variables that get a literal value, with it, in their order."""
         self.calls: dict[str, set[str]] = {}
         """What each function calls."""
         self.forking: set[str] = set()
@@ -155,7 +157,9 @@ class Runner:
     def _unnamed(self, simple: Simple, shell: ShellMemory) -> list[Meaning]:
         """The name is not literal: it may be nothing, and the next word the program; or it may be rm."""
         name, rest = simple.argv[0].replace(UNKNOWN, ""), simple.argv[1:]
-        found: list[Meaning] = [Found("high", "which program runs is not known before it does", unseen=True)]
+        found: list[Meaning] = [
+            Found("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
+        ]
         found += ruin(" ".join(simple.argv))
         as_rm = judge(ShellCall("rm", rest, shell.cwd))
         found += [each for each in as_rm if isinstance(each, Found) and each.severity == "critical"]
@@ -179,10 +183,13 @@ class Runner:
                 reasons=tuple(dict.fromkeys([each.reason for each in found if each.severity != "none"])),
                 network=any([each.network for each in found]),
                 text=simple.text,
+                reads_input=bool(simple.stdin),
+                hides_commands=any([each.hides_commands for each in found]),
             )
         )
         self.record.unseen |= any([each.unseen for each in found])
         self.record.words += [("=", value) for _, value in simple.assigned]
+        self.record.variables += [each for each in simple.assigned if UNKNOWN not in each[1]]
         self.record.words += [("" if scope.captured else program, word) for word in simple.argv[1:]]
         self.record.words += [("", place) for place in simple.writes]
 

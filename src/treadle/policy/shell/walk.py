@@ -168,7 +168,7 @@ class Walker:
                 continue
             place = word(targets[:1], self)
             if operator in ("<", "<&"):
-                stdin = UNKNOWN
+                stdin = "" if place == "/dev/null" else UNKNOWN
                 self.runner.read_from(place, self.shell)
             elif not (operator == ">&" and place.strip("-").isdigit()):
                 writes += (UNKNOWN if re.search(r"[*?\[]", place) else place,)
@@ -233,6 +233,7 @@ class Walker:
     def _mention(self, text: str, name: str = "") -> None:
         """A word that no command gets: it matters if it sets what programs obey."""
         self.record.words.append(("=", text))
+        self.record.variables += [(name, text)] if name and UNKNOWN not in text else []
         if setting(name, text):
             self._run(Simple(assigned=((name, text),)))
 

@@ -24,7 +24,7 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "watch": ("n interval q equexit", 0),
 }
 """Programs that run the rest of their words: the options that take a value, and how many words come first."""
-_RUNNERS = {
+RUNNERS = {
     **dict.fromkeys(("npx", "bunx", "uvx", "pnpx"), ""),
     **dict.fromkeys(("poetry", "pdm", "pipenv", "hatch", "rye", "uv"), "run"),
     **dict.fromkeys(("bundle", "npm"), "exec"),
@@ -47,8 +47,8 @@ def wrapper(call: ShellCall) -> Meanings | None:
         return _shell(call)
     if name in _PREFIXES:
         return _prefix(call)
-    if name in _RUNNERS and (not _RUNNERS[name] or args[:1] == (_RUNNERS[name],)):
-        rest = read(args[bool(_RUNNERS[name]) :], "p package c call from with python", until_word=True)
+    if name in RUNNERS and (not RUNNERS[name] or args[:1] == (RUNNERS[name],)):
+        rest = read(args[bool(RUNNERS[name]) :], "p package c call from with python", until_word=True)
         return [*map(Script, rest.all("c", "call")), Run(rest.rest)]
     match name:
         case "eval":
@@ -100,7 +100,7 @@ def _prefix(call: ShellCall) -> Meanings:
 def _unsure(words: tuple[str, ...]) -> Meanings:
     """Without quotes an unknown word may be several, and so name the program."""
     if any(UNKNOWN in word for word in words):
-        yield Found("high", "which program runs is not known before it does", unseen=True)
+        yield Found("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
 
 
 def _with_text(call: ShellCall) -> Meanings:
@@ -134,13 +134,18 @@ def _shell(call: ShellCall) -> Meanings:
 
 def _text(text: str) -> Meanings:
     if UNKNOWN in text:
-        yield Found("high", "a shell gets a text that is not known before it runs", unseen=True)
+        yield Found("high", "a shell gets a text that is not known before it runs", unseen=True, hides_commands=True)
     yield Script(text)
 
 
 def _input(call: ShellCall) -> Meanings:
     if UNKNOWN in (call.stdin or ""):
-        yield Found("high", f"{call.name} runs whatever is piped into it, which nobody has seen", unseen=True)
+        yield Found(
+            "high",
+            f"{call.name} runs whatever is piped into it, which nobody has seen",
+            unseen=True,
+            hides_commands=True,
+        )
     yield Script(call.stdin or "")
 
 

@@ -1,0 +1,372 @@
+"""What the pattern of a rule about commands may say, and which commands it covers (S-07). Pure: words in, answers out.
+
+An allow rule is read narrowly and a deny or ask rule widely. An allow rule covers a simple command that is literal,
+word by word (or is the very text of the rule), stands alone (no wrapper, no variable set for it, no output into a file,
+no input into an interpreter), runs the program of the same place and is not critical. For a deny rule it is enough that
+the command would run at all: wrapped, with options before its words, or named by a variable. Where the words leave open
+whether it would run, the answer is "maybe", and a person is asked.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from treadle.errors import InvalidInput
+from treadle.policy.shell.model import Part, names
+from treadle.policy.shell.read_only_programs import FILE_WRITERS
+from treadle.policy.shell.wrappers import RUNNERS
+from treadle.protocol.permissions import Rule, RuleEffect
+from treadle.protocol.tools import COMMAND_TOOL
+
+ANY = "*"
+Match = Literal["yes", "maybe", "no"]
+
+INTERPRETERS = names(
+    """
+    ash awk bash bun bunx busybox clojure cmd csh dash deno ed elixir elvish emacs erl escript ex expect fish gawk gdb
+    ghci groovy guile iex ipython irb java jshell julia kotlin ksh lldb lua luajit m4 mawk mksh mysql nawk node nodejs
+    npx nu nvim ocaml octave osascript perl php pipx pnpx powershell psql pwsh pypy python R racket rbash Rscript ruby
+    runghc sbcl scala sed sh sqlite ssh swift tclsh tcsh ts-node tsx uvx vi vim wish xonsh yash zsh
+    """
+)
+"""Programs that run whatever they are given: a rule for all their uses would be one for everything. Without the version
+that may end their names."""
+_BY_LATER_WORDS = names("busybox cmd ed emacs ex expect gdb lldb m4 mysql nvim psql sed sqlite ssh vi vim")
+"""Those that take commands behind the name of a file or host, too."""
+WRAPPERS = names(
+    """
+    . at batch builtin chroot chrt command coproc doas docker entr env eval exec find flock gosu ionice kubectl ltrace
+    nice nohup nsenter numactl parallel pkexec podman proxychains run0 runuser script setarch setpriv setsid sg source
+    stdbuf strace su sudo systemd-run taskset time timeout torsocks unshare valgrind watch xargs xvfb-run
+    """
+)
+"""Programs that run others."""
+_QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})
+"""Those that change nothing about what runs: an allowed command stays allowed behind them."""
+_MAKE = names("make gmake bmake")
+_STDIN_FILES = frozenset({"-", "-f-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
+_MOVES = frozenset({"cd", "pushd", "popd"})
+_OPEN = "…"
+"""How the shell analysis writes what cannot be known."""
+_VERSION = re.compile(r"(?<=[A-Za-z])-?\d[\d.]*$")
+_GLOB = re.compile(r"[*?\[]")
+_VALUED = {
+    "git": "C c git-dir work-tree namespace super-prefix config-env attr-source",
+    **dict.fromkeys(
+        ("npm", "pnpm", "yarn"), "prefix C dir cwd w workspace filter F userconfig registry cache loglevel"
+    ),
+    **dict.fromkeys(
+        ("docker", "podman", "docker-compose"),
+        "c context H host l log-level config tlscacert tlscert tlskey f file p project-name project-directory profile",
+    ),
+    "kubectl": "n namespace context cluster user kubeconfig s server token as as-group v cache-dir request-timeout",
+    "helm": "n namespace kube-context kubeconfig kube-apiserver kube-token",
+    "cargo": "C Z config color manifest-path target-dir",
+    **dict.fromkeys(_MAKE, "C directory f file makefile I include-dir o W E eval"),
+    "pip": "index-url i extra-index-url proxy timeout cache-dir log python retries cert client-cert trusted-host",
+    "go": "C",
+    "gh": "R repo",
+    "uv": "directory project config-file cache-dir color",
+    "poetry": "C directory P project",
+    "apt": "o c t option config-file",
+    "apt-get": "o c t option config-file",
+    "systemctl": "H host M machine",
+    "terraform": "chdir",
+    "aws": "profile region endpoint-url output query ca-bundle",
+    "gcloud": "project account configuration",
+}
+"""Options with a value that may stand before or between the words that say what the program does. Of a program that is
+not listed, every option may have one."""
+_GIT_ALIASES = ("-c", "--config-env")
+
+
+# -- what a pattern may say -------------------------------------------------------------------------------------------
+
+
+def check_command_pattern(pattern: str, effect: RuleEffect) -> None:
+    words = split(pattern)
+    if any(ANY in word for word in words[:-1]) or (ANY in words[-1] and words[-1] != ANY):
+        raise InvalidInput(f"in {pattern!r} a * may stand only as the last word, for any further words")
+    if effect != "allow":
+        return
+    if len(words) == 1 and words[0] == ANY:
+        raise InvalidInput("a rule that allows every command is none; to let commands pass set auto_approve_commands")
+    if refusal := never_allowed(words):
+        raise InvalidInput(f"{pattern!r} cannot be allowed by a rule: {refusal}")
+
+
+def never_allowed(words: Sequence[str]) -> str:
+    """Why no allow rule may have these words (the last may be `*`); empty when it may."""
+    program = _kind(words[0])
+    open_ended = words[-1] == ANY
+    before = [word for word in words[1:] if word != ANY]
+    if program in WRAPPERS or _runs_words(program, before, open_ended):
+        return f"{program} runs other commands, and it would cover them all"
+    if program in INTERPRETERS and not _names_script(program, before, open_ended):
+        return f"{program} runs whatever it is given, and it would cover it all; name a script, as in 'python gen.py'"
+    if program == "git" and any(word == "-c" or word.startswith(("--config-env", "--exec-path")) for word in before):
+        return "git runs what -c sets"
+    if program == "git" and open_ended and not before:
+        return "git runs its aliases and hooks; name the git command, as in 'git status *'"
+    return ""
+
+
+def _runs_words(program: str, before: Sequence[str], open_ended: bool) -> bool:
+    """Whether it is `uv run *` or the like: a program that runs the words behind its verb, with none of them named."""
+    verb = RUNNERS.get(program, "")
+    return bool(verb) and before[:1] == [verb] and open_ended and all(word.startswith("-") for word in before[1:])
+
+
+def _names_script(program: str, before: Sequence[str], open_ended: bool) -> bool:
+    """Whether the words of an interpreter say what it runs. Behind an option a word may be the option's value, so a
+    pattern with `*` begins with the script, or with `-m` and a module."""
+    if not open_ended:
+        return any(not word.startswith("-") for word in before)
+    if program in _BY_LATER_WORDS or not before:
+        return False
+    return not before[0].startswith("-") or (before[0] == "-m" and len(before) > 1 and not before[1].startswith("-"))
+
+
+def split(pattern: str) -> list[str]:
+    """The words of a pattern, quoted as in a shell."""
+    try:
+        words = shlex.split(pattern)
+    except ValueError as error:
+        raise InvalidInput(f"{pattern!r} cannot be read as the words of a command: {error}") from error
+    if not words:
+        raise InvalidInput("the pattern of a command is empty; write its words, as in 'make test'")
+    return words
+
+
+# -- what an allow rule covers ----------------------------------------------------------------------------------------
+
+
+def is_read_only(part: Part) -> bool:
+    """Whether the part needs no rule beside one for another part: it only looks, writes no file, and sets nothing that
+    the other parts could obey."""
+    if part.severity != "none" or part.assigns or set(part.writes) - _NOWHERE:
+        return False
+    return part.program not in FILE_WRITERS and part.program != "exec"
+
+
+def passes_on(part: Part) -> bool:
+    """Whether it only runs another part, and changes nothing about it."""
+    return _name(part.program) in _QUIET_WRAPPERS
+
+
+def folder_of(root: str, start: str, parts: Iterable[Part]) -> str | None:
+    """The folder of the parts, relative to the root ("." for the root itself); None if it cannot be known, because the
+    command changes it on the way."""
+    if any(part.program in _MOVES for part in parts) or ".." in start.split("/"):
+        return None
+    path = os.path.normpath(os.path.join(root, start))
+    top = os.path.normpath(root)
+    if path == top:
+        return "."
+    return path[len(top) + 1 :] if path.startswith(f"{top}/") else path
+
+
+def allows_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> Rule | None:
+    """The rule that allows this simple command, as it stands, in this folder (see `folder_of`)."""
+    if part.assigns or set(part.writes) - _NOWHERE or part.severity == "critical" or not part.words:
+        return None
+    if set(part.wrapped_by) - _QUIET_WRAPPERS:
+        return None
+    kind = _kind(part.words[0])
+    obeys = kind in INTERPRETERS or kind in WRAPPERS
+    if obeys and (part.unknown or part.reads_input or folder != "."):
+        return None  # where it runs decides which script the words name
+    if kind in _MAKE and part.reads_input and _STDIN_FILES & set(part.words):
+        return None
+    words = place_words(part.words, folder)
+    if words is None:
+        return None
+    for rule in rules:
+        if rule.effect == "allow" and rule.tool == COMMAND_TOOL and rule.pattern and _covers(rule.pattern, part, words):
+            return rule
+    return None
+
+
+def place_words(words: Sequence[str], folder: str | None) -> tuple[str, ...] | None:
+    """The words with a relative program (`./run.sh`) as the root would name it; None if that cannot be known."""
+    program = words[0]
+    if _OPEN in program or (_GLOB.search(program) and program not in ("[", "[[", ANY)):
+        return None
+    if "/" not in program or program[0] in "/~":
+        return tuple(words)
+    if folder is None:
+        return None
+    if ".." in program.split("/"):  # behind a link `..` leads elsewhere
+        return tuple(words) if folder == "." else None
+    path = os.path.normpath(os.path.join(folder, program))
+    return (path if path[0] == "/" else f"./{path}", *words[1:])
+
+
+def _covers(pattern: str, part: Part, words: Sequence[str]) -> bool:
+    """What is not literal is covered by the very same text only."""
+    if part.unknown:
+        return pattern == part.text and words[0] == part.words[0]
+    wanted = split(pattern)
+    if never_allowed(wanted):  # a rule that was made before this was refused
+        return False
+    placed = place_words(wanted, ".")
+    return placed is not None and _fit(placed, words)
+
+
+def fits(pattern: str, words: Sequence[str]) -> bool:
+    return _fit(split(pattern), words)
+
+
+def _fit(wanted: Sequence[str], words: Sequence[str]) -> bool:
+    if wanted[-1] == ANY:
+        return tuple(wanted[:-1]) == tuple(words[: len(wanted) - 1]) and bool(words)
+    return tuple(wanted) == tuple(words)
+
+
+# -- what a deny or ask rule covers -----------------------------------------------------------------------------------
+
+
+def stops_command(
+    rules: Iterable[Rule], effect: RuleEffect, tool: str, parts: Iterable[Part]
+) -> tuple[Rule, Match] | None:
+    """The rule that stops the command because of one of the commands in it, and whether it surely does ("yes") or only
+    may ("maybe"). A sure one comes first."""
+    chosen = [rule for rule in rules if rule.effect == effect and rule.tool == tool]
+    doubtful: Rule | None = None
+    for part in parts:
+        for rule in chosen:
+            match compare_widely(rule.pattern, part):
+                case "yes":
+                    return rule, "yes"
+                case "maybe":
+                    doubtful = doubtful or rule
+                case "no":
+                    pass
+    return None if doubtful is None else (doubtful, "maybe")
+
+
+def compare_widely(pattern: str, part: Part) -> Match:
+    """Whether a deny or ask rule with this pattern covers the part."""
+    if not pattern:
+        return "yes"
+    if not part.words:
+        return "maybe" if part.unknown and part.severity in ("high", "critical") else "no"
+    wanted = split(pattern)
+    answers = {_WordComparison(wanted, words).answer() for words in _readings(part.words, wanted[0])}
+    if "yes" in answers:
+        return "yes"
+    return "maybe" if "maybe" in answers or part.hides_commands else "no"
+
+
+def _readings(words: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
+    """The words, and those of the module or script that an interpreter runs by them, if the target may be one."""
+    yield words
+    kind = _kind(words[0])
+    if kind not in INTERPRETERS and kind not in ("source", "."):
+        return
+    if "-m" in words[1:-1]:
+        yield words[words.index("-m", 1) + 1 :]
+    script = next((at for at, word in enumerate(words) if at and not word.startswith("-")), 0)
+    if script and ("/" in target or "." in target):
+        yield words[script:]
+
+
+class _WordComparison:
+    """One pattern against the words of one command. Options and their values may stand between the words."""
+
+    def __init__(self, wanted: Sequence[str], words: tuple[str, ...]) -> None:
+        self._open_ended = wanted[-1] == ANY
+        literal = wanted[:-1] if self._open_ended else wanted
+        self._wanted = [word for word in literal if not word.startswith("-")]
+        self._options = {word for word in literal if word.startswith("-")}
+        self._words = words
+        self._program = _kind(words[0])
+        self._known: dict[tuple[int, int], Match] = {}
+
+    def answer(self) -> Match:
+        return self._from(0, 0)
+
+    def _from(self, wanted: int, at: int) -> Match:
+        """Whether the pattern's words from `wanted` on fit the command's words from `at` on."""
+        if (wanted, at) not in self._known:
+            self._known[wanted, at] = self._compare(wanted, at)
+        return self._known[wanted, at]
+
+    def _compare(self, wanted: int, at: int) -> Match:
+        if wanted == len(self._wanted):
+            return self._rest(at)
+        if at >= len(self._words):
+            return "no"
+        word, target = self._words[at], self._wanted[wanted]
+        if _may_be(_name(word), _kind(target)) if at == 0 else _may_be(word, target):
+            return "maybe"
+        answers: set[Match] = set()
+        if word == target or (at == 0 and _kind(word) == _kind(target)):
+            answers.add(self._from(wanted + 1, at + 1))
+        if at and self._is_option(word):
+            for after in self._after_option(at):
+                unknown = any(_OPEN in skipped for skipped in self._words[at:after])  # it may be several words
+                answers.add("maybe" if unknown else self._from(wanted, after))
+            if self._program == "git" and word.startswith(_GIT_ALIASES):
+                answers.add("maybe")  # an alias may have any name
+        return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+
+    def _rest(self, at: int) -> Match:
+        """What is left when all words were found: the options of the pattern, and for an exact one nothing else."""
+        unknown = any(_OPEN in word for word in self._words)
+        if not self._options <= set(self._words):
+            return "maybe" if unknown else "no"
+        if self._open_ended:
+            return "yes"
+        left = [word for word in self._words[at:] if word not in self._options]
+        if not left:
+            return "yes"
+        return "maybe" if all(_OPEN in word for word in left) else "no"
+
+    def _is_option(self, word: str) -> bool:
+        if self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word):
+            return True
+        return word.startswith("-") or (self._program == "cargo" and word.startswith("+"))
+
+    def _after_option(self, at: int) -> Iterator[int]:
+        """Where the words go on behind an option: behind its value, if it has one."""
+        word = self._words[at]
+        following = "".join(self._words[at + 1 : at + 2])
+        listed = _VALUED.get(self._program)
+        takes_value = listed is not None and word.lstrip("-") in listed.split()
+        if not takes_value:
+            yield at + 1
+        can_take = word.startswith("-") and "=" not in word
+        if takes_value or (can_take and (listed is None or following.isdecimal())):
+            yield at + 2
+
+
+def is_interpreter(program: str) -> bool:
+    return _kind(program) in INTERPRETERS
+
+
+def _may_be(word: str, target: str) -> bool:
+    """Whether a word that is not literal may turn out to be the target, or may begin with it."""
+    if _OPEN not in word and not _GLOB.search(word):
+        return False
+    known, unknown, _ = word.partition(_OPEN)
+    if unknown:
+        return known == "" or _may_be(f"{known}*", target)
+    pattern = re.sub(r"\\\[.*?\\\]|\\\*|\\\?", lambda found: "." if found[0] == r"\?" else ".*", re.escape(word))
+    return re.fullmatch(pattern, target, re.S) is not None
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2] or word
+
+
+def _kind(word: str) -> str:
+    """A program's name without its place and, for programs that are known here, its version: `/usr/bin/python3.12` is
+    python."""
+    name = _name(word)
+    plain = _VERSION.sub("", name)
+    known = name not in INTERPRETERS and (plain in INTERPRETERS or plain in WRAPPERS or plain in _VALUED)
+    return plain if known else name
