@@ -6,7 +6,6 @@ import asyncio
 import acp
 from acp import schema as a
 from acp.helpers import ToolCallContentVariant as Content
-from msgspec.structs import replace
 
 from treadle.acp.blocks import diffs_in, fenced, said
 from treadle.acp.calls import kind_of
@@ -14,7 +13,7 @@ from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.protocol.events import OpenAction
-from treadle.protocol.permissions import RuleScope
+from treadle.protocol.permissions import Offer, RuleScope
 
 ONCE, REJECT, REJECT_ALWAYS, IN_WORDS = "once", "reject", "reject-chat", "in-words"
 _SCOPES: dict[str, tuple[RuleScope, str]] = {
@@ -64,11 +63,11 @@ class Asking:
     def _decided(self, action: OpenAction, chosen: str) -> Following:
         if chosen == ONCE:
             return self._chat.approve(action)
-        if chosen in _SCOPES and action.offers:
-            rule = replace(action.offers[0].rule, scope=_SCOPES[chosen][0], effect="allow")
-            return self._chat.approve(action, rule=rule)
-        if chosen == REJECT_ALWAYS and action.offers:
-            return self._chat.deny(action, rule=replace(action.offers[0].rule, scope="chat", effect="deny"))
+        offer = _standing_offer(action)
+        if chosen in _SCOPES and offer is not None:
+            return self._chat.approve(action, rule=offer.rule_for(_SCOPES[chosen][0]))
+        if chosen == REJECT_ALWAYS and offer is not None:
+            return self._chat.deny(action, rule=offer.rule_for("chat", "deny"))
         if chosen == REJECT:
             return self._chat.deny(action)
         raise Dismissed
@@ -98,20 +97,27 @@ class Dismissed(Exception):
 def permission_options(action: OpenAction) -> list[a.PermissionOption]:
     """Once, and, where a rule is offered, for longer: the names say what it would cover."""
     found = [a.PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
-    if action.offers:
-        covers = inert_line(action.offers[0].covers, 120)
+    offer = _standing_offer(action)
+    if offer is not None:
+        covers = inert_line(offer.covers, 120)
         found += [
             a.PermissionOption(option_id=key, name=f"{words}: {covers}", kind="allow_always")
-            for key, (_, words) in _SCOPES.items()
+            for key, (scope, words) in _SCOPES.items()
+            if scope in offer.open_scopes
         ]
     found.append(a.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"))
-    if action.offers:
+    if offer is not None:
         found.append(
             a.PermissionOption(
                 option_id=REJECT_ALWAYS, name=f"Always reject in this session: {covers}", kind="reject_always"
             )
         )
     return found
+
+
+def _standing_offer(action: OpenAction) -> Offer | None:
+    """The first offer of a rule for the whole session."""
+    return next((offer for offer in action.offers if "chat" in offer.open_scopes), None)
 
 
 def shown(action: OpenAction, root: str) -> list[Content]:

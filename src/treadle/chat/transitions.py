@@ -171,6 +171,13 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
         raise Refused("no_such_action", f"No open approval {command.action!r}; it may have been answered already.")
     if call.action.hash != command.hash:
         raise Refused("hash_mismatch", "What was approved is not what is asked for; look at it again.")
+    if command.rule is not None and not any(
+        offer.makes(command.rule, command.decision) for offer in call.action.offers
+    ):
+        raise InvalidInput(
+            f"The approval {command.action!r} offers no such rule: {command.rule.effect} {command.rule.tool} "
+            f"{command.rule.pattern} with the scope {command.rule.scope}. Choose one of its offers and scopes."
+        )
     allowed = command.decision == "allow"
     done = e.PermissionCompleted(
         command.action,

@@ -71,8 +71,7 @@ def chosen_rule(action: OpenAction, scope: RuleScope, number: int, *, deny: bool
         )
     if not 1 <= number <= len(action.offers):
         raise InvalidInput(f"there is no rule {number}; choose one of 1 to {len(action.offers)}")
-    rule = action.offers[number - 1].rule
-    return replace(rule, scope=scope, effect="deny" if deny else "allow")
+    return action.offers[number - 1].rule_for(scope, "deny" if deny else "allow")
 
 
 def expiring(rule: Rule, span: str | None) -> Rule:

@@ -46,7 +46,7 @@ def asked(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[s
             "possiblePaths": [],
             "possibleUrls": [{"url": host} for host in action.network],
             "hasWriteFileRedirection": ">" in command,
-            "canOfferSessionApproval": bool(action.offers),
+            "canOfferSessionApproval": rule_of(action, "chat") is not None,
             "warning": action.reason if action.severity in ("high", "critical") else None,
         }
     if name in EDIT_TOOLS:
@@ -55,7 +55,7 @@ def asked(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[s
             "kind": "write",
             "fileName": str(arguments.get("path", "")),
             "diff": action.text.partition("\n\n")[2] or action.text,
-            "canOfferSessionApproval": bool(action.offers),
+            "canOfferSessionApproval": rule_of(action, "chat") is not None,
             **({"newFileContents": content} if isinstance(content, str) else {}),
         }
     server, mark, tool = name.partition(SERVER_MARK)
@@ -89,7 +89,6 @@ def decided(result: Mapping[str, Any]) -> Decision | None:
 
 
 def rule_of(action: OpenAction, scope: RuleScope) -> Rule | None:
-    """The first rule that was offered, in the scope that the program chose; none if none can be made."""
-    if scope == "once" or not action.offers:
-        return None
-    return msgspec.structs.replace(action.offers[0].rule, scope=scope)
+    """The first rule that was offered with the scope that the program chose; none if it was not offered."""
+    offers = () if scope == "once" else action.offers
+    return next((offer.rule_for(scope) for offer in offers if scope in offer.open_scopes), None)

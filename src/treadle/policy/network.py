@@ -15,7 +15,7 @@ from treadle.policy.word_verdicts import Case, Need
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.options import NetworkChoice
-from treadle.protocol.permissions import NETWORK_TOOL, Offer, Rule
+from treadle.protocol.permissions import NETWORK_TOOL, STANDING, Offer, Rule, RuleScope
 
 _ADDRESS = r"(?:https?|git|ssh|ftp)://(?:[^/@\s]*@)?([A-Za-z0-9.-]+)(?::(\d+))?|^[\w.-]+@([A-Za-z0-9.-]+):"
 # fmt: off
@@ -156,11 +156,12 @@ def _reason(wants: Sequence[str]) -> str:
 def _offers(wants: Sequence[str]) -> tuple[Offer, ...]:
     """A rule for each host, and all hosts for this call alone."""
     hosts = [host for host in wants if host != ALL][:_MOST]
-    named = tuple(Offer(Rule("allow", NETWORK_TOOL, host), _covers(host), "every other host") for host in hosts)
+    scopes: tuple[RuleScope, ...] = ("once", *STANDING)
+    named = tuple(Offer(Rule("allow", NETWORK_TOOL, host), _covers(host), "every other host", scopes) for host in hosts)
     everything = Rule("allow", NETWORK_TOOL, ALL, scope="once")
     return (
         *named,
-        Offer(everything, "every host, with `once` for this call alone", "what it does there is not undone"),
+        Offer(everything, "every host, for this call alone", "what it does there is not undone", ("once",)),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from treadle.policy.command_rules import ANY, allows_part, is_interpreter, never_allowed, place_words
 from treadle.policy.globs import literal
 from treadle.policy.shell.model import Part
-from treadle.protocol.permissions import Offer, Rule
+from treadle.protocol.permissions import STANDING, Offer, Rule
 from treadle.protocol.tools import MCP_PREFIX, ToolSpec
 
 _FAMILIES = frozenset(
@@ -40,11 +40,13 @@ def for_command(parts: Sequence[Part], tool: str, folder: str | None) -> tuple[O
     exact = Rule("allow", tool, pattern)
     if len(pattern) > _LONGEST or any(allows_part((exact,), each, folder) is None for each in parts):
         return ()
-    offers = [Offer(exact, f"`{pattern}`, word for word", LEAVES)]
+    offers = [Offer(exact, f"`{pattern}`, word for word", LEAVES, STANDING)]
     for family in (part.words[:2], part.words[:1]):
         if family in _FAMILIES:
             wide = f"{shlex.join(family)} {ANY}"
-            offers.append(Offer(Rule("allow", tool, wide), f"`{shlex.join(family)}` with any words", LEAVES_FAMILY))
+            offers.append(
+                Offer(Rule("allow", tool, wide), f"`{shlex.join(family)}` with any words", LEAVES_FAMILY, STANDING)
+            )
             break
     return tuple(offers)
 
@@ -59,18 +61,20 @@ def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offe
     if len(set(files)) != 1:
         return ()
     (file,) = set(files)
-    exact = Offer(Rule("allow", tool, literal(file)), f"every change of {file}", "every other file")
+    exact = Offer(Rule("allow", tool, literal(file)), f"every change of {file}", "every other file", STANDING)
     folder = file.rpartition("/")[0]
     if sensitive or not folder:
         return (exact,)
     wide = Rule("allow", tool, f"{literal(folder).removeprefix('/')}/**")
-    return (exact, Offer(wide, f"every change below {folder}/", "sensitive files in it, and all others"))
+    return (exact, Offer(wide, f"every change below {folder}/", "sensitive files in it, and all others", STANDING))
 
 
 def for_tool(spec: ToolSpec) -> tuple[Offer, ...]:
     tool, server = spec.name, spec.server
-    exact = Offer(Rule("allow", tool), f"every call of {tool}, whatever its arguments", "every other tool")
+    exact = Offer(Rule("allow", tool), f"every call of {tool}, whatever its arguments", "every other tool", STANDING)
     if not server:
         return (exact,)
     wide = Rule("allow", f"{MCP_PREFIX}{server}__*")
-    return exact, Offer(wide, f"every tool of the MCP server {server}, those of later too", "every other server")
+    return exact, Offer(
+        wide, f"every tool of the MCP server {server}, those of later too", "every other server", STANDING
+    )

@@ -4,6 +4,9 @@ secret."""
 import re
 from typing import Literal
 
+from msgspec.structs import replace
+
+from treadle.errors import InvalidInput
 from treadle.protocol.content import Value
 
 RuleEffect = Literal["allow", "ask", "deny"]
@@ -11,6 +14,8 @@ RuleScope = Literal["once", "chat", "project", "user"]
 """How far a rule reaches. `once`: only the call that was asked about; it is no standing rule."""
 BEYOND: tuple[RuleScope, ...] = ("project", "user")
 """Scopes of rules that are kept outside the chat's log."""
+STANDING: tuple[RuleScope, ...] = ("chat", *BEYOND)
+"""Scopes of rules that answer later questions, too."""
 NETWORK_TOOL = "network"
 """The tool of rules about hosts: their pattern is a host pattern (see `treadle.host_patterns`), or `all`."""
 
@@ -47,3 +52,24 @@ class Offer(Value, frozen=True):
     rule: Rule
     covers: str
     leaves: str = ""
+    scopes: tuple[RuleScope, ...] = ()
+    """The scopes that may be chosen for it. Empty in logs of older versions: then by the rule's own scope."""
+
+    @property
+    def open_scopes(self) -> tuple[RuleScope, ...]:
+        return self.scopes or (("once",) if self.rule.scope == "once" else STANDING)
+
+    def rule_for(self, scope: RuleScope, decision: Literal["allow", "deny"] = "allow") -> Rule:
+        """The rule that an answer makes by this offer. InvalidInput: the scope is wider than what is offered."""
+        if scope not in ("once", *self.open_scopes):
+            raise InvalidInput(
+                f"this is offered with the scope {' or '.join(self.open_scopes)}, not {scope}: {self.covers}"
+            )
+        return replace(self.rule, scope=scope, effect=decision)
+
+    def makes(self, rule: Rule, decision: Literal["allow", "deny"]) -> bool:
+        """Whether an answer may make this rule by this offer. `once` is always narrow enough."""
+        if rule.scope not in ("once", *self.open_scopes):
+            return False
+        chosen = self.rule_for(rule.scope, decision)
+        return replace(chosen, id=rule.id, created_ms=rule.created_ms, expires_ms=rule.expires_ms) == rule

@@ -161,8 +161,7 @@ class Card(VerticalScroll, can_focus=True):
             case "w":
                 self._choose("rule", scope="once", offer=_network_offer(action))
             case "c" | "p" | "u":
-                scopes: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
-                self._choose("rule", scope=scopes[key], offer=0)
+                self._choose("rule", scope=_SCOPE_KEYS[key], offer=0)
             case number if number.isdecimal():
                 self._choose("rule", scope="chat", offer=int(number) - 1)
         return True
@@ -173,6 +172,9 @@ class Card(VerticalScroll, can_focus=True):
         self.post_message(Choice(self.asked, kind, scope=scope, offer=offer, text=text))
 
 
+_SCOPE_KEYS: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
+
+
 def choices(action: OpenAction) -> list[tuple[str, str]]:
     """The keys of an approval and what each means."""
     found = [("y", "yes, once"), ("n", "no"), ("f", "no, and say why")]
@@ -180,9 +182,14 @@ def choices(action: OpenAction) -> list[tuple[str, str]]:
         found.append(("e", "edit"))
     if _network_offer(action) >= 0:
         found.append(("w", "with network, once"))
+    words = {"c": "always in this chat", "p": "in this project", "u": "everywhere"}
     if action.offers:
-        found += [("c", "always in this chat"), ("p", "in this project"), ("u", "everywhere")]
-        found += [(str(number), f"rule {number} in this chat") for number in range(2, min(9, len(action.offers)) + 1)]
+        found += [(key, words[key]) for key, scope in _SCOPE_KEYS.items() if scope in action.offers[0].open_scopes]
+    found += [
+        (str(number), f"rule {number} in this chat")
+        for number, offer in enumerate(action.offers[:9], 1)
+        if number > 1 and "chat" in offer.open_scopes
+    ]
     return found
 
 

@@ -94,7 +94,7 @@ class EmbeddedChat(ChatLink):
         offer: int = -1,
         scope: RuleScope = "chat",
     ) -> None:
-        rule = None if offer < 0 else replace(action.offers[offer].rule, scope=scope, effect="allow")
+        rule = None if offer < 0 else action.offers[offer].rule_for(scope)
         await self._chat.approve(action, arguments=None if arguments is None else dict(arguments), rule=rule)
 
     async def arguments(self, action: OpenAction) -> Mapping[str, Any]:

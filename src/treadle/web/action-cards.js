@@ -5,7 +5,10 @@ import { button, h, toast } from "./dom.js";
 import { show } from "./rendered.js";
 import { api, chatPath } from "./session.js";
 
-const SCOPES = { chat: "in this chat", project: "in this project", user: "everywhere" };
+const SCOPES = { once: "for this call alone", chat: "in this chat", project: "in this project", user: "everywhere" };
+
+/** The scopes that may be chosen; older logs do not list them. */
+const scopesOf = ({ scopes, rule }) => scopes?.length ? scopes : rule.scope === "once" ? ["once"] : ["chat", "project", "user"];
 
 class ActionCards extends HTMLElement {
   begin(chat) {
@@ -51,8 +54,8 @@ class ActionCards extends HTMLElement {
     const feedback = h("input", { type: "text", placeholder: "Why not, or what instead",
         "aria-label": "What to tell the model on refusal" });
     const rule = h("select", { "aria-label": "How long this answer holds" }, h("option", { value: "" }, "Only this once"),
-      (action.offers ?? []).flatMap((offer, place) => Object.entries(SCOPES).map(([scope, where]) => h("option",
-          { value: `${place} ${scope}` }, `${offer.covers} ${where}`))));
+      (action.offers ?? []).flatMap((offer, place) => scopesOf(offer).map((scope) => h("option",
+          { value: `${place} ${scope}` }, `${offer.covers} ${SCOPES[scope]}`))));
     const card = h("section", { class: `card action severity-${action.severity}`, data: { action: action.action }, tabindex: "-1" },
       h("h2", {}, `Allow ${action.name || "this"}?`, action.severity && action.severity !== "none"
           ? h("span", { class: `badge ${action.severity}` }, action.severity) : null),

@@ -12,7 +12,7 @@ from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
 from treadle.protocol.http_queries import ActionQuery
-from treadle.protocol.http_requests import AnswerBody, Decision, RuleWish, ToolResults
+from treadle.protocol.http_requests import AnswerBody, Decision, ToolResults
 from treadle.protocol.permissions import BEYOND, NETWORK_TOOL, Rule
 from treadle.server.problems import Problem
 from treadle.server.replies import NOTHING, ApiReply, reply
@@ -71,7 +71,7 @@ async def decide(call: ApiRequest) -> ApiReply:
         for each in open_actions(state):
             if each.action == named:
                 call.service.admission.reach(call.user, choice(each.network))
-    rule = None if wanted.rule is None else _rule(call, state, named, wanted.rule)
+    rule = _rule(call, state, named, wanted)
     command = c.Decide(named, wanted.decision, wanted.hash, wanted.feedback, wanted.arguments, rule=rule)
     done, state = await call.service.execute(state.chat, (command,), call.key, lambda made: reply(accepted(made)))
     if rule is not None and rule.scope in BEYOND:
@@ -80,9 +80,12 @@ async def decide(call: ApiRequest) -> ApiReply:
     return done
 
 
-def _rule(call: ApiRequest, state: ChatState, action: str, wish: RuleWish) -> Rule | None:
+def _rule(call: ApiRequest, state: ChatState, action: str, wanted: Decision) -> Rule | None:
     """One of the rules that were offered with the approval. For one that is open no more there is none: the command
     itself is then refused."""
+    wish = wanted.rule
+    if wish is None:
+        return None
     call.service.admission.scope(call.user, wish.scope)
     for each in open_actions(state):
         if each.action == action:
@@ -90,12 +93,10 @@ def _rule(call: ApiRequest, state: ChatState, action: str, wish: RuleWish) -> Ru
                 raise InvalidInput(f"The approval offers {len(each.offers)} rules; there is no number {wish.offer}.")
             now = call.service.agent.deps.clock.now_ms()
             expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
-            offered = each.offers[wish.offer].rule
-            if offered.tool == NETWORK_TOOL:
-                call.service.admission.reach(call.user, choice((offered.pattern,)))
-            return msgspec.structs.replace(
-                offered, scope=wish.scope, id=new_id("r"), created_ms=now, expires_ms=expires
-            )
+            chosen = each.offers[wish.offer].rule_for(wish.scope, wanted.decision)
+            if chosen.tool == NETWORK_TOOL and chosen.effect == "allow":
+                call.service.admission.reach(call.user, choice((chosen.pattern,)))
+            return msgspec.structs.replace(chosen, id=new_id("r"), created_ms=now, expires_ms=expires)
     return None
 
 

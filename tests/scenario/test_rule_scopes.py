@@ -1,0 +1,194 @@
+"""Every offer carries its scopes, and no front end makes a wider rule than was offered (S-07, fault 6): the engine
+checks it. `once` never makes a rule."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.scenario.command_line import CommandLine
+from tests.scenario.copilot_kit import Start, turns
+from tests.scenario.editor import begin, editing
+from tests.scenario.http_kit import serving
+from tests.scenario.kit import Stage, play
+from tests.scenario.test_cli_dialogue import person, prepared
+from tests.scenario.test_tui_app import agent_with, app_on, say, until
+from treadle import Chat
+from treadle.errors import InvalidInput
+from treadle.models.scripted import Call, Say
+from treadle.protocol.events import OpenAction
+from treadle.protocol.permissions import Offer, Rule
+from treadle.stores.sqlite import SqliteStore
+
+ONE_HOST = "curl --version https://example.org/"
+"""Asked for because of its words; it reaches nothing."""
+ALL_HOSTS = "curl --version x"
+"""The same without a host: only `every host, for this call alone` is offered."""
+DONE = '[[turn]]\ntext = "All done."\n'
+
+
+def script(command: str) -> str:
+    return f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = {json.dumps(command)} }} }}]\n'
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(SqliteStore(tmp_path / "treadle.db"))
+    yield made
+    await made.close()
+
+
+async def asking(stage: Stage, folder: Path, command: str) -> tuple[Chat, OpenAction]:
+    (folder / "project").mkdir()
+    agent = stage.agent([Call("run_command", command=command), Say("Done.")], builtin=True, home=folder / "home")
+    chat = agent.chat(root=str(folder / "project"), mode="ask", interactive=True)
+    await play(chat.send("Go."))
+    (action,) = await chat.actions()
+    return chat, action
+
+
+async def test_the_engine_refuses_what_was_not_offered_and_changes_nothing(stage: Stage, tmp_path: Path) -> None:
+    chat, action = await asking(stage, tmp_path, ONE_HOST)
+    host, everything = action.offers
+    assert (host.scopes, everything.scopes) == (("once", "chat", "project", "user"), ("once",))
+    forged: list[Rule] = [replace(everything.rule, scope=scope) for scope in ("chat", "project", "user")]  # type: ignore[arg-type]
+    forged += [
+        replace(host.rule, pattern="*.org"),
+        replace(host.rule, pattern="all", scope="once", tool="run_command"),
+        replace(host.rule, effect="deny"),
+        replace(host.rule, effect="ask"),
+        replace(host.rule, root="/elsewhere", scope="project"),
+        Rule("allow", "run_command", "rm *", "user"),
+    ]
+    head = (await chat.state()).head
+    for rule in forged:
+        with pytest.raises(InvalidInput, match="offers no such rule"):
+            await chat.approve(action, rule=rule)
+    for scope in ("chat", "user"):
+        with pytest.raises(InvalidInput, match="offered with the scope once"):
+            everything.rule_for(scope)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="offers no such rule"):
+            await chat.deny(action, rule=host.rule_for("chat"))
+    assert (await chat.state()).head == head
+    assert await chat.actions() == (action,) or list(await chat.actions()) == [action]
+    await play(chat.approve(action, rule=everything.rule_for("once")))
+    assert (await chat.state()).options.rules == ()
+    assert not (tmp_path / "home" / "rules.json").exists()
+
+
+def test_offers_of_older_logs_have_the_scopes_of_their_rule() -> None:
+    assert Offer(Rule("allow", "network", "all", scope="once"), "").open_scopes == ("once",)
+    assert Offer(Rule("allow", "run_command", "make"), "").open_scopes == ("chat", "project", "user")
+
+
+async def test_over_http(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    steps = [Call("run_command", command=ONE_HOST), Say("Done."), Call("run_command", command=ONE_HOST), Say("Done.")]
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path / "home", steps, builtin=True) as server:
+        client = server.local
+        options: dict[str, Any] = {"root": str(tmp_path / "project"), "mode": "ask"}
+        chat = await client.create("Go.", **options)
+        action = (await client.until(chat, "session.action_required"))[-1]["data"]["actions"][0]
+        assert [offer["scopes"] for offer in action["offers"]] == [["once", "chat", "project", "user"], ["once"]]
+        path = f"/api/chats/{chat}/approvals/{action['action']}"
+        body = {"decision": "allow", "hash": action["hash"]}
+        before = len(await client.log(chat))
+        for scope in ("chat", "project", "user"):
+            refused = await client("POST", path, body | {"rule": {"offer": 1, "scope": scope}})
+            assert (refused.status, refused.code) == (400, "invalid_input")
+        assert len(await client.log(chat)) == before
+        assert (await client("POST", path, body | {"rule": {"offer": 1, "scope": "once"}})).status == 200
+        await client.until(chat, "session.idle")
+        assert (await client("GET", f"/api/chats/{chat}")).json["options"].get("rules", []) == []
+        other = await client.create("Again.", **options)
+        action = (await client.until(other, "session.action_required"))[-1]["data"]["actions"][0]
+        path = f"/api/chats/{other}/approvals/{action['action']}"
+        body = {"decision": "deny", "hash": action["hash"], "rule": {"offer": 0, "scope": "user"}}
+        assert (await client("POST", path, body)).status == 200
+        await client.until(other, "session.idle")
+        (rule,) = json.loads((tmp_path / "home" / "rules.json").read_text())["rules"]
+        assert (rule["effect"], rule["scope"], rule["pattern"]) == ("deny", "user", "example.org")  # a refusal denies
+
+
+def test_with_the_command_line(cli: CommandLine) -> None:
+    asked = cli(
+        "run", "Go.", "--model", cli.script(script(ONE_HOST) + DONE), "--mode", "ask", "--interactive", "--json"
+    )
+    chat = asked.events[0]["chat"]
+    for scope in ("chat", "project", "user"):
+        refused = cli("approve", chat, "--remember", scope, "--rule", "2")
+        assert refused.code == 2
+        assert "offered with the scope once" in refused.err
+    assert len(cli("pending", "--json").lines) == 1
+    assert cli("approve", chat, "--remember", "once", "--rule", "2").code == 0
+    assert cli("rules", "--chat", chat, "--json").out == ""
+    asked = cli(
+        "run", "Go.", "--model", cli.script(script(ONE_HOST) + DONE), "--mode", "ask", "--interactive", "--json"
+    )
+    chat = asked.events[0]["chat"]
+    assert cli("approve", chat, "--remember", "chat").code == 0
+    (rule,) = cli("rules", "--chat", chat, "--json").lines
+    assert (rule["scope"], rule["pattern"]) == ("chat", "example.org")
+
+
+def test_at_the_terminal(cli: CommandLine) -> None:
+    with person(cli, *prepared(cli, script(ALL_HOSTS) + DONE), "--mode", "ask") as one:
+        one.sees("[y]es")
+        one.types("u")
+        one.sees("offered with the scope once")
+        one.sees("[y]es")
+        one.types("y")
+        one.sees("All done.")
+        assert one.leaves() == 0
+    assert cli("rules", "--json").out == ""
+
+
+@pytest.mark.parametrize(("key", "saved"), [("w", ()), ("c", ("chat",)), ("u", ("user",)), ("2", None)])
+async def test_in_the_app(tmp_path: Path, key: str, saved: tuple[str, ...] | None) -> None:
+    async with agent_with([[Call("run_command", command=ONE_HOST)], Say("Done.")], tmp_path / "home") as agent:
+        (tmp_path / "project").mkdir()
+        app = app_on(agent, tmp_path / "project", mode="ask")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.action is not None and app.card.armed)
+            await pilot.press(key)
+            if saved is None:  # every host is offered for this call alone, so the key means nothing
+                await pilot.pause(0.2)
+                assert app.card.action is not None
+            else:
+                await until(pilot, lambda: app.card.action is None and not app.conversation.view.busy)
+                assert app.link is not None
+                rules = (await agent.chat(app.link.id).state()).options.rules
+                assert tuple(rule.scope for rule in (*rules, *agent.rules.all())) == saved
+            app.leave()
+
+
+async def test_in_an_editor(cli: CommandLine) -> None:
+    ask = cli.script(script(ALL_HOSTS) + DONE + script(ONE_HOST) + DONE)
+    async with editing(cli, "--model", ask, "--mode", "ask") as editor:
+        session = await begin(editor, cli)
+        editor.choose = lambda _options: "once"
+        await editor.say(session, "First.")
+        assert [option.option_id for option in editor.asked[0][1]] == ["once", "reject"]
+        editor.choose = lambda _options: "project"
+        await editor.say(session, "Second.")
+        assert [option.option_id for option in editor.asked[1][1]][:3] == ["once", "chat", "project"]
+        (rule,) = cli("rules", "--json").lines
+        assert (rule["scope"], rule["pattern"]) == ("project", "example.org")
+
+
+@pytest.mark.parametrize(("command", "offered"), [(ALL_HOSTS, False), (ONE_HOST, True)])
+async def test_by_the_copilot_sdk(start: Start, cli: CommandLine, command: str, offered: bool) -> None:
+    program = await start(turns(("run_command", {"command": command})))
+    await program.call("session.create", {"sessionId": "s1", "requestPermission": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    asked = (await program.heard("permission.requested"))["data"]
+    decision = {"sessionId": "s1", "requestId": asked["requestId"], "result": {"kind": "approve-permanently"}}
+    await program.call("session.permissions.handlePendingPermissionRequest", decision)
+    await program.heard("session.idle")
+    saved = [(rule["tool"], rule["pattern"], rule["scope"]) for rule in cli("rules", "--json").lines]
+    assert all(scope == "user" and pattern != "all" for _, pattern, scope in saved)
+    assert bool(saved) is (offered or asked["permissionRequest"]["canOfferSessionApproval"])
