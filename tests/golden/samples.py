@@ -15,9 +15,17 @@ IMAGE = Image("image/png", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d
 USAGE = Usage(1_200, 80, 1_000, 16, 0.0031, True)
 
 RULE = Rule(
-    "allow", "run_command", "make test", "project", "/home/ada/engine", 1_800_000_000_000, "r_1", 1_700_000_000_000
+    "allow",
+    "run_command",
+    "make test",
+    "project",
+    "/home/ada/engine",
+    1_800_000_000_000,
+    "r_1",
+    1_700_000_000_000,
+    "9f2c",
 )
-OFFER = Offer(RULE, "make test, in this project", "make with other targets")
+OFFER = Offer(RULE, "make test, in this project", "make with other targets", ("chat", "project"))
 
 CHANGE = FileChange(
     "engine.py",
@@ -149,6 +157,7 @@ _ALL: tuple[e.Event, ...] = (
         Shell("src", {"CI": "1"}, ("DEBUG",)),
         "view",
         (Image("image/png", "ab12"),),
+        ("pypi.org", "example.org:8443"),
     ),
     e.PermissionRequested(
         "3.1", KEY, "high", "it executes something", "run_command\n  command: make test", "5e88", (OFFER,), ("pypi",)

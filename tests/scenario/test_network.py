@@ -14,12 +14,13 @@ import pytest
 
 from tests.homes import seed
 from tests.scenario.command_line import CommandLine
-from tests.scenario.kit import Stage, play, results
+from tests.scenario.kit import Stage, of, play, results
 from tests.unit.sandbox.grounds import missing
 from treadle import Chat
 from treadle.chat.state import open_actions
 from treadle.errors import InvalidInput
 from treadle.models.scripted import Call, Say
+from treadle.protocol.events import ExecutionComplete
 from treadle.protocol.live_events import OpenAction
 from treadle.stores.memory import MemoryStore
 
@@ -157,8 +158,11 @@ async def test_an_approval_lets_a_command_reach_its_hosts_once(network: Network)
     assert action.network == ("pypi",)
     assert "it needs the network: pypi" in action.reason
     assert not (network.project / "made").exists()
-    await play(chat.approve(action))
+    seen = await play(chat.approve(action))
     assert (network.project / "page").stat().st_size > 0
+    (done,) = of(seen, ExecutionComplete)
+    assert done.hosts == ("pypi.org",)  # S-17
+    assert "reached pypi.org" in done.result_summary
     again = await _open_action(chat)  # once is once
     await play(chat.deny(again))
     assert not (network.project / "again").exists()
@@ -182,9 +186,12 @@ async def test_all_hosts_once(network: Network) -> None:  # S-03
         chat = network.chat(line, mode="ask", interactive=True)
         await play(chat.send("Go."))
         action = await _open_action(chat)
-        await play(chat.approve(action, rule=action.offers[-1].rule))
+        seen = await play(chat.approve(action, rule=action.offers[-1].rule))
     assert (network.project / "got").read_text() == "reached\n"
     assert (await chat.state()).options.rules == ()
+    (done,) = of(seen, ExecutionComplete)
+    assert done.hosts == ("all",)  # S-17: without a proxy nobody sees which
+    assert "could reach every host" in done.result_summary
 
 
 async def test_a_failed_command_is_asked_about_by_what_it_wrote(network: Network) -> None:  # S-03

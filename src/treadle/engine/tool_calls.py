@@ -171,6 +171,7 @@ async def outcome_events(
         shell=outcome.shell,
         effect=outcome.effect,
         images=outcome.images,
+        hosts=tuple(map(deps.redact, outcome.hosts)),
     )
     return [complete, *await workspace_events(call, outcome, deps), *_news(state, outcome.facts)]
 

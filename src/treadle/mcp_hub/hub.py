@@ -3,13 +3,14 @@ on. What is offered to models is fixed then (L-21): what a server adds later is 
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ToolError
-from treadle.mcp.listing import Listing
+from treadle.mcp.listing import ListedTool, Listing
 from treadle.mcp.tool import Keeping, ServerTool
 from treadle.mcp_hub.known import spec_of
 from treadle.mcp_hub.search import CALL, FIND, CallTool, FindTools, too_many
@@ -162,7 +163,7 @@ class Hub:
             ServerTool(
                 spec_of(name, tool, server.timeout_s, accept_hints=server.accept_hints),
                 tool,
-                lambda: self.connected(name, *place),
+                partial(self._connected_for, tool, name, place),
                 self._keeping,
             )
             for tool in (link.known.tools if link.known is not None else ())
@@ -181,6 +182,19 @@ class Hub:
 
             self._calls = Calls()
         return connection, self._calls
+
+    async def _connected_for(self, tool: ListedTool, name: str, place: Place) -> "tuple[ServerConnection, Calls]":
+        """The connection for a call of the tool. ToolError if the server's tool is another one by now: the call was
+        judged by the old description and schema, which may be those of the server's last run."""
+        connection, calls = await self.connected(name, *place)
+        await connection.ready()
+        listing = (await self.link(name, *place)).known
+        if listing is not None and tool not in listing.tools:
+            raise ToolError(
+                f"The MCP server {name} has changed its tool {tool.name!r}, so it was not called. Look at the tool "
+                "again (find_tools), then call it again."
+            )
+        return connection, calls
 
     async def link(self, name: str, root: str = "", own: str = "", world: str = "") -> Link:
         project = await self._project(Place(root, own, world))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from treadle.policy.command_rules import ANY, allows_part, is_interpreter, never_allowed, place_words
 from treadle.policy.globs import literal
 from treadle.policy.shell.model import Part
+from treadle.policy.tool_pins import pin_of
 from treadle.protocol.permissions import STANDING, Offer, Rule
 from treadle.protocol.tools import MCP_PREFIX, ToolSpec
 
@@ -69,12 +70,16 @@ def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offe
     return (exact, Offer(wide, f"every change below {folder}/", "sensitive files in it, and all others", STANDING))
 
 
-def for_tool(spec: ToolSpec) -> tuple[Offer, ...]:
+def for_tool(spec: ToolSpec, *, changed: bool) -> tuple[Offer, ...]:
+    """`changed`: a rule names the tool, and the tool has changed since. Then it alone is offered."""
     tool, server = spec.name, spec.server
-    exact = Offer(Rule("allow", tool), f"every call of {tool}, whatever its arguments", "every other tool", STANDING)
+    calls = f"every call of {tool}, whatever its arguments"
     if not server:
+        return (Offer(Rule("allow", tool), calls, "every other tool", STANDING),)
+    leaves = "every other tool, and this one when its description or schema changes"
+    exact = Offer(Rule("allow", tool, pin=pin_of(spec)), calls, leaves, STANDING)
+    if changed:
         return (exact,)
     wide = Rule("allow", f"{MCP_PREFIX}{server}__*")
-    return exact, Offer(
-        wide, f"every tool of the MCP server {server}, those of later too", "every other server", STANDING
-    )
+    covers = f"every tool of the MCP server {server}, also one that it adds later, as each is when it is first called"
+    return exact, Offer(wide, covers, "every other server, and a tool that changes", STANDING)

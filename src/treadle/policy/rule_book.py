@@ -11,6 +11,7 @@ from treadle.errors import NotFound
 from treadle.file_system import is_below
 from treadle.policy.home_file import HomeFile
 from treadle.policy.rules import check
+from treadle.policy.tool_pins import ToolPins
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
 from treadle.types import Clock, SystemClock, new_id
@@ -30,6 +31,7 @@ class RuleBook:
         self._home = Path(home)
         self._file = HomeFile(self._home / FILE_NAME, _Rules)
         self._clock = clock or SystemClock()
+        self.pins = ToolPins(self._home)
 
     def all(self) -> tuple[Rule, ...]:
         """Everything that is written there, expired or not."""

@@ -25,6 +25,7 @@ from treadle.policy.acts import act_of
 from treadle.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
 from treadle.policy.rule_book import RuleBook, rules_of
 from treadle.policy.shown_call import shown
+from treadle.policy.tool_pins import ToolPins
 from treadle.policy.word_verdicts import Case, Need
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal
@@ -52,6 +53,7 @@ class StandardPolicy:
 
     def __init__(self, book: RuleBook | None = None, now_ms: Callable[[], int] | None = None) -> None:
         self._book = book
+        self._pins = ToolPins() if book is None else book.pins
         self._now_ms = now_ms or SystemClock().now_ms
         self.every_command: Callable[[ChatOptions], bool] = lambda _options: False
         """Whether a chat in mode `confirm` asks for commands that only look, too."""
@@ -70,7 +72,7 @@ class StandardPolicy:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
         if spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in found):
             return Verdict("allow")
-        case = Case(spec, invocation, options, found, act_of(spec, invocation), self.every_command(options))
+        case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins, self.every_command(options))
         stopped = network.stopped(case) or word_verdicts.stopped(case)
         if closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
@@ -84,7 +86,8 @@ class StandardPolicy:
         rehearsal: Rehearsal | None,
         verdict: Verdict,
     ) -> Verdict:
-        case = Case(spec, invocation, options, self._rules(invocation.root, options), act_of(spec, invocation))
+        found = self._rules(invocation.root, options)
+        case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins)
         if rehearsal is None:
             return _unrehearsed(case)
         if (denied := stopping_rule(rehearsal.files, "deny", case.rules)) is not None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle.errors import ConfigError
 from treadle.inert import printable
 from treadle.policy import offers, rules
 from treadle.policy.acts import Act
@@ -14,6 +15,7 @@ from treadle.policy.command_rules import Match, allows_part, folder_of, is_read_
 from treadle.policy.sensitive_files import Sensitive, names
 from treadle.policy.shell.model import Part
 from treadle.policy.shown_call import shown
+from treadle.policy.tool_pins import ToolPins
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
@@ -30,6 +32,7 @@ class Case(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
     """Those that hold for it."""
     act: Act
+    pins: ToolPins
     every: bool = False
     """Whether a command is asked for that only looks, too, unless a rule allows it."""
 
@@ -50,6 +53,8 @@ class Need(msgspec.Struct, frozen=True):
     offers: tuple[Offer, ...] = ()
     way_out: str = ""
     """What a person could set beforehand, where nobody is there to be asked."""
+    details: str = ""
+    """What a person is shown below the call."""
 
 
 Judged = tuple[Need | None, str]
@@ -100,7 +105,8 @@ def verdict(case: Case) -> Verdict:
 def asked(case: Case, need: Need) -> Verdict:
     severity = case.act.finding.severity
     if case.options.interactive:
-        return Verdict("ask", need.reason, severity, shown(case.invocation), need.offers)
+        text = shown(case.invocation) + (f"\n\n{need.details}" if need.details else "")
+        return Verdict("ask", need.reason, severity, text, need.offers)
     text = NOT_RUN.format(case.invocation.name, need.reason)
     return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity)
 
@@ -257,7 +263,15 @@ def _other(case: Case) -> Judged:
         reason = f"in mode {mode} a tool is asked for of which nobody can tell beforehand what it does"
     else:
         return None, ""
-    if (rule := rules.about_tool(case.rules, "allow", case.spec)) is not None:
-        return None, f"allowed by {rules.in_words(rule)}"
+    naming = [rule for rule in case.rules if rules.about_tool((rule,), "allow", case.spec) is not None]
+    try:
+        if (holding := next((rule for rule in naming if case.pins.holds(rule, case.spec)), None)) is not None:
+            return None, f"allowed by {rules.in_words(holding)}"
+        case.pins.keep_text(case.spec)
+        change = case.pins.difference(naming[-1], case.spec) if naming else ""
+    except ConfigError as error:
+        change = f"Whether the tool has changed is not known: {error}"
     way = f"A person can allow it with: treadle rules add --allow --tool {name}."
-    return Need(reason, offers.for_tool(case.spec), way), ""
+    if naming:
+        reason = f"its description or schema is not the one for which {rules.in_words(naming[-1])} was made"
+    return Need(reason, offers.for_tool(case.spec, changed=bool(naming)), way, printable(change)), ""

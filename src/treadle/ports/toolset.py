@@ -144,6 +144,8 @@ class Outcome(Value, frozen=True):
     shell: Shell | None = None
     images: tuple[Image, ...] = ()
     """Pictures that the model is shown beside the text."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that a command reached; see `ExecutionComplete`."""
     question: Question | None = None
     """The call is not over: this has to be answered first. Then it is run again, with the answer."""
 

@@ -44,6 +44,8 @@ class Rule(Value, frozen=True):
     """0: never."""
     id: str = ""
     created_ms: int = 0
+    pin: str = ""
+    """For a tool of an MCP server: the hash of its description and schema for which the rule was made."""
 
 
 class Offer(Value, frozen=True):

@@ -67,6 +67,9 @@ class ExecutionComplete(Event, frozen=True):
     """How a command reached the project: on a copy-on-write view that was committed, or directly (W-08, W-10)."""
     images: tuple[Image, ...] = ()
     """Pictures that the tool returned; the model is shown them behind the results of the turn."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that a command reached through its proxy, with the port where it is not the usual one (S-17). `all`: it
+    could reach every host, and which ones it did is not known."""
 
 
 CommandEnding = Literal["exited", "timed_out", "idle", "exceeded", "stopped", "failed", "lost"]

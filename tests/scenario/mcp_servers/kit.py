@@ -52,6 +52,10 @@ class Kit:
         """What the server's tools did, in order."""
         return self.notes.read_text().split("\n")[:-1] if self.notes.exists() else []
 
+    def describe_note(self, text: str) -> None:
+        """What the tool `note` says of itself from the server's next start on."""
+        Path(f"{self.notes}.description").write_text(text)
+
     async def close(self) -> None:
         """Whatever happened: the logs are sound, and can be driven again (D-07)."""
         for agent in self.agents:

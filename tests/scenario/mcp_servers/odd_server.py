@@ -49,6 +49,13 @@ def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
             return dict(message.get("result") or message)
 
 
+def tools() -> list[dict[str, Any]]:
+    """A file beside the notes holds what `note` says of itself, if it does not say the usual."""
+    said = Path(f"{NOTES}.description")
+    described = {"description": said.read_text()} if said.exists() else {}
+    return [{"name": name, **tool, **(described if name == "note" else {})} for name, tool in TOOLS.items()]
+
+
 def note(text: str) -> None:
     with open(NOTES, "a", encoding="utf-8") as file:
         file.write(f"{text}\n")
@@ -142,7 +149,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             has = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
             return {"result": {"protocolVersion": "2025-06-18", "capabilities": has, "serverInfo": info}}
         case "tools/list":
-            return {"result": {"tools": [{"name": name, **tool} for name, tool in TOOLS.items()]}}
+            return {"result": {"tools": tools()}}
         case "tools/call" if params["name"] in TOOLS:
             return {"result": call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})}
         case "prompts/list":

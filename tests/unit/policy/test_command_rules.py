@@ -15,7 +15,7 @@ from treadle.protocol.files import FileChange, FileState
 
 
 def _lost(path: str) -> FileChange:
-    return FileChange(path, FileState("file", 0o644, 5, "a" * 64), FileState("file", 0o644, 0, "b" * 64))
+    return FileChange(path, "modified", 0, 1, FileState("file", 0o644, "1f2e", 5), FileState("file", 0o644, "3d4c", 0))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@ failed for want of more, by what it wrote and by what the proxy refused to it.""
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from treadle.errors import InvalidInput
 from treadle.host_patterns import ALL, PORTS, check, expand, family, is_address, matches
+from treadle.inert import inert_line
 from treadle.ports.sandbox import PROXY_PORT, AllHosts, Hosts, Network, NoNetwork
 from treadle.protocol.options import NetworkChoice
 
@@ -34,6 +35,7 @@ _PLAIN = re.compile(
     r"|Could not resolve host|Temporary failure resolving|getaddrinfo failed"
 )
 _MOST = 5
+_MOST_REACHED = 200
 
 
 def network_of(choice: NetworkChoice, log: str) -> Network:
@@ -82,15 +84,36 @@ def _patterns(hosts: Iterable[str], reached: Iterable[str]) -> tuple[str, ...]:
     return tuple(found[:_MOST])
 
 
+def reached_hosts(log: str, allowed: NetworkChoice) -> tuple[str, ...]:
+    """The hosts that a command reached by the log of its proxy, in their order; `all` if it had no proxy."""
+    if isinstance(allowed, bool):
+        return (ALL,) if allowed else ()
+    hosts = (host if port in PORTS else f"{host}:{port}" for host, port, refusal in _connections(log) if not refusal)
+    return tuple(dict.fromkeys(hosts))[:_MOST_REACHED]
+
+
+def shown_hosts(hosts: tuple[str, ...]) -> str:
+    """In one line, for people; empty if there are none."""
+    if not hosts:
+        return ""
+    if hosts == (ALL,):
+        return "could reach every host"
+    more = f" and {len(hosts) - _MOST} more" if len(hosts) > _MOST else ""
+    return f"reached {', '.join(hosts[:_MOST])}{more}"
+
+
 def _refused(log: str) -> list[tuple[str, int]]:
-    found: list[tuple[str, int]] = []
+    return [(host, port) for host, port, refusal in _connections(log) if "not among" in refusal]
+
+
+def _connections(log: str) -> Iterator[tuple[str, int, str]]:
+    """Host, port and refusal of each connection in the log of a proxy."""
     with suppress(FileNotFoundError):
         for line in Path(log).read_text(errors="replace").splitlines():
             with suppress(ValueError, KeyError):
                 entry = json.loads(line)
-                if entry["host"] and "not among" in entry["refused"]:
-                    found.append((str(entry["host"]).lower(), int(entry["port"])))
-    return found
+                if entry["host"]:
+                    yield inert_line(str(entry["host"]).lower()), int(entry["port"]), str(entry["refused"])
 
 
 def in_one_line(wanted: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ from treadle.tools.builtin.base import in_thread, settled
 from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt, newest_attempt
 from treadle.tools.builtin.command.background import begun, make_room
-from treadle.tools.builtin.command.network import in_one_line, wanted_hosts
+from treadle.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.command.request import CommandPlan, CommandRequest
 from treadle.tools.builtin.command.setup import CommandSetup
@@ -252,6 +252,7 @@ class CommandRun:
             raise ToolError(f"The command could not be started: {ended.error}.")
         seen, left, notice = await in_thread(self._look)
         needs = in_one_line(await self._wants(seen.text))
+        hosts = await in_thread(reached_hosts, self._network_log, self.plan.network)
         kept = output.kept(self.command, self._context.redact)
         blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
         faultpoint("command.collected")
@@ -274,12 +275,13 @@ class CommandRun:
         outcome = Outcome(
             "\n".join(lines),
             ", ".join([summary, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])])
-            + (f"; {needs}" if needs else ""),
+            + "".join(f"; {note}" for note in (shown_hosts(hosts), needs) if note),
             ended.ending == "exited" and ended.code == 0 and change.success,
             effect="view" if self.plan.view else "direct",
             output=blob,
             sandbox=self.plan.sandbox,
             shell=left.shell,
+            hosts=hosts,
             facts=(*(() if notice is None else (notice,)), *self._log_notices),
         )
         return change.added_to(outcome)
@@ -292,7 +294,11 @@ class CommandRun:
         """What the command that has ended failed to reach."""
         if self.ended.ending == "exited" and self.ended.code == 0:
             return ()
-        return await in_thread(wanted_hosts, text, f"{self.command.folder}/network", self.plan.network)
+        return await in_thread(wanted_hosts, text, self._network_log, self.plan.network)
+
+    @property
+    def _network_log(self) -> str:
+        return f"{self.command.folder}/network"
 
     # -- interrupted ----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.tools.builtin.command.network import in_one_line, wanted_hosts
+from treadle.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
 
 _NEW = "Failed to establish a new connection: [Errno -3] Temporary failure in name resolution"
 
@@ -52,6 +52,29 @@ def test_by_what_the_proxy_refused(tmp_path: Path) -> None:  # S-03
     ]
     log.write_text("\n".join(json.dumps(entry) for entry in entries) + "\n{broken")
     assert wanted_hosts("whatever", str(log), ("example.com",)) == ("pypi", "example.org:8443")
+
+
+def test_the_hosts_that_were_reached(tmp_path: Path) -> None:  # S-17
+    log = tmp_path / "network"
+    refused = "x is not among the hosts that this command may reach"
+    entries = [
+        {"host": "pypi.org", "port": 443, "refused": ""},
+        {"host": "PyPI.org", "port": 80, "refused": ""},
+        {"host": "example.org", "port": 8443, "refused": ""},
+        {"host": "other.example.org", "port": 443, "refused": refused},
+        {"host": "gone.example.org", "port": 443, "refused": "unreachable: no answer"},
+        {"host": "odd\x1b[2J.org", "port": 443, "refused": ""},
+    ]
+    log.write_text("\n".join(json.dumps(entry) for entry in entries) + "\n{broken")
+    hosts = reached_hosts(str(log), ("pypi", "example.org:8443"))
+    assert hosts[:2] == ("pypi.org", "example.org:8443")
+    assert len(hosts) == 3
+    assert "\x1b" not in hosts[2]
+    assert reached_hosts(str(log), True) == ("all",)
+    assert reached_hosts(str(log), False) == reached_hosts(str(tmp_path / "none"), ("pypi",)) == ()
+    assert shown_hosts(("a.org", "b.org")) == "reached a.org, b.org"
+    assert shown_hosts(tuple("abcdefg")) == "reached a, b, c, d, e and 2 more"
+    assert (shown_hosts(("all",)), shown_hosts(())) == ("could reach every host", "")
 
 
 def test_who_passes_the_proxy_by_needs_all_of_the_network(tmp_path: Path) -> None:
