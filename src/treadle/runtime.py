@@ -49,7 +49,7 @@ from treadle.ports.workspace import Workspace
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
 from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project, RaceKeywords
-from treadle.protocol.permissions import Rule
+from treadle.protocol.permissions import Rule, check_standing
 from treadle.stores import store_of
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
@@ -301,6 +301,8 @@ class Agent:
         instructions of the project, from folders no higher than `highest`. InvalidInput if its tools cannot be accepted
         (A-01)."""
         found: dict[str, Any] = {}
+        for rule in options.rules:
+            check_standing(rule)
         if options.root and not options.root_id:
             found["root_id"] = identify(options.root)
         if options.world:

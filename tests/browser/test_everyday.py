@@ -84,3 +84,33 @@ def test_chats_are_found_again(browser: Browser, site: Site) -> None:  # U-05
         expect(page.locator(f"chat-list a[data-id='{talk}']")).to_have_count(0)
         page.select_option("select[aria-label='Which chats']", "archive")
         expect(page.locator(f"chat-list a[data-id='{talk}']")).to_be_visible()
+
+
+NETWORK = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "curl --version https://example.org/" } }]
+[[turn]]
+text = "Done."
+"""
+
+
+def test_a_rule_has_the_scopes_that_are_offered(browser: Browser, site: Site) -> None:  # S-07
+    chat = site.create("Fetch.", NETWORK, mode="ask")
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        page.click(".action summary")
+        choices = page.locator(".action select option")
+        expect(choices).to_have_text(
+            [
+                "Only this once",
+                "commands that reach example.org for this call alone",
+                "commands that reach example.org in this chat",
+                "commands that reach example.org in this project",
+                "commands that reach example.org everywhere",
+                "every host for this call alone",
+            ]
+        )
+        page.select_option(".action select", "1 once")
+        page.click(".action .allow")
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Done.")
+        assert site.cli("rules", "--chat", chat, "--json").out == ""

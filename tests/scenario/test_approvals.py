@@ -3,11 +3,18 @@ S-08, fault 6)."""
 
 import json
 import signal
+from pathlib import Path
+
+import msgspec
+import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from tests.scenario.kit import Stage, change, of, play
+from treadle.errors import InvalidInput
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
+from treadle.protocol.commands import ChangeOptions
+from treadle.protocol.permissions import Rule
 
 COUNT = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo x >> count" } }]\n'
 TEST = '[[turn]]\ncall = [{ name = "run_command", args = { command = "touch built; make test" } }]\n'
@@ -159,10 +166,46 @@ def test_rules_by_hand(cli: CommandLine) -> None:
     assert "git push *" in listed
     assert "docs/**" in listed
     for wrong in (["--allow", "python *"], ["--allow"], ["make"], ["--allow", "x", "--scope", "chat"],
-                  ["--allow", "make", "--expires", "soon"]):  # fmt: skip
+                  ["--allow", "make", "--expires", "soon"], ["--allow", "make", "--expires", "9999999999999d"],
+                  ["--allow", "make", "--expires", "999999999999w"], ["--allow", "x", "--expires", "9" * 5_000 + "d"],
+                  ["--allow", "python3"], ["--allow", "env"]):  # fmt: skip
         assert cli("rules", "add", *wrong).code == 2, wrong
+    assert cli("rules").code == 0
     assert len(cli("rules", "--json").lines) == 3
     assert cli("rules", "revoke", "r_nothing").code == 1
+
+
+def test_rules_with_an_odd_expiry_or_damage_are_still_listed(cli: CommandLine) -> None:
+    assert cli("rules", "add", "--allow", "make test").code == 0
+    path = Path(cli.environment["TREADLE_HOME"]) / "rules.json"
+    saved = json.loads(path.read_text())
+    saved["rules"].append({"effect": "deny", "tool": "run_command", "pattern": "rm *", "scope": "user", "id": "r_2"})
+    saved["rules"][0]["expires_ms"] = 863_999_999_999_999_913_600_000  # as older versions saved 9999999999999d
+    path.write_text(json.dumps(saved))
+    listed = cli("rules")
+    assert listed.code == 0
+    assert "until 999" in listed.out
+    assert cli("rules", "--json").code == 0
+    assert cli("rules", "add", "--deny", "mv *").code == 0
+    saved["rules"].append({"effect": "perhaps"})
+    path.write_text(json.dumps(saved))
+    listed = cli("rules")
+    assert listed.code == 0
+    assert "make test" in listed.out
+    assert "rm *" in listed.out
+    assert "no rule allows anything" in listed.err
+
+
+async def test_a_chat_takes_no_rule_that_counts_once_or_never_ends(stage: Stage) -> None:  # S-07
+    agent = stage.agent([Say("Done.")])
+    chat = agent.chat()
+    await play(chat.send("Work."))
+    for rule in (Rule("allow", "x", scope="once"), Rule("allow", "x", expires_ms=10**18)):
+        with pytest.raises(InvalidInput):
+            agent.chat(rules=(rule,))
+        with pytest.raises(InvalidInput):
+            await chat.carry_out(ChangeOptions({"rules": [msgspec.to_builtins(rule)]}))
+    assert (await chat.state()).options.rules == ()
 
 
 async def test_the_library_makes_rules_too(stage: Stage) -> None:  # S-07

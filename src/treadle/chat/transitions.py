@@ -25,6 +25,7 @@ from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.events import Event
 from treadle.protocol.options import ChatOptions
+from treadle.protocol.permissions import Offer, Rule, check_expiry, check_standing
 from treadle.protocol.trace_context import checked
 from treadle.protocol.views import QueueItem
 
@@ -171,13 +172,8 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
         raise Refused("no_such_action", f"No open approval {command.action!r}; it may have been answered already.")
     if call.action.hash != command.hash:
         raise Refused("hash_mismatch", "What was approved is not what is asked for; look at it again.")
-    if command.rule is not None and not any(
-        offer.makes(command.rule, command.decision) for offer in call.action.offers
-    ):
-        raise InvalidInput(
-            f"The approval {command.action!r} offers no such rule: {command.rule.effect} {command.rule.tool} "
-            f"{command.rule.pattern} with the scope {command.rule.scope}. Choose one of its offers and scopes."
-        )
+    if command.rule is not None:
+        _check_offered(call.action.offers, command.rule, command)
     allowed = command.decision == "allow"
     done = e.PermissionCompleted(
         command.action,
@@ -191,6 +187,16 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
         return (done,)
     text = "The user refused this call." + (f" They said: {command.feedback}" if command.feedback else "")
     return (done, e.ExecutionComplete(call.key, False, error=text, result_summary="refused"))
+
+
+def _check_offered(offers: tuple[Offer, ...], rule: Rule, command: c.Decide) -> None:
+    """InvalidInput for a rule that is not one of the offers, or has a wider scope than was offered (S-07)."""
+    check_expiry(rule)
+    if not any(offer.makes(rule, command.decision) for offer in offers):
+        raise InvalidInput(
+            f"The approval {command.action!r} offers no such rule: {rule.effect} {rule.tool} {rule.pattern} with the "
+            f"scope {rule.scope}. Choose one of its offers and scopes."
+        )
 
 
 def _answer(state: ChatState, command: c.Answer) -> Events:
@@ -300,6 +306,9 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
         options = change_options(state.options, command.changes)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"These options do not fit: {error}.") from error
+    for rule in options.rules:
+        if rule not in state.options.rules:
+            check_standing(rule)
     if options == state.options:
         return ()
     at_work = state.run is not None or state.compacting or state.restoring is not None

@@ -10,10 +10,11 @@ from treadle.cli.session import find_chat
 from treadle.errors import InvalidInput, NotFound, Refused
 from treadle.handle import Chat
 from treadle.protocol.events import OpenAction
-from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.permissions import Rule, RuleScope, check_expiry
 from treadle.runtime import Agent
 
-_SPAN = re.compile(r"(\d+)\s*([smhdw])")
+_SPAN = re.compile(r"([0-9]+)\s*([smhdw])")
+_MOST_DIGITS = 12
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -79,6 +80,12 @@ def expiring(rule: Rule, span: str | None) -> Rule:
     if not span:
         return rule
     match = _SPAN.fullmatch(span.strip())
-    if match is None or not int(match[1]):
+    if match is None or not match[1].strip("0"):
         raise InvalidInput(f"{span!r} is no span of time; write 30m, 12h, 7d or 2w")
-    return replace(rule, expires_ms=round(time.time() * 1000) + 1000 * int(match[1]) * _SECONDS[match[2]])
+    if len(match[1]) > _MOST_DIGITS:
+        raise InvalidInput(
+            f"{span[:20]!r} is longer than a rule can hold; leave --expires out for a rule without an end"
+        )
+    made = replace(rule, expires_ms=round(time.time() * 1000) + 1000 * int(match[1]) * _SECONDS[match[2]])
+    check_expiry(made)
+    return made

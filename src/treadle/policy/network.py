@@ -161,7 +161,7 @@ def _offers(wants: Sequence[str]) -> tuple[Offer, ...]:
     everything = Rule("allow", NETWORK_TOOL, ALL, scope="once")
     return (
         *named,
-        Offer(everything, "every host, for this call alone", "what it does there is not undone", ("once",)),
+        Offer(everything, "every host", "what it does there is not undone", ("once",)),
     )
 
 

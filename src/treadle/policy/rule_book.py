@@ -2,18 +2,19 @@
 never read from the project itself (S-09)."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from treadle.errors import NotFound
+from treadle.errors import ConfigError, NotFound
 from treadle.file_system import is_below
 from treadle.policy.home_file import HomeFile
 from treadle.policy.rules import check
 from treadle.policy.tool_pins import ToolPins
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Rule
+from treadle.protocol.permissions import LATEST_EXPIRY_MS, Rule
 from treadle.types import Clock, SystemClock, new_id
 
 FILE_NAME = "rules.json"
@@ -22,6 +23,16 @@ FILE_NAME = "rules.json"
 class _Rules(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...] = ()
     version: int = 1
+
+    def __post_init__(self) -> None:
+        """An expiry out of range, which older versions saved, becomes the nearest one: else the file could be read and
+        not be written again."""
+        if any(_in_range(rule) != rule for rule in self.rules):
+            msgspec.structs.force_setattr(self, "rules", tuple(map(_in_range, self.rules)))
+
+
+class _RawRules(msgspec.Struct, frozen=True):
+    rules: tuple[msgspec.Raw, ...] = ()
 
 
 class RuleBook:
@@ -36,6 +47,19 @@ class RuleBook:
     def all(self) -> tuple[Rule, ...]:
         """Everything that is written there, expired or not."""
         return self._file.read().rules
+
+    def readable(self) -> tuple[list[Rule], str]:
+        """The rules that can be read, for a person to see, and what is wrong with the file; empty if it is sound."""
+        try:
+            return list(self.all()), ""
+        except ConfigError as error:
+            damage = str(error)
+        rules: list[Rule] = []
+        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            for entry in msgspec.json.decode(self._file.path.read_bytes(), type=_RawRules).rules:
+                with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                    rules.append(_in_range(msgspec.json.decode(entry, type=Rule)))
+        return rules, damage
 
     def of(self, root: str) -> tuple[Rule, ...]:
         """The rules in force in a project. If Treadle's home lies inside the project, whoever works in the project can
@@ -86,6 +110,12 @@ def live(rules: tuple[Rule, ...], now_ms: int) -> tuple[Rule, ...]:
 def stamped(rule: Rule, now_ms: int) -> Rule:
     """With an id to revoke it by, and the time at which it was made."""
     return replace(rule, id=rule.id or new_id("r"), created_ms=rule.created_ms or now_ms)
+
+
+def _in_range(rule: Rule) -> Rule:
+    if 0 <= rule.expires_ms <= LATEST_EXPIRY_MS:
+        return rule
+    return replace(rule, expires_ms=LATEST_EXPIRY_MS if rule.expires_ms > 0 else 1)
 
 
 def _same(rule: Rule) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from treadle.host_patterns import ALL
 from treadle.host_patterns import check as check_host
 from treadle.policy.command_rules import check_command_pattern
 from treadle.policy.globs import is_literal, matches
-from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleEffect
+from treadle.protocol.permissions import NETWORK_TOOL, Rule, RuleEffect, check_standing
 from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, EDIT_TOOLS, INPUT_TOOL, MCP_PREFIX, ToolSpec
 
 
@@ -17,8 +17,7 @@ def check(rule: Rule) -> None:
     """InvalidInput for a rule that says nothing, cannot be read, or would let through everything."""
     if not rule.tool:
         raise InvalidInput("a rule needs the name of a tool")
-    if rule.scope == "once":
-        raise InvalidInput("a rule that counts once is none; choose the scope chat, project or user")
+    check_standing(rule)
     if rule.tool == NETWORK_TOOL:
         if rule.pattern != ALL:
             check_host(rule.pattern)

@@ -170,7 +170,8 @@ def why_asked(action: e.OpenAction) -> list[str]:
         lines.append(f"asked because: {inert_line(action.reason, 500)}")
     for number, offer in enumerate(action.offers, 1):
         leaves = f"; not: {inert_line(offer.leaves, 300)}" if offer.leaves else ""
-        lines.append(f"rule {number} would allow: {inert_line(offer.covers, 300)}{leaves}")
+        once = ", for this call alone" if offer.open_scopes == ("once",) else ""
+        lines.append(f"rule {number} would allow: {inert_line(offer.covers, 300)}{once}{leaves}")
     return lines
 
 

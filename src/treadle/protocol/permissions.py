@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from treadle.errors import InvalidInput
-from treadle.protocol.content import Value
+from treadle.protocol.content import Fingerprint, Value
 
 RuleEffect = Literal["allow", "ask", "deny"]
 RuleScope = Literal["once", "chat", "project", "user"]
@@ -16,6 +16,8 @@ BEYOND: tuple[RuleScope, ...] = ("project", "user")
 """Scopes of rules that are kept outside the chat's log."""
 STANDING: tuple[RuleScope, ...] = ("chat", *BEYOND)
 """Scopes of rules that answer later questions, too."""
+LATEST_EXPIRY_MS = 253_370_764_800_000
+"""The beginning of the year 9999."""
 NETWORK_TOOL = "network"
 """The tool of rules about hosts: their pattern is a host pattern (see `treadle.host_patterns`), or `all`."""
 
@@ -44,8 +46,21 @@ class Rule(Value, frozen=True):
     """0: never."""
     id: str = ""
     created_ms: int = 0
-    pin: str = ""
+    pin: Fingerprint = ""
     """For a tool of an MCP server: the hash of its description and schema for which the rule was made."""
+
+
+def check_expiry(rule: Rule) -> None:
+    """InvalidInput for an expiry that is no point in time."""
+    if not 0 <= rule.expires_ms <= LATEST_EXPIRY_MS:
+        raise InvalidInput(f"a rule can expire until the year 9999; got {rule.expires_ms} ms since 1970")
+
+
+def check_standing(rule: Rule) -> None:
+    """InvalidInput for what cannot be kept as a rule, whatever it is about."""
+    check_expiry(rule)
+    if rule.scope == "once":
+        raise InvalidInput("a rule that counts once is none; choose the scope chat, project or user")
 
 
 class Offer(Value, frozen=True):

@@ -122,6 +122,25 @@ async def test_a_damaged_book_allows_nothing(home: Path, content: bytes) -> None
     assert await judge("ls") == "deny"
 
 
+def test_a_damaged_rule_does_not_hide_the_others_from_a_person(home: Path) -> None:
+    good = b'{"effect": "deny", "tool": "run_command", "pattern": "git push *", "scope": "user", "id": "r_1"}'
+    for bad in (b'{"effect": "maybe", "tool": "x"}', b"7", b'{"effect": "deny", "tool": "x", "expires_ms": 1e99}'):
+        (home / "rules.json").unlink(missing_ok=True)
+        home.exists() and home.rmdir()
+        book = RuleBook(_written(home, b'{"rules": [' + bad + b", " + good + b"]}"))
+        rules, damage = book.readable()
+        assert [rule.pattern for rule in rules] == ["git push *"]
+        assert "is damaged" in damage
+    home.joinpath("rules.json").write_bytes(b"{")
+    assert RuleBook(home).readable()[0] == []
+
+
+@pytest.mark.parametrize("expires_ms", [-1, 863_999_999_999_999_913_600_000, 253_370_764_800_001])
+def test_an_expiry_out_of_range_is_refused(home: Path, expires_ms: int) -> None:
+    with pytest.raises(InvalidInput, match="can expire until"):
+        RuleBook(home).add(allow("make test", scope="user", expires_ms=expires_ms))
+
+
 async def test_a_book_that_others_can_write_allows_nothing(home: Path) -> None:
     book = RuleBook(home)
     book.add(allow("make test", scope="user"))
