@@ -283,22 +283,25 @@ class _WordComparison:
         self._wanted = [word for word in literal if not word.startswith("-")]
         self._options = {word for word in literal if word.startswith("-")}
         self._words = words
+        self._has_options = self._options <= set(words)
+        self._has_unknown = any(_OPEN in word for word in words)
         self._program = _kind(words[0])
         self._known: dict[tuple[int, int], Match] = {}
 
     def answer(self) -> Match:
-        return self._from(0, 0)
+        for at in range(len(self._words), -1, -1):  # from the end, because a command may have thousands of words
+            for wanted in range(len(self._wanted), -1, -1):
+                self._known[wanted, at] = self._compare(wanted, at)
+        return self._known[0, 0]
 
     def _from(self, wanted: int, at: int) -> Match:
-        """Whether the pattern's words from `wanted` on fit the command's words from `at` on."""
-        if (wanted, at) not in self._known:
-            self._known[wanted, at] = self._compare(wanted, at)
-        return self._known[wanted, at]
+        return self._known[wanted, min(at, len(self._words))]
 
     def _compare(self, wanted: int, at: int) -> Match:
+        """Whether the pattern's words from `wanted` on fit the command's words from `at` on."""
         if wanted == len(self._wanted):
             return self._rest(at)
-        if at >= len(self._words):
+        if at == len(self._words):
             return "no"
         word, target = self._words[at], self._wanted[wanted]
         if _may_be(_name(word), _kind(target)) if at == 0 else _may_be(word, target):
@@ -316,15 +319,14 @@ class _WordComparison:
 
     def _rest(self, at: int) -> Match:
         """What is left when all words were found: the options of the pattern, and for an exact one nothing else."""
-        unknown = any(_OPEN in word for word in self._words)
-        if not self._options <= set(self._words):
-            return "maybe" if unknown else "no"
+        if not self._has_options:
+            return "maybe" if self._has_unknown else "no"
         if self._open_ended:
             return "yes"
-        left = [word for word in self._words[at:] if word not in self._options]
-        if not left:
-            return "yes"
-        return "maybe" if all(_OPEN in word for word in left) else "no"
+        left = (word for word in self._words[at:] if word not in self._options)
+        if any(_OPEN not in word for word in left):
+            return "no"
+        return "maybe" if any(_OPEN in word for word in self._words[at:]) else "yes"
 
     def _is_option(self, word: str) -> bool:
         if self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word):

@@ -208,6 +208,12 @@ async def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
     assert verdict.decision == expected
 
 
+async def test_a_long_command_is_compared_to_its_end() -> None:
+    judge = Judge(mode="autopilot", rules=(deny("git tag *"), deny("frob x")))
+    assert await judge("git " + "-P " * 3_000 + "tag x") == "deny"
+    assert await judge("frob " + "-a b " * 1_500 + "x") == "deny"
+
+
 # -- for random compound commands, an allow verdict means that each part is covered -----------------------------------
 
 _COVERED = ("make test", "make -k all", "cargo test --all", "./run.sh fast", "timeout 9 make x", "python3 gen.py a")
