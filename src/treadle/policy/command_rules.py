@@ -1,4 +1,4 @@
-"""What the pattern of a rule about commands may say, and which commands it covers (S-07). Pure: words in, answers out.
+"""Patterns of rules about commands: which are accepted, and which commands they cover (S-07). Pure functions.
 
 An allow rule is read narrowly and a deny or ask rule widely. An allow rule covers a simple command that is literal,
 word by word (or is the very text of the rule), stands alone (no wrapper, no variable set for it, no output into a file,
@@ -31,8 +31,8 @@ INTERPRETERS = names(
     runghc sbcl scala sed sh sqlite ssh swift tclsh tcsh ts-node tsx uvx vi vim wish xonsh yash zsh
     """
 )
-"""Programs that run whatever they are given: a rule for all their uses would be one for everything. Without the version
-that may end their names."""
+"""Programs that run their input or arguments as code: a rule for all their uses would allow everything. Names
+are without the version that may end them."""
 _BY_LATER_WORDS = names("busybox cmd ed emacs ex expect gdb lldb m4 mysql nvim psql sed sqlite ssh vi vim")
 """Those that take commands behind the name of a file or host, too."""
 WRAPPERS = names(
@@ -102,32 +102,34 @@ def never_allowed(words: Sequence[str]) -> str:
     """Why no allow rule may have these words (the last may be `*`); empty when it may."""
     program = _kind(words[0])
     open_ended = words[-1] == ANY
-    before = [word for word in words[1:] if word != ANY]
-    if program in WRAPPERS or _runs_words(program, before, open_ended):
+    arguments = [word for word in words[1:] if word != ANY]
+    if program in WRAPPERS or _runs_words(program, arguments, open_ended):
         return f"{program} runs other commands, and it would cover them all"
-    if program in INTERPRETERS and not _names_script(program, before, open_ended):
+    if program in INTERPRETERS and not _names_script(program, arguments, open_ended):
         return f"{program} runs whatever it is given, and it would cover it all; name a script, as in 'python gen.py'"
-    if program == "git" and any(word == "-c" or word.startswith(("--config-env", "--exec-path")) for word in before):
+    if program == "git" and any(word == "-c" or word.startswith(("--config-env", "--exec-path")) for word in arguments):
         return "git runs what -c sets"
-    if program == "git" and open_ended and not before:
+    if program == "git" and open_ended and not arguments:
         return "git runs its aliases and hooks; name the git command, as in 'git status *'"
     return ""
 
 
-def _runs_words(program: str, before: Sequence[str], open_ended: bool) -> bool:
-    """Whether it is `uv run *` or the like: a program that runs the words behind its verb, with none of them named."""
+def _runs_words(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
+    """True for `uv run *` and its like: the program runs the words behind its verb, and the pattern names none."""
     verb = RUNNERS.get(program, "")
-    return bool(verb) and before[:1] == [verb] and open_ended and all(word.startswith("-") for word in before[1:])
+    return bool(verb) and arguments[:1] == [verb] and open_ended and all(word.startswith("-") for word in arguments[1:])
 
 
-def _names_script(program: str, before: Sequence[str], open_ended: bool) -> bool:
-    """Whether the words of an interpreter say what it runs. Behind an option a word may be the option's value, so a
+def _names_script(program: str, arguments: Sequence[str], open_ended: bool) -> bool:
+    """True if the words of an interpreter name its script. Behind an option a word may be the option's value, so a
     pattern with `*` begins with the script, or with `-m` and a module."""
     if not open_ended:
-        return any(not word.startswith("-") for word in before)
-    if program in _BY_LATER_WORDS or not before:
+        return any(not word.startswith("-") for word in arguments)
+    if program in _BY_LATER_WORDS or not arguments:
         return False
-    return not before[0].startswith("-") or (before[0] == "-m" and len(before) > 1 and not before[1].startswith("-"))
+    return not arguments[0].startswith("-") or (
+        arguments[0] == "-m" and len(arguments) > 1 and not arguments[1].startswith("-")
+    )
 
 
 def split(pattern: str) -> list[str]:
@@ -145,7 +147,7 @@ def split(pattern: str) -> list[str]:
 
 
 def is_read_only(part: Part) -> bool:
-    """Whether the part needs no rule beside one for another part: it only looks, writes no file, and sets nothing that
+    """True for a part that needs no rule of its own: it only looks, writes no file, and sets nothing that
     the other parts could obey."""
     if part.severity != "none" or part.assigns or set(part.writes) - _NOWHERE:
         return False
@@ -153,7 +155,7 @@ def is_read_only(part: Part) -> bool:
 
 
 def passes_on(part: Part) -> bool:
-    """Whether it only runs another part, and changes nothing about it."""
+    """True for a wrapper that runs another part and changes nothing about it."""
     return _name(part.program) in _QUIET_WRAPPERS
 
 
@@ -206,24 +208,24 @@ def place_words(words: Sequence[str], folder: str | None) -> tuple[str, ...] | N
 
 
 def _covers(pattern: str, part: Part, words: Sequence[str]) -> bool:
-    """What is not literal is covered by the very same text only."""
+    """A part that is not literal is covered by the very same text only."""
     if part.unknown:
         return pattern == part.text and words[0] == part.words[0]
-    wanted = split(pattern)
-    if never_allowed(wanted):  # a rule that was made before this was refused
+    pattern_words = split(pattern)
+    if never_allowed(pattern_words):  # a rule that was made before this was refused
         return False
-    placed = place_words(wanted, ".")
-    return placed is not None and _fit(placed, words)
+    rule_words = place_words(pattern_words, ".")
+    return rule_words is not None and _fit(rule_words, words)
 
 
 def fits(pattern: str, words: Sequence[str]) -> bool:
     return _fit(split(pattern), words)
 
 
-def _fit(wanted: Sequence[str], words: Sequence[str]) -> bool:
-    if wanted[-1] == ANY:
-        return tuple(wanted[:-1]) == tuple(words[: len(wanted) - 1]) and bool(words)
-    return tuple(wanted) == tuple(words)
+def _fit(pattern_words: Sequence[str], words: Sequence[str]) -> bool:
+    if pattern_words[-1] == ANY:
+        return tuple(pattern_words[:-1]) == tuple(words[: len(pattern_words) - 1]) and bool(words)
+    return tuple(pattern_words) == tuple(words)
 
 
 # -- what a deny or ask rule covers -----------------------------------------------------------------------------------
@@ -234,10 +236,10 @@ def stops_command(
 ) -> tuple[Rule, Match] | None:
     """The rule that stops the command because of one of the commands in it, and whether it surely does ("yes") or only
     may ("maybe"). A sure one comes first."""
-    chosen = [rule for rule in rules if rule.effect == effect and rule.tool == tool]
+    candidates = [rule for rule in rules if rule.effect == effect and rule.tool == tool]
     doubtful: Rule | None = None
     for part in parts:
-        for rule in chosen:
+        for rule in candidates:
             match compare_widely(rule.pattern, part):
                 case "yes":
                     return rule, "yes"
@@ -249,13 +251,16 @@ def stops_command(
 
 
 def compare_widely(pattern: str, part: Part) -> Match:
-    """Whether a deny or ask rule with this pattern covers the part."""
+    """The answer of a deny or ask rule with this pattern about the part."""
     if not pattern:
         return "yes"
     if not part.words:
         return "maybe" if part.unknown and part.severity in ("high", "critical") else "no"
-    wanted = split(pattern)
-    answers = {_WordComparison(wanted, words).answer() for words in _readings(part.words, wanted[0])}
+    pattern_words = split(pattern)
+    readings = list(_readings(part.words, pattern_words[0]))
+    if any(_fit(pattern_words, words) for words in readings):
+        return "yes"
+    answers = {_WordComparison(pattern_words, words).answer() for words in readings}
     if "yes" in answers:
         return "yes"
     return "maybe" if "maybe" in answers or part.hides_commands else "no"
@@ -277,56 +282,58 @@ def _readings(words: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
 class _WordComparison:
     """One pattern against the words of one command. Options and their values may stand between the words."""
 
-    def __init__(self, wanted: Sequence[str], words: tuple[str, ...]) -> None:
-        self._open_ended = wanted[-1] == ANY
-        literal = wanted[:-1] if self._open_ended else wanted
-        self._wanted = [word for word in literal if not word.startswith("-")]
+    def __init__(self, pattern_words: Sequence[str], words: tuple[str, ...]) -> None:
+        self._open_ended = pattern_words[-1] == ANY
+        literal = pattern_words[:-1] if self._open_ended else pattern_words
+        self._pattern = [word for word in literal if not word.startswith("-")]
         self._options = {word for word in literal if word.startswith("-")}
         self._words = words
-        self._has_options = self._options <= set(words)
+        flags = {flag for word in words for flag in _flags(word)}
+        self._has_options = all(word in words or _flags(word) <= flags for word in self._options)
         self._has_unknown = any(_OPEN in word for word in words)
         self._program = _kind(words[0])
         self._known: dict[tuple[int, int], Match] = {}
 
     def answer(self) -> Match:
         for at in range(len(self._words), -1, -1):  # from the end, because a command may have thousands of words
-            for wanted in range(len(self._wanted), -1, -1):
-                self._known[wanted, at] = self._compare(wanted, at)
+            for pattern_at in range(len(self._pattern), -1, -1):
+                self._known[pattern_at, at] = self._compare(pattern_at, at)
         return self._known[0, 0]
 
-    def _from(self, wanted: int, at: int) -> Match:
-        return self._known[wanted, min(at, len(self._words))]
+    def _from(self, pattern_at: int, at: int) -> Match:
+        return self._known[pattern_at, min(at, len(self._words))]
 
-    def _compare(self, wanted: int, at: int) -> Match:
-        """Whether the pattern's words from `wanted` on fit the command's words from `at` on."""
-        if wanted == len(self._wanted):
-            return self._rest(at)
+    def _compare(self, pattern_at: int, at: int) -> Match:
+        """Compare the pattern's words from `pattern_at` on with the command's words from `at` on."""
+        if pattern_at == len(self._pattern):
+            return self._compare_rest(at)
         if at == len(self._words):
             return "no"
-        word, target = self._words[at], self._wanted[wanted]
+        word, target = self._words[at], self._pattern[pattern_at]
         if _may_be(_name(word), _kind(target)) if at == 0 else _may_be(word, target):
             return "maybe"
         answers: set[Match] = set()
         if word == target or (at == 0 and _kind(word) == _kind(target)):
-            answers.add(self._from(wanted + 1, at + 1))
+            answers.add(self._from(pattern_at + 1, at + 1))
         if at and self._is_option(word):
             for after in self._after_option(at):
                 unknown = any(_OPEN in skipped for skipped in self._words[at:after])  # it may be several words
-                answers.add("maybe" if unknown else self._from(wanted, after))
+                answers.add("maybe" if unknown else self._from(pattern_at, after))
             if self._program == "git" and word.startswith(_GIT_ALIASES):
                 answers.add("maybe")  # an alias may have any name
         return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
 
-    def _rest(self, at: int) -> Match:
-        """What is left when all words were found: the options of the pattern, and for an exact one nothing else."""
+    def _compare_rest(self, at: int) -> Match:
+        """Compare the rest when all words are matched: options of the pattern, and for an exact one no other words."""
         if not self._has_options:
             return "maybe" if self._has_unknown else "no"
         if self._open_ended:
             return "yes"
-        left = (word for word in self._words[at:] if word not in self._options)
-        if any(_OPEN not in word for word in left):
+        flags = {flag for word in self._options for flag in _flags(word)}
+        rest = self._words[at:]
+        if any(_OPEN not in word and not (word.startswith("-") and _flags(word) <= flags) for word in rest):
             return "no"
-        return "maybe" if any(_OPEN in word for word in self._words[at:]) else "yes"
+        return "maybe" if any(_OPEN in word for word in rest) else "yes"
 
     def _is_option(self, word: str) -> bool:
         if self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word):
@@ -350,8 +357,14 @@ def is_interpreter(program: str) -> bool:
     return _kind(program) in INTERPRETERS
 
 
+def _flags(word: str) -> set[str]:
+    """The options in a word: `-rf` is `-r` and `-f`."""
+    letters = re.fullmatch(r"-([A-Za-z]+)", word)
+    return {f"-{letter}" for letter in letters[1]} if letters else {word}
+
+
 def _may_be(word: str, target: str) -> bool:
-    """Whether a word that is not literal may turn out to be the target, or may begin with it."""
+    """True if a word that is not literal may turn out to be the target, or may begin with it."""
     if _OPEN not in word and not _GLOB.search(word):
         return False
     known, unknown, _ = word.partition(_OPEN)

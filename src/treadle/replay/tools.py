@@ -119,6 +119,7 @@ class RecordedTool:
             shell=complete.shell,
             effect=complete.effect,
             images=complete.images,
+            hosts=complete.hosts,
             **_changes(call),
         )
 
