@@ -2,15 +2,18 @@
 description and the schema of the tool are those that the person knew. A rule with a `pin` names them by their hash; any
 other rule (of an older version, made by hand, or for all tools of a server) is pinned for each tool at its first use.
 
-The pins of first uses and the texts behind the hashes lie in a file in Treadle's home; without a home they are kept as
-long as the process lives.
+The pins of first uses and the texts behind the hashes lie in a file in Treadle's home. Without a home, or where it
+cannot be written, they are kept as long as the process lives.
 """
 
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from treadle.errors import ConfigError
 from treadle.inert import printable
 from treadle.lines.diff import diff
 from treadle.policy.home_file import HomeFile
@@ -33,19 +36,25 @@ class _Pins(msgspec.Struct, frozen=True):
 class ToolPins:
     def __init__(self, home: Path | None = None) -> None:
         self._file = None if home is None else HomeFile(home / FILE_NAME, _Pins)
-        self._kept = _Pins()
+        self._unsaved = _Pins()
 
-    def holds(self, rule: Rule, spec: ToolSpec) -> bool:
-        """Whether a rule that names the tool counts for it as it is now. Pins it, if this is the rule's first use.
-        ConfigError: the pins cannot be read or written."""
+    def find_holding(self, rules: Sequence[Rule], spec: ToolSpec) -> Rule | None:
+        """Of the rules that allow the tool, one that was made for the tool as it is now. Rules without a pin are pinned
+        to it, unless another rule shows that the tool has changed. ConfigError: the pins cannot be read."""
         if not spec.server:
-            return True
-        if rule.pin:
-            return rule.pin == pin_of(spec)
-        return self._first_use(rule, spec) == pin_of(spec)
+            return next(iter(rules), None)
+        pins, now = self._read(), pin_of(spec)
+        known = [(rule, rule.pin or pins.first_uses.get(_key(rule, spec), "")) for rule in rules]
+        holding = next((rule for rule, pin in known if pin == now), None)
+        unpinned = [rule for rule, pin in known if not pin]
+        if holding is None and len(unpinned) < len(known):
+            return None
+        if unpinned:
+            self._add(_Pins({_key(rule, spec): now for rule in unpinned}, {now: _text(spec)}))
+        return holding or next(iter(unpinned), None)
 
     def difference(self, rule: Rule, spec: ToolSpec) -> str:
-        """What has changed about the tool since the rule was pinned, as a diff."""
+        """The change of the tool since the rule was pinned, as a diff."""
         pins = self._read()
         before = pins.texts.get(rule.pin or pins.first_uses.get(_key(rule, spec), ""))
         if before is None:
@@ -53,31 +62,29 @@ class ToolPins:
         return diff(spec.name, before, _text(spec)).text
 
     def keep_text(self, spec: ToolSpec) -> None:
-        """Remember what the tool says of itself, for the rule that a person may make now."""
+        """Remember the description and the schema, for the rule that a person may make now."""
         if spec.server and pin_of(spec) not in self._read().texts:
-            self._change(_Pins({}, {pin_of(spec): _text(spec)}))
-
-    def _first_use(self, rule: Rule, spec: ToolSpec) -> str:
-        key = _key(rule, spec)
-        if (pin := self._read().first_uses.get(key)) is None:
-            pin = self._change(_Pins({key: pin_of(spec)}, {pin_of(spec): _text(spec)})).first_uses[key]
-        return pin
+            self._add(_Pins({}, {pin_of(spec): _text(spec)}))
 
     def _read(self) -> _Pins:
-        return self._kept if self._file is None else self._file.read()
+        return self._unsaved if self._file is None else _merge(self._unsaved, self._file.read())
 
-    def _change(self, more: _Pins) -> _Pins:
-        def add(pins: _Pins) -> _Pins:
-            uses = {**more.first_uses, **pins.first_uses}  # the first use counts, whoever was faster
-            texts = {**pins.texts, **more.texts}
-            return replace(
-                pins,
-                first_uses=dict(list(uses.items())[:_MOST_PINS]),
-                texts=dict(list(texts.items())[-_MOST_TEXTS:]),
-            )
+    def _add(self, more: _Pins) -> None:
+        try:
+            if self._file is not None:
+                self._file.change(lambda saved: _merge(more, saved))
+                return
+        except ConfigError:  # a home that cannot be written
+            pass
+        self._unsaved = _merge(more, self._unsaved)
 
-        self._kept = add(self._kept) if self._file is None else self._file.change(add)
-        return self._kept
+
+def _merge(more: _Pins, saved: _Pins) -> _Pins:
+    """Of two first uses the saved one counts. The newest come first, and the oldest are dropped."""
+    uses, texts = {**more.first_uses, **saved.first_uses}, {**more.texts, **saved.texts}
+    return replace(
+        saved, first_uses=dict(islice(uses.items(), _MOST_PINS)), texts=dict(islice(texts.items(), _MOST_TEXTS))
+    )
 
 
 def pin_of(spec: ToolSpec) -> str:

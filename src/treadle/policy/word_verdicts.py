@@ -20,7 +20,7 @@ from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Offer, Rule, RuleEffect
-from treadle.protocol.tools import EDIT_TOOL, ToolSpec
+from treadle.protocol.tools import COMMAND_TOOL, EDIT_TOOL, ToolSpec
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -124,6 +124,8 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
         return None
     command = act.kind == "command"
     by_words = stops_command(chosen, effect, tool, (*act.parts, *_parts_with_values(case))) if command else None
+    if case.spec.input_argument:
+        by_words = by_words or _stopping_input(case, chosen, effect)
     if by_words is not None and by_words[1] == "yes":
         return by_words
     for known in act.names(case.root):
@@ -134,6 +136,15 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
     if (rule := rules.about_tool(chosen, effect, case.spec)) is not None:
         return rule, "yes"
     return by_words
+
+
+def _stopping_input(case: Case, chosen: Sequence[Rule], effect: RuleEffect) -> tuple[Rule, Match] | None:
+    """The rule about commands that stops a text which is typed into a program, in case that is a shell."""
+    from treadle.policy.command_severity import parts, parts_with_values
+
+    text = str(case.invocation.arguments.get(case.spec.input_argument) or "")
+    found = stops_command(chosen, effect, COMMAND_TOOL, (*parts(text), *parts_with_values(text)))
+    return found if found is not None and found[1] == "yes" else None  # other programs read other texts
 
 
 def _parts_with_values(case: Case) -> tuple[Part, ...]:
@@ -264,8 +275,9 @@ def _other(case: Case) -> Judged:
     else:
         return None, ""
     naming = [rule for rule in case.rules if rules.about_tool((rule,), "allow", case.spec) is not None]
+    change = ""
     try:
-        if (holding := next((rule for rule in naming if case.pins.holds(rule, case.spec)), None)) is not None:
+        if (holding := case.pins.find_holding(naming, case.spec)) is not None:
             return None, f"allowed by {rules.in_words(holding)}"
         case.pins.keep_text(case.spec)
         change = case.pins.difference(naming[-1], case.spec) if naming else ""

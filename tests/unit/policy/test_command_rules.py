@@ -211,6 +211,12 @@ async def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
     assert verdict.decision == expected
 
 
+async def test_a_denied_command_is_not_typed_into_a_shell_either() -> None:
+    judge = Judge(mode="autopilot", rules=(deny("git tag *"),))
+    assert (await judge.verdict("send_input", handle="1.0", text="git -P tag x\n")).decision == "deny"
+    assert (await judge.verdict("send_input", handle="1.0", text="print('git tag')\n")).decision == "allow"
+
+
 async def test_a_long_command_is_compared_to_its_end() -> None:
     judge = Judge(mode="autopilot", rules=(deny("git tag *"), deny("frob x")))
     assert await judge("git " + "-P " * 3_000 + "tag x") == "deny"
