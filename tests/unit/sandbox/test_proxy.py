@@ -12,6 +12,7 @@ import pytest
 
 from treadle.sandbox.network.proxy import LIMITS, Journal, Proxy, ProxyLimits
 from treadle.sandbox.network.proxy_requests import HEAD_SIZE
+from treadle.tools.builtin.command.network import reached_hosts
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GREETING = b"\x05\x01\x00"
@@ -33,9 +34,13 @@ class Bench:
         return answer
 
     async def logged(self, count: int = 1) -> list[dict[str, Any]]:
-        while len(lines := self._log.read_text().splitlines()) < count:  # noqa: ASYNC110 - another task writes it
+        """The connections that have ended."""
+        while len(entries := [each for each in self.entries() if "reached" not in each]) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        return [json.loads(line) for line in lines]
+        return entries
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
 
 
 @asynccontextmanager
@@ -85,6 +90,17 @@ async def test_a_tunnel_carries_both_ways_and_is_logged(tmp_path: Path) -> None:
         answer = await bench.ask(b"CONNECT web.test:443 HTTP/1.1\r\nHost: web.test:443\r\n\r\nbye")
         assert answer == b"HTTP/1.1 200 Connection established\r\n\r\n<bye>"
         assert await bench.logged() == [{"host": "web.test", "port": 443, "sent": 3, "received": 5, "refused": ""}]
+
+
+async def test_a_host_is_logged_when_it_is_reached_whatever_comes_after(tmp_path: Path) -> None:  # S-17
+    async with _proxied(tmp_path, ("web.test",)) as bench:
+        for _ in range(110):  # more lines than the log has room for
+            await bench.ask(b"CONNECT evil.test:443 HTTP/1.1\r\n\r\n")
+        reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
+        writer.write(b"CONNECT WEB.test:443 HTTP/1.1\r\n\r\n")
+        assert b"200" in await reader.readline()
+        assert reached_hosts(str(tmp_path / "network"), ("web.test",)) == ("web.test",)  # while it is open
+        await _close(writer)
 
 
 async def test_plain_http_goes_to_the_named_host_alone(tmp_path: Path) -> None:  # S-03

@@ -17,6 +17,7 @@ from treadle.host_patterns import expand, is_address, matches, refused_address
 from treadle.sandbox.network.proxy_requests import HEAD_SIZE, BadRequest, Request, accepted, declined, read_request
 
 _PIECE = 1 << 16
+_MOST_REACHED = 10_000
 
 Endpoint = tuple[str, int]
 
@@ -35,17 +36,26 @@ LIMITS = ProxyLimits()
 
 
 class Journal:
-    """The log: a line of JSON for each connection, written when it ends."""
+    """The log: a line of JSON for each connection, written when it ends, and one when a host is first reached, so that
+    neither a kill nor a flood of connections hides it."""
 
     def __init__(self, path: str, most: int = LIMITS.log_lines) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._left = most
+        self._reached: set[Endpoint] = set()
+
+    def write_reached(self, host: str, port: int) -> None:
+        if (host, port) not in self._reached and len(self._reached) < _MOST_REACHED:
+            self._reached.add((host, port))
+            self._append({"host": host[:255], "port": port, "refused": "", "reached": True})
 
     def write(self, host: str, port: int, sent: int = 0, received: int = 0, refused: str = "") -> None:
         if self._left <= 0:
             return
         self._left -= 1
-        entry = {"host": host[:255], "port": port, "sent": sent, "received": received, "refused": refused}
+        self._append({"host": host[:255], "port": port, "sent": sent, "received": received, "refused": refused})
+
+    def _append(self, entry: Mapping[str, object]) -> None:
         with suppress(OSError):  # a full disk costs the log, not the connection
             os.write(self._file, json.dumps(entry).encode() + b"\n")
 
@@ -165,6 +175,7 @@ class Proxy:
         upstream: "tuple[asyncio.StreamReader, asyncio.StreamWriter]",
     ) -> None:
         """Copy both ways until the host has said everything, the program is gone, or nothing came for too long."""
+        self._journal.write_reached(request.host.lower().rstrip("."), request.port)
         up, down = _Flow(program[0], upstream[1]), _Flow(upstream[0], program[1])
         upstream[1].write(request.head)
         program[1].write(accepted(request.kind))

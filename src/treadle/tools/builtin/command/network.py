@@ -113,7 +113,7 @@ def _connections(log: str) -> Iterator[tuple[str, int, str]]:
             with suppress(ValueError, KeyError):
                 entry = json.loads(line)
                 if entry["host"]:
-                    yield inert_line(str(entry["host"]).lower()), int(entry["port"]), str(entry["refused"])
+                    yield inert_line(str(entry["host"]).lower().rstrip(".")), int(entry["port"]), str(entry["refused"])
 
 
 def in_one_line(wanted: tuple[str, ...]) -> str:

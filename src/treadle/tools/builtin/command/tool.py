@@ -64,10 +64,13 @@ class RunCommand(WithContext, PlainTool):
         tried = await self.dry_run(invocation)
         if tried is None:
             return None
+        from treadle.tools.builtin.command.network import shown_hosts  # many runs have no command
+
         lines = tried.output.split("\n") if tried.ended.size else []
         if len(lines) > _LAST_LINES:
             lines = [f"[{len(lines) - _LAST_LINES:,} lines before]", *lines[-_LAST_LINES:]]
-        shown = "\n".join([*tried.notes, *lines, tried.last, "", tried.diff])
+        reached = [f"[{shown_hosts(tried.hosts)}]"] if tried.hosts else []
+        shown = "\n".join([*tried.notes, *lines, *reached, tried.last, "", tried.diff])
         wants = " ".join(tried.wants_network)
         return Rehearsal(shown, tried.effect.files, tried.effect.uncaptured, tried.unrecoverable, wants)
 

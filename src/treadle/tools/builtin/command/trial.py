@@ -12,6 +12,7 @@ from treadle.ports.toolset import Trial
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt
+from treadle.tools.builtin.command.network import reached_hosts
 from treadle.tools.builtin.command.request import CommandPlan
 from treadle.tools.builtin.command.run import DONE, CommandRun
 
@@ -31,6 +32,8 @@ class DryRun(msgspec.Struct, frozen=True):
     """How it ended, as the last line of its output."""
     wants_network: tuple[str, ...] = ()
     """The hosts that it failed to reach, as patterns; `all`: nobody can tell which."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that it reached."""
 
 
 class CommandTrial(CommandRun):
@@ -89,4 +92,5 @@ class CommandTrial(CommandRun):
         seen = await in_thread(output.view, self.command, self.ended)
         effect, diff, lost = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
         wants = await self._wants(seen.text)
-        return DryRun(self.ended, seen.text, effect, diff, lost, self._setup.notes, last, wants)
+        hosts = await in_thread(reached_hosts, self._network_log, self.plan.network)
+        return DryRun(self.ended, seen.text, effect, diff, lost, self._setup.notes, last, wants, hosts)
