@@ -14,6 +14,7 @@ from treadle import Agent, ScriptedModel
 from treadle.config import load
 from treadle.models.scripted import Call, Say
 from treadle.protocol.options import MODES
+from treadle.protocol.permissions import Rule
 from treadle.runtime import Agent as Runtime
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "permissions.md"
@@ -48,6 +49,17 @@ async def test_what_a_rule_does_not_cover() -> None:
     for command in commands:
         assert await judge(command) == "ask", command
     assert await judge("cd sub && make test | tail") == "allow"
+
+
+async def test_what_a_deny_rule_covers() -> None:
+    section = TEXT[TEXT.index("A **deny** or **ask** rule") : TEXT.index("A `deny` rule for a host")]
+    rules = tuple(
+        Rule("deny", "run_command", f"{words} *") for words in ("git push", "docker run", "./deploy.sh", "pip")
+    )
+    commands = [text for text in re.findall(r"`([^`]+)`", section) if text != "deny" and not text.endswith("*")]
+    assert len(commands) >= 8
+    for command in commands:
+        assert await Judge(mode="autopilot", rules=rules)(command.replace("…", "x")) in ("deny", "ask"), command
 
 
 async def test_the_table_of_files(tmp_path: Path) -> None:
