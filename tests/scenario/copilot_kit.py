@@ -18,12 +18,14 @@ class Answered(Exception):
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error["message"])
+        self.error = error
         self.code = error["code"]
         self.data = error.get("data")
 
 
 class Program:
-    """Answers what it is asked with `answers`, by method; an answer may be a function of the parameters."""
+    """Answers what it is asked with `answers`, by method; an answer may be a function of the parameters, or an error
+    (`Answered`)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: Any, process: asyncio.subprocess.Process | None) -> None:
         self._reader = reader
@@ -115,11 +117,16 @@ class Program:
                 self._news.notify_all()
             answer = self.answers.get(method)
             result = answer(message["params"]) if callable(answer) else answer
-            self.write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            said = {"error": result.error} if isinstance(result, Answered) else {"result": result}
+            self.write({"jsonrpc": "2.0", "id": message["id"], **said})
         elif "error" in message:
             self._open.pop(message["id"]).set_exception(Answered(message["error"]))
         else:
             self._open.pop(message["id"]).set_result(message["result"])
+
+    def hang_up(self) -> None:
+        """Leave in the middle of whatever it is doing. Only over TCP."""
+        self._writer.transport.abort()
 
     async def close(self) -> None:
         """As a program that ends: the pipe is closed, and the runtime ends by itself."""

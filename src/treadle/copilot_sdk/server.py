@@ -5,7 +5,8 @@ import asyncio
 import hmac
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from treadle.copilot_words.shapes import model_shown, session_shown, tool_shown
 from treadle.copilot_words.system_message import transforms
 from treadle.errors import ChatExists, NotFound, Refused
 from treadle.handle import Chat
+from treadle.inert import inert_line
 from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.models.bare_names import BareNames
 from treadle.models.client_models import ClientModels
@@ -75,14 +77,12 @@ class Runtime:
             await connection.serve()
         finally:
             self.connections.discard(connection)
-            for session in self.sessions.values():
-                await session.detach(connection)
+            await _finish_all(session.detach(connection) for session in self.sessions.values())
 
     async def close(self) -> None:
         for connection in list(self.connections):
             connection.close()
-        for session in self.sessions.values():
-            await session.close()
+        await _finish_all(session.close() for session in self.sessions.values())
 
     async def handle(self, connection: Connection, method: str, params: dict[str, Any]) -> Any:
         if not connection.admitted and method != "connect":
@@ -312,6 +312,13 @@ class Runtime:
             await known.close()
         self.tell_all("session.deleted", id)
         return {"success": True}
+
+
+async def _finish_all(works: Iterable[Awaitable[None]]) -> None:
+    """Do the same to all sessions at once; one failure does not stop the rest."""
+    for failure in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(failure, Exception):
+            print(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}", file=sys.stderr)
 
 
 async def _stop(chat: Chat) -> None:

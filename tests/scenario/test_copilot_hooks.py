@@ -1,0 +1,104 @@
+"""Hooks of programs that leave, fail or answer nonsense: nothing passes unchecked (E-03, E-08, fault 38)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.scenario.command_line import CommandLine, end
+from tests.scenario.copilot_kit import Answered, Program, Start, turns
+
+WRITE = ("write_file", {"path": "a.txt", "content": "1"})
+
+
+def answering(kind: str, answer: Any) -> Callable[[dict[str, Any]], Any]:
+    """Answers one kind of hook; the others have no opinion."""
+    return lambda given: answer if given["hookType"] == kind else {"output": None}
+
+
+async def tool_error(program: Program) -> str:
+    await program.heard("session.idle")
+    done = await program.heard("tool.execution_complete")
+    return str(done["data"]["error"]["message"])
+
+
+async def test_a_program_that_disconnects_in_its_hook_has_allowed_nothing(cli: CommandLine) -> None:
+    (cli.project / "a.txt").write_text("private")
+    server = cli.start(
+        "copilot",
+        "--model",
+        cli.script(turns(("read_file", {"path": "a.txt"}))),
+        env={"COPILOT_CONNECTION_TOKEN": "sesame"},
+    )
+    assert server.stdout is not None
+    port = int((await asyncio.to_thread(server.stdout.readline)).split()[-1])
+    watcher, checker = await Program.reach(port), await Program.reach(port)
+    for program in (watcher, checker):
+        await program.call("connect", {"token": "sesame"})
+    await watcher.call("session.create", {"sessionId": "s1"})
+    await watcher.call("session.create", {"sessionId": "s2"})
+    await checker.call("session.resume", {"sessionId": "s1", "hooks": True})
+    await checker.call("session.resume", {"sessionId": "s2"})
+
+    def leave(given: dict[str, Any]) -> Any:
+        if given["hookType"] == "preToolUse":
+            checker.hang_up()
+        return {"output": None}
+
+    checker.answers["hooks.invoke"] = leave
+    await watcher.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    assert "gave no valid answer" in await tool_error(watcher)
+    await watcher.call("runtime.shutdown", {})
+    assert (await asyncio.to_thread(end, server)).code == 0
+    await watcher.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "nonsense",
+        {"output": ["deny"]},
+        {"output": {"permissionDecision": "Deny"}},
+        {"output": {"modifiedArgs": "a.txt"}},
+    ],
+)
+async def test_an_answer_that_cannot_be_understood_allows_nothing(start: Start, cli: CommandLine, answer: Any) -> None:
+    program = await start(turns(WRITE))
+    program.answers["hooks.invoke"] = answering("preToolUse", answer)
+    await program.call("session.create", {"sessionId": "s1", "hooks": True})
+    await program.call("session.permissions.setApproveAll", {"sessionId": "s1", "enabled": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    assert "no valid answer" in await tool_error(program)
+    assert not (cli.project / "a.txt").exists()
+
+
+async def test_a_hook_that_answers_with_an_error_allows_nothing(start: Start, cli: CommandLine) -> None:
+    program = await start(turns(WRITE))
+    program.answers["hooks.invoke"] = answering("preToolUse", Answered({"code": -32603, "message": "broken"}))
+    await program.call("session.create", {"sessionId": "s1", "hooks": True})
+    await program.call("session.permissions.setApproveAll", {"sessionId": "s1", "enabled": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    assert "no valid answer" in await tool_error(program)
+    assert not (cli.project / "a.txt").exists()
+
+
+async def test_a_message_that_was_not_checked_is_not_sent(start: Start) -> None:
+    program = await start(turns())
+    program.answers["hooks.invoke"] = answering("userPromptSubmitted", Answered({"code": -32603, "message": "broken"}))
+    await program.call("session.create", {"sessionId": "s1", "hooks": True})
+    with pytest.raises(Answered, match="no valid answer"):
+        await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    assert "user.message" not in program.types
+
+
+async def test_a_failed_hook_after_a_call_is_reported(start: Start, cli: CommandLine) -> None:
+    program = await start(turns(WRITE))
+    program.answers["hooks.invoke"] = answering("postToolUse", "nonsense")
+    await program.call("session.create", {"sessionId": "s1", "hooks": True})
+    await program.call("session.permissions.setApproveAll", {"sessionId": "s1", "enabled": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    await program.heard("session.idle")
+    done = await program.heard("tool.execution_complete")
+    assert "hook postToolUse gave no valid answer" in done["data"]["result"]["content"]
+    assert (cli.project / "a.txt").read_text() == "1"
