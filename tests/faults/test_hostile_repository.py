@@ -125,6 +125,8 @@ def test_a_projects_hooks_hold_once_they_are_trusted_and_not_when_they_change(cl
     assert not cli(*run).of("tool.execution_complete")[0]["success"]
     hooks.write_text(block + "\n")
     assert cli(*run).of("tool.execution_complete")[0]["success"]
+    hooks.write_text("#" * 100_000)  # whether it is trusted cannot be told: it stands for a check that failed
+    assert "cannot be read" in cli(*run).of("tool.execution_complete")[0]["error"]
 
 
 def test_hooks_and_servers_are_trusted_by_content(cli: CommandLine) -> None:

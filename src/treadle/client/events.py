@@ -49,6 +49,8 @@ class Place:
 
     def __init__(self, after: int) -> None:
         self.after = after
+        self.connected = False
+        """Whether the server has answered since this was last set to False."""
         self._turn = 0
 
     def take(self, data: bytes) -> Envelope | None:
@@ -86,17 +88,20 @@ async def follow(
     place, pause = Place(after), Pause()
     lost = time.monotonic()
     while True:
+        failure: ApiError | None = None
         try:
             async with aclosing(_connection(http, chat, place, deltas)) as envelopes:
                 async for envelope in envelopes:
                     pause = Pause()
                     yield envelope
-                    lost = time.monotonic()
         except Gap:
             pass
         except ApiError as error:
-            if (error.status and error.status not in AGAIN) or time.monotonic() - lost > patience_s:
-                raise
+            failure = error
+        if place.connected:  # a quiet stream is no outage: patience begins when the connection is lost
+            place.connected, lost = False, time.monotonic()
+        elif failure is not None and (failure.status not in (0, *AGAIN) or time.monotonic() - lost > patience_s):
+            raise failure
         await pause()
         if (dropped := place.reset(chat)) is not None:
             yield dropped
@@ -107,6 +112,7 @@ async def _connection(http: Http, chat: ChatId, place: Place, deltas: bool) -> A
     headers = {"Last-Event-ID": str(place.after)} if place.after else {}
     lines = Lines()
     async with http.stream(f"/api/chats/{chat}/events", headers, {} if deltas else {"deltas": "false"}) as pieces:
+        place.connected = True
         async for piece in pieces:
             for data in lines.feed(piece):
                 if (envelope := place.take(data)) is not None:

@@ -176,7 +176,10 @@ class ProjectHooks:
         if not invocation.root:
             return CommandHooks((), {})
         workspace = self._context.workspace_of(*invocation.project)
-        data = await asyncio.to_thread(_contents, workspace)
+        try:
+            data = await asyncio.to_thread(_contents, workspace)
+        except ToolError as error:
+            return f"This project's hooks cannot be read, so nothing is run; mend or remove {FILE}: {error}"
         path = f"{workspace.path}/{FILE}"
         if data is None:
             return CommandHooks((), {})
@@ -208,10 +211,7 @@ class ProjectHooks:
 
 
 def _contents(workspace: Workspace) -> bytes | None:
-    try:
-        return workspace.read_bytes(FILE, _MOST) if workspace.stat(FILE) is not None else None
-    except ToolError:
-        return None
+    return workspace.read_bytes(FILE, _MOST) if workspace.stat(FILE) is not None else None
 
 
 @lru_cache(maxsize=64)

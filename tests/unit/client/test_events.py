@@ -1,11 +1,14 @@
 """Bytes of a stream to events: every split, once each, never a gap (A-07, D-04)."""
 
+import asyncio
+from contextlib import aclosing
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.client.events import Gap, Lines, Place
-from treadle.client.http import refusal
+from treadle.client.events import Gap, Lines, Place, follow
+from treadle.client.http import Http, refusal
 from treadle.protocol import wire
 from treadle.protocol.events import (
     AssistantMessage,
@@ -79,3 +82,38 @@ def test_errors_of_a_server_and_of_a_proxy_before_it() -> None:
     theirs = refusal(502, b"<html>Bad Gateway</html>")
     assert (theirs.status, theirs.reason) == (502, "http")
     assert "Bad Gateway" in str(theirs)
+
+
+async def test_patience_counts_from_the_loss_of_the_connection() -> None:  # A-07, fault 16
+    """A stream may be quiet for longer than a server may be away."""
+    connections = 0
+    port = 0
+
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        if connections == 1:
+            await asyncio.sleep(0.6)  # quiet for longer than the patience
+            server.close()
+            restart.set()
+        else:
+            writer.write(b"data: %b\n\n" % LOG[0])
+            await writer.drain()
+        writer.close()
+
+    async def start_again() -> asyncio.Server:
+        await restart.wait()
+        await asyncio.sleep(0.2)  # the first attempt to reconnect fails
+        return await asyncio.start_server(serve, "127.0.0.1", port)
+
+    restart = asyncio.Event()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    starting = asyncio.create_task(start_again())
+    http = Http(f"http://127.0.0.1:{port}", "", 0.5)
+    async with asyncio.timeout(20), aclosing(follow(http, CHAT, 0, True, 0.5)) as events:
+        assert (await anext(events)).seq == 1
+    await http.close()
+    (await starting).close()
+    assert connections == 2
