@@ -16,6 +16,7 @@ from treadle import Agent, ScriptedModel, tool
 from treadle.models.scripted import Call, Fail, Hang, Say, Turn
 from treadle.ports.store import Store
 from treadle.protocol.options import ChatOptions
+from treadle.server import connections
 from treadle.server.service import Limits
 from treadle.stores.sqlite import SqliteStore
 
@@ -164,6 +165,37 @@ async def test_a_slow_reader_holds_up_nobody_and_misses_no_event(tmp_path: Path)
         assert recorded(seen) == await server.local.log(chat)
         deltas = sum(len(event["data"]["text"]) for event in seen if event["type"] == "assistant.message_delta")
         assert deltas < len(words), "live text was dropped"
+
+
+UPGRADE = (
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.mark.parametrize("upgrade", ["", UPGRADE])
+async def test_a_reader_that_takes_nothing_is_removed(  # A-07, S-20, fault 16
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upgrade: str
+) -> None:
+    monkeypatch.setattr(connections, "STALL_S", 0.3)
+    steps = [Turn((Say("x" * 4_000_000),), chunk=100_000)]
+    store, limits = SqliteStore(tmp_path / "t.db"), Limits(streams=1, backlog=5)
+    async with serving(store, tmp_path, steps, look, limits=limits, buffer=BUFFER) as server:
+        chat = await server.local.create("Speak.")
+        await server.local.until(chat, "session.idle")
+        await eventually(lambda: server.service.metrics.streams.total() == 0)
+        host, port = server.address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+            token = f"Authorization: Bearer {server.local.token}\r\n"
+            raw.sendall(
+                f"GET /api/chats/{chat}/events HTTP/1.1\r\nHost: {host}:{port}\r\n{token}{upgrade}\r\n".encode()
+            )
+            await eventually(lambda: server.service.metrics.streams.total() == 1)
+            await eventually(lambda: server.service.metrics.streams.total() == 0)
+            protocols = server.running._server.server_state.connections
+            await eventually(lambda: all(each.client != raw.getsockname() for each in protocols))
+            assert await server.local.until(chat, "user.message")  # the place is free for another reader
 
 
 async def test_heartbeats(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from treadle.engine.pool import WorkerPool
 from treadle.errors import InvalidInput
 from treadle.logs import log_info
 from treadle.server.app import build
+from treadle.server.connections import HttpConnection, SocketConnection
 from treadle.server.service import Service
 
 BACKLOG = 1024
@@ -130,8 +131,8 @@ def _config(service: Service) -> uvicorn.Config:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters is logged by us
     return uvicorn.Config(
         build(service),
-        http="h11",
-        ws="websockets-sansio",
+        http=HttpConnection,
+        ws=SocketConnection,
         lifespan="off",
         log_config=None,
         access_log=False,

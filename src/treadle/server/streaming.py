@@ -1,5 +1,6 @@
 """Sending a stream, as server-sent events or over a WebSocket, from the same source of pieces. A reader that takes
-nothing for too long is disconnected; it can come back where it was. One whose token is revoked is sent no more."""
+nothing for too long is disconnected (`treadle.server.connections`) and can come back where it was. One whose token is
+revoked is sent no more."""
 
 import asyncio
 import time
@@ -18,7 +19,6 @@ from treadle.server.service import Service
 from treadle.server.sse import HEARTBEAT, MEDIA_TYPE, OPENING, event
 from treadle.server.tokens import Token
 
-STALL_S = 60.0
 RESTARTING = 1012
 
 Piece = tuple[int, bytes]
@@ -78,8 +78,8 @@ class EventStream(Response):
         try:
             with self._service.streaming(self._token.user):
                 await self._pass_on(send)
-        except (StoreError, TimeoutError) as error:
-            log_warning("a stream ends early: %s", error or "nobody reads it")
+        except StoreError as error:
+            log_warning("a stream ends early: %s", error)
         await _body(send, OPENING, last=True)
 
     async def _pass_on(self, send: Send) -> None:
@@ -90,8 +90,7 @@ class EventStream(Response):
 
 
 async def _body(send: Send, data: bytes, last: bool = False) -> None:
-    async with asyncio.timeout(STALL_S):
-        await send({"type": "http.response.body", "body": data, "more_body": not last})
+    await send({"type": "http.response.body", "body": data, "more_body": not last})
 
 
 async def _left(receive: Receive) -> None:
@@ -111,9 +110,9 @@ async def converse(service: Service, token: Token, socket: WebSocket, pieces: Ca
             there = not leaving.done()
         finally:
             await _cancel(sending, leaving)
-        if there:
-            with suppress(RuntimeError, WebSocketDisconnect):
-                await socket.close(RESTARTING if service.draining.is_set() else 1000)
+    if there:  # what it is sent last takes no place among the user's streams
+        with suppress(RuntimeError, WebSocketDisconnect):
+            await socket.close(RESTARTING if service.draining.is_set() else 1000)
 
 
 async def _talk(socket: WebSocket, pieces: Pieces) -> None:
@@ -121,10 +120,9 @@ async def _talk(socket: WebSocket, pieces: Pieces) -> None:
         async with aclosing(pieces):  # type: ignore[type-var]
             async for batch in pieces:
                 for _id, data in [piece for piece in batch if piece[1]] or [(0, b"")]:
-                    async with asyncio.timeout(STALL_S):
-                        await socket.send_text(data.decode())
-    except (StoreError, TimeoutError) as error:
-        log_warning("a stream ends early: %s", error or "nobody reads it")
+                    await socket.send_text(data.decode())
+    except StoreError as error:
+        log_warning("a stream ends early: %s", error)
     except (WebSocketDisconnect, RuntimeError):
         pass  # the other side has left
 
