@@ -13,6 +13,7 @@ from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.auth import OAuthFlowError
 from mcp.client.session import ClientRequestContext, IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -23,12 +24,18 @@ from treadle._version import __version__
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.inert import inert_line
 from treadle.mcp.listing import ListedPrompt, ListedTool, Listing, Sampling
-from treadle.mcp.transport import Errors
+from treadle.mcp.transport import SESSION_UNKNOWN, Errors
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 ATTEMPTS = 5
 """Failures in a row after which nothing is tried before somebody needs the server again."""
+STEADY_S = 20.0
+"""A server that ends sooner after its start has failed."""
+RELIST_S = 0.2
+"""The pause between two listings of what a server offers, however often it says that this has changed."""
+CURRENT_S = 2.0
+"""How long the result of a call waits for a listing that is under way: the next call may look for a new tool."""
 _CHANGED = (types.ToolListChangedNotification, types.PromptListChangedNotification)
 _PAGES = 100
 _MOST_TOOLS = 2_000
@@ -43,6 +50,10 @@ Open = Callable[[Errors, asyncio.Event], AbstractAsyncContextManager[TransportSt
 
 logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what goes wrong is told by whoever is concerned
 logging.getLogger("client").setLevel(logging.CRITICAL)
+
+
+class SessionUnknown(Exception):
+    """The server does not know the session of a request, and has not carried the request out."""
 
 
 class Lost(Exception):
@@ -85,6 +96,11 @@ class ServerConnection:
         self._client: Client | None = None
         self._errors = Errors()
         self._gone = asyncio.Event()
+        self._outdated = asyncio.Event()
+        """That the server has said so of the last listing."""
+        self._current = asyncio.Event()
+        """That the listing is what the server offers, as far as it has told."""
+        self._current.set()
         self._changed = asyncio.Event()
         """That the state is another than it was: replaced each time."""
         self._wanted = asyncio.Event()
@@ -128,7 +144,6 @@ class ServerConnection:
     ) -> Result:
         """One call of a tool, with `meta` as what it is told beside the arguments (`_meta`). Lost: the server went away
         meanwhile. ToolError: it refused."""
-        client = await self.ready()
         responses, state = resume
         params = types.CallToolRequestParams(
             name=tool,
@@ -142,23 +157,39 @@ class ServerConnection:
         self._askers[key] = asker
         try:
             request = types.CallToolRequest(params=params)
-            sent = client.session.send_request(request, _RESULT, progress_callback=_shown(progress))
-            result: Result = await self._sent(client, sent)
+            result: Result = await self.use(
+                lambda client: client.session.send_request(request, _RESULT, progress_callback=_shown(progress))
+            )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CURRENT_S):
+                    await self._current.wait()
             return result
         finally:
             del self._askers[key]
 
     async def use(self, work: Callable[[Client], Awaitable[Any]]) -> Any:
-        """Anything else that a session can do."""
+        """Anything that a session can do. A server that has restarted and does not know the session any more is given a
+        new one, and the request once more: it was not carried out."""
         client = await self.ready()
-        return await self._sent(client, work(client))
+        try:
+            return await self._sent(client, work(client))
+        except SessionUnknown:
+            client = await self.ready()
+        try:
+            return await self._sent(client, work(client))
+        except SessionUnknown as error:
+            raise ToolError(f"{self.name}: the server forgets its sessions at once") from error
 
     async def _sent(self, client: Client, request: Awaitable[Any]) -> Any:
         try:
             return await request
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or self._client is not client:
+            replaced = self._client is not client
+            if error.code in (CONNECTION_CLOSED, SESSION_UNKNOWN) and not replaced:
                 self._gone.set()
+            if error.code == SESSION_UNKNOWN:
+                raise SessionUnknown from error
+            if error.code == CONNECTION_CLOSED or replaced:
                 raise Lost(f"the MCP server {self.name} went away") from error
             raise ToolError(f"{self.name}: {error}") from error
         except ValueError as error:  # what came back is no result: it was done all the same
@@ -176,13 +207,14 @@ class ServerConnection:
         while self.state != "closed":
             self._gone = asyncio.Event()
             self._errors.clear()
+            begun = asyncio.get_running_loop().time()
             try:
                 async with self._session() as client:
-                    failures = 0
                     self._client = client
                     self._become("ready", "")
                     await self._attend(client)
                 why = self._last_words("it ended")
+                failures = failures + 1 if asyncio.get_running_loop().time() - begun < STEADY_S else 0
             except Exception as error:
                 leaf = error
                 while isinstance(leaf, ExceptionGroup):
@@ -221,25 +253,42 @@ class ServerConnection:
 
     async def _attend(self, client: Client) -> None:
         """Until the connection is lost: lists the tools again when they have changed."""
-        listens = asyncio.create_task(self._listen(client))
+        tasks = [asyncio.create_task(each(client)) for each in (self._listen, self._list_again)]
         try:
             await self._gone.wait()
         finally:
-            listens.cancel()
-            await asyncio.gather(listens, return_exceptions=True)
+            self._current.set()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, client: Client) -> None:
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return
-        while True:
-            async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
-                async for _event in events:
-                    await self._list(client)
+        while client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            with suppress(MCPError, SubscriptionLost, TimeoutError):
+                async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
+                    async for _event in events:
+                        self._expire_listing()
+            await asyncio.sleep(FIRST_PAUSE_S)
+            self._expire_listing()  # what changed meanwhile was not heard
 
     async def _heard(self, message: IncomingMessage) -> None:
-        if isinstance(message, _CHANGED) and (client := self._client) is not None:
-            with suppress(MCPError):
-                await self._list(client)
+        if isinstance(message, _CHANGED):
+            self._expire_listing()
+
+    def _expire_listing(self) -> None:
+        self._outdated.set()
+        self._current.clear()
+
+    async def _list_again(self, client: Client) -> None:
+        """One listing at a time, however many notices come."""
+        while True:
+            await self._outdated.wait()
+            self._outdated.clear()
+            with suppress(SessionUnknown, Lost, ToolError):
+                await self._sent(client, self._list(client))
+            if not self._outdated.is_set():
+                self._current.set()
+            await asyncio.sleep(RELIST_S)
 
     async def _list(self, client: Client) -> None:
         has = client.server_capabilities

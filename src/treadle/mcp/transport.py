@@ -4,19 +4,23 @@ HTTP. What a program writes to its standard error is kept for whoever asks why i
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import METHOD_NOT_FOUND, JSONRPCError, jsonrpc_message_adapter
 
 from treadle.errors import ConfigError
 from treadle.termination import terminate, uncancelled
 
 LONGEST_LINE = 16 << 20
 """One message of a program. Whoever writes more is no server, and is ended."""
+SESSION_UNKNOWN = -32_098
+"""The code of the error for a request whose session the server does not know: it was not carried out. No server sends
+this code by itself: it stands for HTTP's 404."""
 _ERRORS_KEPT = 4_000
 _SILENCE_S = 600.0
 
@@ -109,6 +113,24 @@ async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Tas
     await terminate(process)
 
 
+class _SessionClient(httpx2.AsyncClient):
+    """Tells a request that was refused for its session from every other failure."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        response = await super().send(request, **options)
+        of_session = request.method == "POST" and "mcp-session-id" in request.headers
+        if not of_session or response.status_code != httpx2.codes.NOT_FOUND:
+            return response
+        if response.headers.get("content-type", "").startswith("application/json"):
+            with suppress(ValueError):
+                refusal = jsonrpc_message_adapter.validate_json(await response.aread(), by_name=False)
+                if isinstance(refusal, JSONRPCError) and refusal.error.code == METHOD_NOT_FOUND:
+                    return response
+        await response.aclose()
+        error = {"code": SESSION_UNKNOWN, "message": "The server does not know the session."}
+        return httpx2.Response(404, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+
+
 @asynccontextmanager
 async def http(
     name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
@@ -127,7 +149,7 @@ async def http(
     hooks = {"response": [looked]}
     try:
         async with (
-            httpx2.AsyncClient(headers=dict(headers), timeout=patience, auth=auth, event_hooks=hooks) as client,
+            _SessionClient(headers=dict(headers), timeout=patience, auth=auth, event_hooks=hooks) as client,
             streamable_http_client(url, http_client=client) as streams,
         ):
             yield streams

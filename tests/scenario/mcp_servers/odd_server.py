@@ -32,7 +32,10 @@ TOOLS: dict[str, dict[str, Any]] = {
     "roots": {"description": "Ask for the roots.", "inputSchema": NONE},
     "step": {"description": "Tell of progress.", "inputSchema": NONE},
     "trace": {"description": "Tell the trace.", "inputSchema": NONE},
+    "shout": {"description": "Say very often that the tools have changed.", "inputSchema": NONE},
+    "how_often": {"description": "Tell how often the tools were listed.", "inputSchema": NONE},
 }
+LISTINGS = [0]
 
 
 def send(message: dict[str, Any]) -> None:
@@ -136,6 +139,12 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             params = {"progressToken": meta.get("progressToken"), "progress": 1, "total": 2, "message": "half-way"}
             send({"method": "notifications/progress", "params": params})
             return said("stepped")
+        case "shout":
+            for _ in range(5_000):
+                send({"method": "notifications/tools/list_changed"})
+            return said("shouted")
+        case "how_often":
+            return said(str(LISTINGS[0]))
         case "trace":
             return said(str(meta.get("traceparent", "")))
     raise KeyError(name)
@@ -149,6 +158,7 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
             has = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
             return {"result": {"protocolVersion": "2025-06-18", "capabilities": has, "serverInfo": info}}
         case "tools/list":
+            LISTINGS[0] += 1
             return {"result": {"tools": tools()}}
         case "tools/call" if params["name"] in TOOLS:
             return {"result": call(params["name"], params.get("arguments") or {}, params.get("_meta") or {})}
@@ -177,11 +187,15 @@ def tidy(arguments: dict[str, str]) -> str:
 
 def main() -> None:
     sys.stdout.write("this line is no message\n")
+    if MARK == "leaves":
+        note("started")
     print(f"starting {MARK}", file=sys.stderr, flush=True)
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message and "method" in message:
             send({"id": message["id"], **answer(message)})
+            if MARK == "leaves" and message["method"] == "prompts/list":
+                os._exit(0)
 
 
 main()
