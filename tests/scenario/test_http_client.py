@@ -58,6 +58,7 @@ async def test_a_run_with_tools_of_the_client(tmp_path: Path) -> None:  # A-09
         again = await client.run(chat)  # there is nothing to do
         assert (again.text, again.reason) == ("Rain and sun.", "done")
         assert len(calls) == 2
+        assert not client._handlers._answers  # results, which may be large, are kept until the server has them
 
 
 async def test_errors_and_wrong_arguments_are_results(tmp_path: Path) -> None:  # A-09, L-05

@@ -63,7 +63,10 @@ class Handlers:
     def __init__(self, tools: Mapping[str, ClientTool], concurrency: int) -> None:
         self._tools = tools
         self._room = asyncio.Semaphore(concurrency)
-        self._answers: OrderedDict[tuple[str, str], asyncio.Task[Result]] = OrderedDict()
+        self._answers: dict[tuple[str, str], asyncio.Task[Result]] = {}
+        """Of calls whose results the server has not got yet. Results may be large."""
+        self._settled: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Calls whose results the server has got: they are answered no more."""
 
     async def answer(self, call: ToolCall) -> Result:
         """The answer to a call; the one that is there already, if it was asked for before."""
@@ -71,15 +74,23 @@ class Handlers:
         task = self._answers.get(key)
         if task is None or task.cancelled():
             task = self._answers[key] = asyncio.create_task(self._run(call), name=f"tool {call.name} {call.id}")
-            while len(self._answers) > REMEMBERED:
-                self._answers.popitem(last=False)
         return await asyncio.shield(task)
 
+    def settle(self, calls: Sequence[ToolCall]) -> None:
+        """The server has the results of these calls: they are kept no longer."""
+        for call in calls:
+            self._answers.pop((call.chat, call.id), None)
+            self._settled[call.chat, call.id] = None
+        while len(self._settled) > REMEMBERED:
+            self._settled.popitem(last=False)
+
+    def is_settled(self, call: ToolCall) -> bool:
+        return (call.chat, call.id) in self._settled
+
     def drop(self, chat: str = "") -> None:
-        """End what is still running for a chat, or for all: nobody waits for it any more."""
-        for (asked, _), task in self._answers.items():
-            if asked == chat or not chat:
-                task.cancel()
+        """End what is still running for a chat, or for all, and keep no result of it: the run is over."""
+        for key in [key for key in self._answers if key[0] == chat or not chat]:
+            self._answers.pop(key).cancel()
 
     async def _run(self, call: ToolCall) -> Result:
         tool = self._tools.get(call.name)
@@ -198,6 +209,8 @@ class RunFollower:
         """All results of the turn together (A-03)."""
         chat = self._chat.id
         calls = [ToolCall(chat, each.tool_call_id, each.name, each.arguments) for each in actions]
+        if all(self._handlers.is_settled(call) for call in calls):
+            return  # announced before the server had the results
         results = await asyncio.gather(*(self._handlers.answer(call) for call in calls))
         key = hashlib.sha256("\n".join((chat, *(call.id for call in calls))).encode()).hexdigest()[:40]
         try:
@@ -207,6 +220,7 @@ class RunFollower:
                 raise
             short = [failed(call, "The result is too large to be sent.") for call in calls]
             await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
+        self._handlers.settle(calls)
 
     async def _decide(self, action: OpenAction, approve: Approve) -> None:
         said = await _value(approve(action))

@@ -113,13 +113,19 @@ class Calls:
                 if isinstance(found, Question):
                     return found
                 underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found, meta))
-            return await self._on(key, underway, connection, tool, invocation)
+            return await self._on(key, underway, connection, tool, invocation, meta)
         except asyncio.CancelledError:
             await underway.cancel()
             raise
 
     async def _on(
-        self, key: Key, underway: Underway, connection: ServerConnection, tool: str, invocation: Invocation
+        self,
+        key: Key,
+        underway: Underway,
+        connection: ServerConnection,
+        tool: str,
+        invocation: Invocation,
+        meta: dict[str, Any] | None,
     ) -> types.CallToolResult | Question:
         for _ in range(_ROUNDS):
             news = await underway.news()
@@ -130,7 +136,7 @@ class Calls:
                     found = await _needed(connection, news, invocation)
                     if isinstance(found, Question):
                         return found
-                    underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found))
+                    underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found, meta))
                 case types.CreateMessageRequestParams() if connection.sampling == "allow":
                     underway.answer(await sampling.sampled(news, invocation))
                 case _:
