@@ -35,6 +35,8 @@ class Program:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.events: list[Event] = []
         self.lifecycle: list[str] = []
+        self.refusals: list[dict[str, Any]] = []
+        """Errors that answer what was no request."""
         self._news = asyncio.Condition()
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
@@ -119,6 +121,10 @@ class Program:
             result = answer(message["params"]) if callable(answer) else answer
             said = {"error": result.error} if isinstance(result, Answered) else {"result": result}
             self.write({"jsonrpc": "2.0", "id": message["id"], **said})
+        elif message["id"] is None:
+            async with self._news:
+                self.refusals.append(message["error"])
+                self._news.notify_all()
         elif "error" in message:
             self._open.pop(message["id"]).set_exception(Answered(message["error"]))
         else:

@@ -450,6 +450,17 @@ async def test_what_is_no_message_ends_the_connection(start: Start) -> None:
     program.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
     assert program.process is not None
     assert await asyncio.wait_for(program.process.wait(), 60) == 0
+    await program.close()
+    assert [each["code"] for each in program.refusals] == [-32700]
+
+
+@pytest.mark.parametrize("cursor", ["x", -1, [1], "9" * 400])
+async def test_a_cursor_that_is_none_is_refused(start: Start, cursor: Any) -> None:
+    program = await start(turns())
+    await program.call("session.create", {"sessionId": "s1"})
+    with pytest.raises(Answered, match="cursor") as refused:
+        await program.call("session.eventLog.read", {"sessionId": "s1", "cursor": cursor})
+    assert refused.value.code == -32602
 
 
 async def test_a_session_is_idle_though_the_end_was_read_before_its_writer_went_on(cli: CommandLine) -> None:

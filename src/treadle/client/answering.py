@@ -214,13 +214,14 @@ class RunFollower:
         results = await asyncio.gather(*(self._handlers.answer(call) for call in calls))
         key = hashlib.sha256("\n".join((chat, *(call.id for call in calls))).encode()).hexdigest()[:40]
         try:
-            await _unless_settled(self._chat.submit(results, f"results-{key}"))
+            taken = await _unless_settled(self._chat.submit(results, f"results-{key}"))
         except ApiError as error:
             if error.status != 413:
                 raise
             short = [failed(call, "The result is too large to be sent.") for call in calls]
-            await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
-        self._handlers.settle(calls)
+            taken = await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
+        if taken:
+            self._handlers.settle(calls)
 
     async def _decide(self, action: OpenAction, approve: Approve) -> None:
         said = await _value(approve(action))
@@ -237,10 +238,13 @@ async def _value(given: T | Awaitable[T]) -> T:
     return await given if inspect.isawaitable(given) else given
 
 
-async def _unless_settled(work: Awaitable[object]) -> None:
+async def _unless_settled(work: Awaitable[object]) -> bool:
+    """Whether the server took the answer."""
     try:
         await work
+        return True
     except ApiError as error:
         if error.reason not in SETTLED:
             raise
         log_info("the chat had its answer already: %s", error)
+        return False

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from treadle.chat.state import status
-from treadle.copilot_sdk.extension_methods import ExtensionCall, text_of
+from treadle.copilot_sdk.extension_methods import ExtensionCall, Params, text_of
 from treadle.copilot_words.events import MODES, stamp
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
 from treadle.protocol import commands as c
@@ -104,8 +104,8 @@ class Method(ExtensionCall):
     async def read_events(self) -> Any:
         """A page of the history; the cursor is the number of events before it."""
         told = await self.session.events()
-        begin = int(self.params.get("cursor") or 0)
-        end = min(len(told), begin + int(self.params.get("max") or len(told)))
+        begin = min(len(told), _count_of(self.params, "cursor", 0))
+        end = min(len(told), begin + _count_of(self.params, "max", len(told)))
         return {"events": told[begin:end], "cursor": str(end), "hasMore": end < len(told), "cursorStatus": "ok"}
 
     async def tail(self) -> Any:
@@ -213,3 +213,11 @@ class Method(ExtensionCall):
         if self.params.get("model"):
             raise RpcError(INVALID_PARAMS, "Change the model with session.model.switchTo.")
         return {"success": True}
+
+
+def _count_of(params: Params, name: str, default: int) -> int:
+    """A number from 0 on, which may be given as text."""
+    value = str(params.get(name) or default)
+    if not (value.isascii() and value.isdigit() and len(value) < 16):
+        raise RpcError(INVALID_PARAMS, f"{name} is no number from 0 on.")
+    return int(value)
