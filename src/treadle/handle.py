@@ -39,6 +39,7 @@ from treadle.protocol.permissions import BEYOND, Rule
 from treadle.protocol.tools import ToolSpec
 from treadle.protocol.views import Status, shown_status
 from treadle.types import ChatId, new_id
+from treadle.watching import read_patiently
 
 if TYPE_CHECKING:
     from treadle.structured import Structured
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FOLLOW_S = 1.0
+PATIENCE_S = 60.0
+"""For how long a store that cannot be read is asked again by those who follow a command."""
 _TURNING = frozenset({UserMessage, QueueChanged, ActionRequired, SessionIdle, CompactionComplete})
 """What may be the end for whoever follows a command, or change what that is."""
 _GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
@@ -356,6 +359,7 @@ class Chat:
 
     async def _next(self, reader: Subscription) -> Envelope:
         """Wait for news: from this process at once, from a worker elsewhere by looking at the store."""
+        log, store = self._deps.log, self._deps.store
         while True:
             drive = self._home.worker.start(self.id)
             if drive is not reader.source:
@@ -366,18 +370,18 @@ class Chat:
                 return envelope
             if drive.done() and not drive.cancelled():
                 drive.result()
-            await self._deps.log.catch_up(reader)
+            await read_patiently(lambda: log.catch_up(reader), PATIENCE_S)
             if (envelope := reader.take()) is not None:
                 return envelope
             if not drive.done():
                 continue
-            state = await self._deps.log.load(self.id)
+            state = await read_patiently(lambda: log.load(self.id), PATIENCE_S)
             if state.head == reader.reached and status(state) == "requires_action":
                 return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
             if state.head == reader.reached and status(state) in ("idle", "error"):  # what ended was no run
                 return Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
-            await self._deps.store.wait(self.id, reader.reached, FOLLOW_S)
-            await self._deps.log.catch_up(reader)
+            await read_patiently(lambda: store.wait(self.id, reader.reached, FOLLOW_S), PATIENCE_S)
+            await read_patiently(lambda: log.catch_up(reader), PATIENCE_S)
 
 
 def _idle(state: ChatState) -> SessionIdle:

@@ -2,14 +2,21 @@
 one command to its end there is `treadle.following`."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Subscription
+from treadle.errors import Damaged, NewerSchema, StoreError
 from treadle.protocol.events import Envelope
 from treadle.types import ChatId
 
+T = TypeVar("T")
 LOOK_S = 30.0
+PAUSE_S = 1.0
 _SETTLE_S = 0.05
 """What was written in this process comes by itself a moment after the store has it."""
 
@@ -25,7 +32,7 @@ async def _news(deps: Deps, reader: Subscription) -> AsyncIterator[Envelope]:
         while True:
             envelope = await reader.get()
             if envelope is None:
-                await deps.log.catch_up(reader)
+                await read_patiently(lambda: deps.log.catch_up(reader))
             else:
                 yield envelope
     finally:
@@ -36,6 +43,23 @@ async def _news(deps: Deps, reader: Subscription) -> AsyncIterator[Envelope]:
 async def _look(deps: Deps, reader: Subscription) -> None:
     """What other processes write does not come by itself."""
     while True:
-        if await deps.store.wait(reader.chat, reader.reached, LOOK_S) > reader.reached:
+        head = await read_patiently(lambda: deps.store.wait(reader.chat, reader.reached, LOOK_S))
+        if head > reader.reached:
             reader.nudge()
             await asyncio.sleep(_SETTLE_S)
+
+
+async def read_patiently(read: Callable[[], Awaitable[T]], patience_s: float = math.inf) -> T:
+    """The result of reading the store, tried again while the store cannot be reached: one failure does not end a reader
+    that lives long. StoreError if that lasts too long, or if no second try mends it."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return await read()
+        except (Damaged, NewerSchema):
+            raise
+        except StoreError as error:
+            if time.monotonic() > until:
+                raise
+            logging.getLogger("treadle").warning("the store cannot be read, and is tried again: %s", error)
+        await asyncio.sleep(PAUSE_S)

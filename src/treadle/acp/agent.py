@@ -21,9 +21,10 @@ from treadle.acp.session import Can, Session
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
-from treadle.ports.store import ChatFilter
+from treadle.ports.store import ChatFilter, Cursor
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.trace_context import brought
+from treadle.protocol.views import ChatSummary
 from treadle.runtime import Agent
 from treadle.tools.unsaved import ReadText, UnsavedFiles
 from treadle.transfer import fork
@@ -129,24 +130,22 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> a.ListSessionsResponse:
         """The chats of a project, newest first, wherever they were begun."""
-        root = _real(cwd) if cwd else ""
-        found = [
-            each.summary
-            for each in await self._agent.deps.store.list(ChatFilter(archived=False))
-            if each.summary.root and (not root or _real(each.summary.root) == root)
-        ]
-        first = int(cursor) if cursor and cursor.isdecimal() else 0
-        sessions = [
-            a.SessionInfo(
-                session_id=each.chat,
-                cwd=each.root,
-                title=inert_line(each.title, 200) or None,
-                updated_at=datetime.fromtimestamp(each.updated_ms / 1000, UTC).isoformat(),
-            )
-            for each in found[first : first + PAGE]
-        ]
-        more = str(first + PAGE) if len(found) > first + PAGE else None
-        return a.ListSessionsResponse(sessions=sessions, next_cursor=more)
+        root, before = _real(cwd) if cwd else "", _place(cursor or "")
+        sessions: list[a.SessionInfo] = []
+        last = ""
+        while len(sessions) <= PAGE:
+            listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, before=before)
+            for chat in (each.summary for each in listed):
+                before = chat.updated_ms, chat.chat
+                if not chat.root or (root and _real(chat.root) != root):
+                    continue
+                if len(sessions) == PAGE:  # there is one more
+                    return a.ListSessionsResponse(sessions=sessions, next_cursor=last)
+                sessions.append(_session_info(chat))
+                last = f"{chat.updated_ms}.{chat.chat}"
+            if len(listed) < PAGE:
+                break
+        return a.ListSessionsResponse(sessions=sessions)
 
     @told
     async def close_session(self, session_id: str, **_: Any) -> a.CloseSessionResponse:
@@ -235,6 +234,25 @@ class EditorAgent:
         if session is None:
             raise RequestError(NOT_FOUND, f"there is no session {inert(session_id)!r} here; load it first")
         return session
+
+
+def _place(cursor: str) -> Cursor | None:
+    """Where the page before ended: a chat that does not change meanwhile is on exactly one page."""
+    if not cursor:
+        return None
+    updated_ms, _, chat = cursor.partition(".")
+    if not (chat and updated_ms.isascii() and updated_ms.isdigit() and len(updated_ms) < 17):
+        raise InvalidInput("the cursor is none of this agent")
+    return int(updated_ms), ChatId(chat)
+
+
+def _session_info(chat: ChatSummary) -> a.SessionInfo:
+    return a.SessionInfo(
+        session_id=chat.chat,
+        cwd=chat.root,
+        title=inert_line(chat.title, 200) or None,
+        updated_at=datetime.fromtimestamp(chat.updated_ms / 1000, UTC).isoformat(),
+    )
 
 
 def _real(path: str) -> str:

@@ -2,6 +2,7 @@
 buttons. What is answered elsewhere meanwhile is followed from there."""
 
 import asyncio
+from functools import partial
 
 import acp
 from acp import schema as a
@@ -14,6 +15,7 @@ from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import Offer, RuleScope
+from treadle.watching import read_patiently
 
 ONCE, REJECT, REJECT_ALWAYS, IN_WORDS = "once", "reject", "reject-chat", "in-words"
 _SCOPES: dict[str, tuple[RuleScope, str]] = {
@@ -46,8 +48,9 @@ class Asking:
     async def _closed(self, action: OpenAction) -> None:
         """Until somebody answers elsewhere, or the run is stopped."""
         seq = 0
-        while any(open_.action == action.action for open_ in await self._chat.actions()):
-            seq = await self._chat.wait(max(seq, (await self._chat.state()).head), _WATCH_S)
+        while any(open_.action == action.action for open_ in await read_patiently(self._chat.actions)):
+            seq = max(seq, (await read_patiently(self._chat.state)).head)
+            seq = await read_patiently(partial(self._chat.wait, seq, _WATCH_S))
 
     async def _permit(self, action: OpenAction) -> Following:
         call = a.ToolCallUpdate(
@@ -85,9 +88,8 @@ class Asking:
             tool_call_id=f"question-{action.action}", title=inert(action.text), kind="think", status="pending"
         )
         chosen = _chosen(await self._client.request_permission(self._chat.id, call, options))
-        if not chosen.startswith("answer-"):
-            return None
-        return self._chat.answer(action, action.options[int(chosen.removeprefix("answer-"))])
+        answers = {f"answer-{number}": option for number, option in enumerate(action.options)}
+        return self._chat.answer(action, answers[chosen]) if chosen in answers else None
 
 
 class Dismissed(Exception):

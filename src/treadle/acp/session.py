@@ -18,10 +18,10 @@ from treadle.acp.choices import ConfigOption, config_options
 from treadle.acp.failures import failed_run
 from treadle.acp.projection import Projection, Update
 from treadle.acp.prompt import read_prompt
-from treadle.errors import Refused
+from treadle.errors import Refused, TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
-from treadle.inert import inert
+from treadle.inert import inert, inert_line
 from treadle.message_expansion import spoken
 from treadle.models.offering import usable_refs
 from treadle.presentation.slash import available, find_slash
@@ -98,10 +98,17 @@ class Session:
         self._background = asyncio.create_task(self._begin(said, follows))
 
     async def _begin(self, said: Sequence[str], follows: bool) -> None:
-        await self._tell_commands()
-        await self._send(*map(remark, said))
-        if follows and await self.chat.status() not in ("idle", "error"):
-            await self._follow(self.chat.resume(), Turn())
+        try:
+            await self._tell_commands()
+            await self._send(*map(remark, said))
+            if follows and await self.chat.status() not in ("idle", "error"):
+                await self._follow(self.chat.resume(), Turn())
+        except (ConnectionError, acp.RequestError):
+            return  # the editor has left, or does not take what it is told
+        except TreadleError as error:
+            await self._send(
+                remark(f"this session is not followed any more: {inert_line(str(error))}; send a message to go on")
+            )
 
     # -- prompts ------------------------------------------------------------------------------------------------------
 
@@ -258,8 +265,7 @@ class Session:
         task, self._background = self._background, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError, ConnectionError, acp.RequestError):
-                await task
+            await asyncio.gather(task, return_exceptions=True)  # its failure was told when it happened
 
 
 async def _stream(following: Following) -> AsyncGenerator[e.Envelope, None]:

@@ -5,6 +5,7 @@ terminal says so and follows the chat."""
 import asyncio
 from collections.abc import Container
 from contextlib import suppress
+from functools import partial
 
 from treadle.chat.state import open_actions
 from treadle.cli.approvals import chosen_rule, edited
@@ -21,6 +22,7 @@ from treadle.presentation.styled import Colour
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.protocol.subagent_events import children_of
+from treadle.watching import read_patiently
 
 _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": "user"}
 _DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
@@ -238,10 +240,10 @@ async def _first_below(chat: Chat, left: Container[str]) -> tuple[Chat, OpenActi
 async def _closed(chat: Chat, action: OpenAction) -> None:
     """Wait until the action is no longer open, because somebody answered it elsewhere or the run was stopped."""
     while True:
-        state = await chat.state()
+        state = await read_patiently(chat.state)
         if action not in open_actions(state):
             return
-        await chat.wait(state.head, _WATCH_S)
+        await read_patiently(partial(chat.wait, state.head, _WATCH_S))
 
 
 def _choices(action: OpenAction) -> str:

@@ -8,6 +8,7 @@ until all calls of a turn have theirs, because the chat takes them together (A-0
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from treadle.protocol.commands import Result
 from treadle.protocol.events import OpenAction
 from treadle.tools.registry import ALIASES
 from treadle.types import CallKey
+from treadle.watching import read_patiently
 
 Announce = Callable[[str, dict[str, Any]], object]
 GATE = "permission-"
@@ -69,7 +71,7 @@ class Requests:
         for action in waiting.values():
             if action.action not in self._begun:
                 self._begun.add(action.action)
-                self._background(self._ask(action))
+                self._background(read_patiently(partial(self._ask, action)))
         await self._settle()
 
     async def _waiting(self) -> tuple[OpenAction, ...]:

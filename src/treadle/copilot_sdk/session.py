@@ -2,6 +2,7 @@
 the log, whoever made it happen. The session goes on without any of them; a program that comes again gets its place."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from treadle.copilot_words.events import SdkEvent, Telling, event_id, stamp
 from treadle.copilot_words.system_message import transformed_prompt, transforms
 from treadle.errors import Refused
 from treadle.handle import Chat
+from treadle.inert import inert_line
 from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, Gone, RpcError
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
@@ -26,7 +28,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
 from treadle.tools.registry import SERVER_MARK
 from treadle.types import new_id
-from treadle.watching import watch
+from treadle.watching import read_patiently, watch
 
 _PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.tool_call_delta")
 """Told only to programs that want to see an answer while it comes."""
@@ -88,7 +90,12 @@ class Session:
     def background(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_background)
+
+    def _end_background(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            print(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}", file=sys.stderr)
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
@@ -161,11 +168,17 @@ class Session:
 
     async def _read_on(self, after: int) -> None:
         async for envelope in watch(self.agent.deps, self.chat.id, after):
-            await self._take(envelope)
+            try:
+                await self._take(envelope)
+            except Exception as error:  # what comes next is told all the same
+                text = inert_line(f"{type(error).__name__}: {error}")
+                print(f"treadle: session {self.chat.id}, event {envelope.seq}: {text}", file=sys.stderr)
+                self.announce("session.warning", {"warningType": "runtime", "message": text})
 
     async def _take(self, envelope: e.Envelope) -> None:
         if isinstance(envelope.data, e.SessionIdle):
-            state = await self.chat.state()  # what this process knows may be older than what was just read
+            # what this process knows may be older than what was just read
+            state = await read_patiently(self.chat.state)
             goes_on = state.run is not None or starts_queued(state)
             if envelope.data.reason == "superseded" or goes_on:
                 return  # the session is idle when its queue is
@@ -177,9 +190,9 @@ class Session:
             case e.UserMessage() | e.TurnEnd():
                 self._updated()
             case e.ActionRequired():
-                await self.requests.attend()
+                await read_patiently(self.requests.attend)
             case e.OptionsChanged():
-                self.options = (await self.chat.state()).options
+                self.options = (await read_patiently(self.chat.state)).options
                 self._updated()
             case e.SessionError(message=message):
                 given = {"error": message, "errorContext": "model_call", "recoverable": False}

@@ -1,0 +1,108 @@
+"""Sessions of an editor inside one process: lists, failures of earlier work, cancellation (E-02, fault 38)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lazily import Lazy, lazily
+from treadle import Agent, ScriptedModel
+from treadle.models.scripted import Say
+from treadle.protocol.options import ChatOptions
+from treadle.stores.sqlite import SqliteStore
+
+acp, a, editing = lazily("acp"), Lazy("acp.schema"), lazily("treadle.acp.agent")
+unsaved = lazily("treadle.tools.unsaved")
+WAIT_S = 60
+
+
+class Editor:
+    """Takes what it is told by `take`."""
+
+    def __init__(self) -> None:
+        self.take: Callable[[Any], Any] = lambda _update: None
+
+    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+        answer = self.take(update)
+        if answer is not None:
+            await answer
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
+    options = ChatOptions(model="scripted:test", summarize=False, verify=False)
+    store = SqliteStore(tmp_path / "t.db")
+    made = Agent(store, model=ScriptedModel([Say("Hello.")] * 3), options=options, home=tmp_path, retry_base_s=0.0)
+    yield made
+    await made.close()
+
+
+def served(agent: Agent, editor: Editor) -> Any:
+    made = editing.EditorAgent(
+        agent, lambda root: ChatOptions(model="scripted:test", root=root), Path, unsaved.UnsavedFiles(agent.workspace_of)
+    )
+    made.on_connect(editor)
+    return made
+
+
+async def test_pages_of_a_list_hold_every_session_once(agent: Agent, tmp_path: Path) -> None:
+    server = served(agent, Editor())
+    made = [agent.chat(root=str(tmp_path)) for _ in range(editing.PAGE * 2 + 1)]
+    for chat in made:
+        await chat.open()
+    page = await server.list_sessions(cwd=str(tmp_path))
+    found = [each.session_id for each in page.sessions]
+    await agent.chat(root=str(tmp_path)).open()  # a new one moves the others down
+    while page.next_cursor:
+        page = await server.list_sessions(cwd=str(tmp_path), cursor=page.next_cursor)
+        found += [each.session_id for each in page.sessions]
+    assert sorted(found) == sorted(chat.id for chat in made)
+    with pytest.raises(acp.RequestError, match="cursor"):
+        await server.list_sessions(cursor="50")
+
+
+async def test_a_failure_of_earlier_work_does_not_meet_the_next_prompt(agent: Agent, tmp_path: Path) -> None:
+    editor = Editor()
+    server = served(agent, editor)
+    failed = asyncio.Event()
+
+    def fail(_update: Any) -> None:
+        failed.set()
+        raise ValueError("the editor is confused")
+
+    editor.take = fail
+    session = (await server.new_session(cwd=str(tmp_path))).session_id
+    async with asyncio.timeout(WAIT_S):
+        await failed.wait()
+        editor.take = lambda _update: None
+        block = a.TextContentBlock(type="text", text="Hi.")
+        done = await server.prompt(session_id=session, prompt=[block])
+    assert done.stop_reason == "end_turn"
+
+
+async def test_a_prompt_that_is_cancelled_while_it_waits_ends(agent: Agent, tmp_path: Path) -> None:
+    editor = Editor()
+    server = served(agent, editor)
+    begun, leaving = asyncio.Event(), asyncio.Event()
+
+    async def dawdle() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            leaving.set()
+            await asyncio.sleep(0.2)
+
+    editor.take = lambda _update: dawdle()
+    session = (await server.new_session(cwd=str(tmp_path))).session_id
+    async with asyncio.timeout(WAIT_S):
+        await begun.wait()
+        block = a.TextContentBlock(type="text", text="Hi.")
+        prompt = asyncio.create_task(server.prompt(session_id=session, prompt=[block]))
+        await leaving.wait()
+        prompt.cancel()
+        editor.take = lambda _update: None
+        await asyncio.wait([prompt])
+    assert prompt.cancelled()
