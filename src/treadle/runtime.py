@@ -296,17 +296,17 @@ class Agent:
             self.rules.all()
         self._trust.all()
 
-    def prepare(self, options: ChatOptions, highest: str = "", owner: str = "") -> Prepared:
+    def prepare(self, options: ChatOptions, highest: str = "", owner: str = "", own_world: str = "") -> Prepared:
         """What a new chat with these options begins with: bound to the folder that its root is now, with the
-        instructions of the project, from folders no higher than `highest`. InvalidInput if its tools cannot be accepted
-        (A-01)."""
+        instructions of the project, from folders no higher than `highest`. `own_world` is the id of the world that is
+        opened for it, if it is to have one. InvalidInput if its tools cannot be accepted (A-01)."""
         found: dict[str, Any] = {}
         for rule in options.rules:
             check_standing(rule)
         if options.root and not options.root_id:
             found["root_id"] = identify(options.root)
         if options.world:
-            found["world"] = self._setup.worlds.named(options, owner)
+            found["world"] = self._setup.worlds.named(options, owner, own_world)
         options = msgspec.structs.replace(options, **found)
         if self._instructions and not options.instructions:
             found["instructions"] = read_instructions(options.root, options.root_id, highest)

@@ -243,10 +243,17 @@ async def _create(store: Store, chat: ChatId, envelopes: Iterable[Envelope]) -> 
 
 
 async def fork(
-    store: Store, chat: ChatId, seq: int, changes: Mapping[str, Any] | None = None, *, clock: Clock | None = None
+    store: Store,
+    chat: ChatId,
+    seq: int,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    clock: Clock | None = None,
+    copy: ChatId | None = None,
 ) -> ChatId:
-    """Begin a new chat as a copy of another up to `seq`, with some options changed. What was under way there is not
-    under way in the copy: its open calls are closed, its run is ended, its queue is empty, and it is not archived."""
+    """Begin a new chat as a copy of another up to `seq`, with some options changed, and with the id `copy` if that is
+    given; ChatExists if there is one. What was under way there is not under way in the copy: its open calls are closed,
+    its run is ended, its queue is empty, and it is not archived."""
     head = await store.head(chat)
     if not 1 <= seq <= head:
         raise InvalidInput(f"Chat {chat} has events 1 to {head}; it cannot be forked at {seq}.")
@@ -262,7 +269,7 @@ async def fork(
     # Recorded in any case: the copy is the chat that somebody turned to last.
     changed = transition(state, ChangeOptions(wanted, by="fork")) or (OptionsChanged({}, by="fork"),)
     copied += _seal(state, changed, (clock or SystemClock()).now_ms())
-    copy = new_chat_id()
+    copy = copy or new_chat_id()
     await _create(store, copy, copied)
     return copy
 

@@ -41,7 +41,10 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
 
 def served(agent: Agent, editor: Editor) -> Any:
     made = editing.EditorAgent(
-        agent, lambda root: ChatOptions(model="scripted:test", root=root), Path, unsaved.UnsavedFiles(agent.workspace_of)
+        agent,
+        lambda root: ChatOptions(model="scripted:test", root=root),
+        Path,
+        unsaved.UnsavedFiles(agent.workspace_of),
     )
     made.on_connect(editor)
     return made

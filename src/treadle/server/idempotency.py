@@ -10,7 +10,7 @@ import msgspec
 from treadle.chat.state import ChatState
 from treadle.engine.log import Answer
 from treadle.errors import AlreadyAnswered
-from treadle.ports.store import Remembered, Store
+from treadle.ports.store import ANSWER_MS, Remembered, Store
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply
 
@@ -35,6 +35,15 @@ class Key(msgspec.Struct, frozen=True):
 
         return remembered
 
+    def own_id(self, prefix: str, now_ms: int) -> str:
+        """An id for what this request makes: the same for every repetition, as long as its answer is remembered."""
+        about = f"{self.owner}\n{self.key}\n{self.request}\n{now_ms // ANSWER_MS}"
+        return f"{prefix}_{hashlib.sha256(about.encode()).hexdigest()[:32]}"
+
+    def part(self, name: str) -> "Key":
+        """The key of a step of this request. No request has such a key: they are printable."""
+        return msgspec.structs.replace(self, key=f"{self.key}\x1f{name}")
+
 
 def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -> Key | None:
     """The key of a request, or None if it has none. Problem if it cannot be used."""
@@ -45,6 +54,12 @@ def key_of(values: list[str], owner: str, method: str, path: str, body: bytes) -
         raise Problem("bad_request", f"Idempotency-Key must be 1 to {MAX_KEY} printable characters, once.")
     about = hashlib.sha256(f"{method} {path}\n".encode() + body).hexdigest()
     return Key(owner, key, about)
+
+
+async def remember(store: Store, key: Key | None, reply: ApiReply, now_ms: int) -> None:
+    """Keep the answer to a request that appends to no log. AlreadyAnswered if it has one."""
+    if key is not None:
+        await store.remember(Remembered(key.owner, key.key, key.request, reply.status, reply.body, now_ms))
 
 
 async def first_answer(store: Store, key: Key) -> ApiReply | None:

@@ -110,20 +110,26 @@ async def _answer(route: Route, call: ApiRequest) -> Response:
     key, store = call.key, call.service.agent.deps.store
     if key is None:
         return await _end(route, call, await route.handler(call))
-    if (known := await first_answer(store, key)) is not None:
-        return await _end(route, call, known)
+    async with call.service.alone(key):
+        done: ApiReply | Response | None = await first_answer(store, key)
+        if done is None:
+            done = await _answer_first(route, call, key)
+    return await _end(route, call, done)
+
+
+async def _answer_first(route: Route, call: ApiRequest, key: Key) -> ApiReply | Response:
     try:
         faultpoint("server.before_command")
         done = await route.handler(call)
         faultpoint("server.after_command")
     except AlreadyAnswered as error:
-        done = raced(key, error)
+        return raced(key, error)
     except TreadleError:
-        # The same request may have won meanwhile: then this one's refusal is only its own echo.
-        if (known := await first_answer(store, key)) is None:
+        # The same request may have won meanwhile, elsewhere: then this one's refusal is only its own echo.
+        if (known := await first_answer(call.service.agent.deps.store, key)) is None:
             raise
-        done = known
-    return await _end(route, call, done)
+        return known
+    return done
 
 
 async def _end(route: Route, call: ApiRequest, done: ApiReply | Response) -> Response:

@@ -5,6 +5,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -23,7 +24,7 @@ from treadle.protocol.views import Status, shown_status
 from treadle.runtime import Agent
 from treadle.server.admission import Admission
 from treadle.server.chat_counts import ChatCounts
-from treadle.server.idempotency import Key
+from treadle.server.idempotency import Key, first_answer
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
 from treadle.server.rendering import Rendering
@@ -90,6 +91,8 @@ class Service:
         self.frames = Frames()
         self.feeds = Feeds(agent.deps, self.limits.backlog, agent.worker.holds)
         self.chat_counts = ChatCounts(agent.deps.store)
+        self._requests: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """By key: the lock of a request that is being carried out."""
         self.openapi = b""
         """The description of the API; filled in by the application."""
         self.draining = asyncio.Event()
@@ -139,13 +142,15 @@ class Service:
     ) -> ApiReply:
         """Begin a chat and say the first word in it, in one commit; the answer is the chat."""
         highest = self.admission.highest(user, options.root) if options.root else ""
-        ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user))
         deps = self.agent.deps
+        own_world = "" if key is None else key.own_id("world", deps.clock.now_ms())
+        ready = await asyncio.to_thread(self.agent.prepare, options, highest, owner_of(user), own_world)
         if callable(first):
             try:
                 first = await first(ready.options)
             except TreadleError:
-                if ready.options.world != options.world:  # it was opened for this chat
+                opened = ready.options.world != options.world  # for this chat, unless the same request made one
+                if opened and (key is None or await first_answer(deps.store, key) is None):
                     with suppress(TreadleError):
                         await self.agent.worlds.drop(ready.options.world)
                 raise
@@ -175,9 +180,11 @@ class Service:
         with self._taking(chat) as take:
             state = await deps.log.execute(chat, commands, None, take, answer)
         self.go_on(state)
-        if state.options.archived and state.jobs:
-            await self.agent.job_registry.stop_all(chat, "archive")
         return answered(state), state
+
+    def alone(self, key: Key) -> asyncio.Lock:
+        """Of equal requests that come at once, one is carried out here, and the others get its answer."""
+        return self._requests.setdefault((key.owner, key.key), asyncio.Lock())
 
     @contextmanager
     def _taking(self, chat: ChatId) -> Iterator[Take | None]:

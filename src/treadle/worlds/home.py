@@ -71,11 +71,11 @@ class WorldHome:
             self.folders.keep_trials(trials)
         return trials[key]
 
-    def named(self, options: ChatOptions, owner: str) -> str:
-        """The world that a new chat says it works in, or one that is opened for it. InvalidInput if there is none of
-        its project, or of its owner's."""
+    def named(self, options: ChatOptions, owner: str, own: str = "") -> str:
+        """The world that a new chat says it works in, or one that is opened for it, with the id `own` if that is given.
+        InvalidInput if there is none of its project, or of its owner's."""
         if options.world == OWN_WORLD:
-            return self.open(options.root, "", owner, "").id if options.root else ""
+            return self.open(options.root, "", owner, "", own).id if options.root else ""
         world = next((each for each in self.folders.all() if each.id == options.world), None)
         if world is None or (owner and owner != world.owner):
             raise InvalidInput(f"There is no world {options.world[:80]!r}.")

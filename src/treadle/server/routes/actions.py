@@ -2,18 +2,22 @@
 at once, one wins: the store sees to it."""
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 
 from treadle.chat.state import ChatState, open_actions
-from treadle.errors import InvalidInput
+from treadle.errors import AlreadyAnswered, InvalidInput
 from treadle.host_patterns import choice
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
+from treadle.protocol import wire
+from treadle.protocol.events import PermissionCompleted
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
 from treadle.protocol.http_queries import ActionQuery
 from treadle.protocol.http_requests import AnswerBody, Decision, ToolResults
 from treadle.protocol.permissions import BEYOND, NETWORK_TOOL, Rule
+from treadle.server.idempotency import first_answer, remember
 from treadle.server.problems import Problem
 from treadle.server.replies import NOTHING, ApiReply, reply
 from treadle.server.routes.conversation import carry_out
@@ -21,9 +25,11 @@ from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import owner_of
 from treadle.server.views import accepted
 from treadle.subagents.tree import tree
-from treadle.types import new_id
+from treadle.types import ChatId, new_id
 
 MOST = 500
+LOOK_BACK = 100
+"""Events of one commit, at most."""
 
 
 async def submit(call: ApiRequest) -> ApiReply:
@@ -73,11 +79,36 @@ async def decide(call: ApiRequest) -> ApiReply:
                 call.service.admission.reach(call.user, choice(each.network))
     rule = _rule(call, state, named, wanted)
     command = c.Decide(named, wanted.decision, wanted.hash, wanted.feedback, wanted.arguments, rule=rule)
-    done, state = await call.service.execute(state.chat, (command,), call.key, lambda made: reply(accepted(made)))
-    if rule is not None and rule.scope in BEYOND:
-        root = state.options.root if rule.scope == "project" else ""
-        await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
+    done, _ = await call.service.execute(state.chat, (command,), call.key, lambda made: reply(accepted(made)))
     return done
+
+
+async def keep_rule(call: ApiRequest, done: ApiReply) -> ApiReply:
+    """Keep the rule that the answer made outside the chat's log, where it is recorded. If that fails, the same request
+    does it when it is repeated; once it is done, a repetition does not bring a rule back that was revoked."""
+    if done.status != 200 or call.body(Decision).rule is None:
+        return done
+    deps, key = call.service.agent.deps, None if call.key is None else call.key.part("rule")
+    if key is not None and await first_answer(deps.store, key) is not None:
+        return done
+    given = msgspec.json.decode(done.body, type=Accepted)
+    rule = await _recorded_rule(call, ChatId(given.chat), given.head)
+    if rule is not None and rule.scope in BEYOND:
+        root = (await deps.log.load(ChatId(given.chat))).options.root if rule.scope == "project" else ""
+        await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
+    with suppress(AlreadyAnswered):
+        await remember(deps.store, key, NOTHING, deps.clock.now_ms())
+    return done
+
+
+async def _recorded_rule(call: ApiRequest, chat: ChatId, head: int) -> Rule | None:
+    """The rule of the answer to the action of the path, in the commit that ends with `head`."""
+    records = await call.service.agent.deps.store.read(chat, max(0, head - LOOK_BACK), LOOK_BACK)
+    for record in reversed(records):
+        event = wire.decode(chat, record).data
+        if record.seq <= head and isinstance(event, PermissionCompleted) and event.action == call.path("action"):
+            return event.rule
+    return None
 
 
 def _rule(call: ApiRequest, state: ChatState, action: str, wanted: Decision) -> Rule | None:
@@ -121,6 +152,7 @@ ROUTES = (
     Route(
         "POST", f"{_AT}/approvals/{{action}}", decide, "Allow or refuse what was shown.", TAG, reply=Accepted,
         body=Decision, codes=("no_such_action", "hash_mismatch", "archived", "invalid_input", "root_changed"),
+        finish=keep_rule,
     ),
     Route(
         "POST", f"{_AT}/answers/{{action}}", answer, "Answer a question.", TAG, reply=Accepted, body=AnswerBody,

@@ -134,6 +134,14 @@ async def patch(call: ApiRequest) -> ApiReply:
     return done
 
 
+async def end_jobs(call: ApiRequest, done: ApiReply) -> ApiReply:
+    """The jobs of a chat end when it is archived; also when that failed for the first answer under the same key."""
+    state = await call.service.state(call.user, call.path("chat"))
+    if state.options.archived and state.jobs:
+        await call.service.agent.job_registry.stop_all(state.chat, "archive")
+    return done
+
+
 async def messages(call: ApiRequest) -> ApiReply:
     """A page of the conversation as it stands: what an edit cut off is only in the log."""
     wanted = call.query(MessagePage)
@@ -207,7 +215,7 @@ ROUTES = (
     Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),
     Route(
         "PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
-        body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"),
+        body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"), finish=end_jobs,
     ),
     Route(
         "GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", TAG, reply=MessageList,

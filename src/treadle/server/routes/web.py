@@ -5,6 +5,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import msgspec
 from starlette.responses import Response
 
 from treadle.chat.state import status
-from treadle.ports.store import Remembered
+from treadle.errors import ChatExists
 from treadle.protocol.http_answers import ChatView, Rendered, SignedIn, UsageDays, UsageRow
 from treadle.protocol.http_queries import DaysQuery
 from treadle.protocol.http_requests import ForkChat, Passages, SignInCode
+from treadle.server.idempotency import remember
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
@@ -23,6 +25,7 @@ from treadle.server.tokens import LOCAL, owner_of
 from treadle.server.usage_history import DAY_MS
 from treadle.server.views import chat_view
 from treadle.transfer import fork as fork_chat
+from treadle.types import ChatId, new_chat_id
 
 FOLDER = Path(__file__).parents[2] / "web"
 INDEX = "index.html"
@@ -133,11 +136,13 @@ async def fork(call: ApiRequest) -> ApiReply:
     changes = call.service.admission.change(call.user, {"model": wanted.model} if wanted.model else {})
     if wanted.model:
         deps.models.get(wanted.model)
-    copy = await deps.log.load(await fork_chat(deps.store, chat, wanted.seq, changes, clock=deps.clock))
+    now_ms = deps.clock.now_ms()
+    id = ChatId(call.key.own_id("c", now_ms)) if call.key is not None else new_chat_id()
+    with suppress(ChatExists):  # the same request has made it
+        await fork_chat(deps.store, chat, wanted.seq, changes, clock=deps.clock, copy=id)
+    copy = await deps.log.load(id)
     done = reply(chat_view(copy, status(copy)), 201)
-    if call.key is not None:
-        key = call.key
-        await deps.store.remember(Remembered(key.owner, key.key, key.request, 201, done.body, deps.clock.now_ms()))
+    await remember(deps.store, call.key, done, now_ms)
     return done
 
 

@@ -2,12 +2,15 @@
 log tells what became of it and whose undo takes it back."""
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 
+from treadle.errors import AlreadyAnswered
 from treadle.protocol import commands as c
 from treadle.protocol.http_answers import ChatView, Rebased, WorldChanges, WorldList, WorldView
 from treadle.protocol.http_requests import Nothing
+from treadle.server.idempotency import first_answer, remember
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
@@ -36,14 +39,28 @@ async def commit(call: ApiRequest) -> ApiReply:
 
 
 async def rebase(call: ApiRequest) -> ApiReply:
-    world = await _world(call)
-    return reply(Rebased(merged=await call.service.agent.worlds.rebase(world.id)))
+    world, deps = await _world(call), call.service.agent.deps
+    done = reply(Rebased(merged=await call.service.agent.worlds.rebase(world.id)))
+    await remember(deps.store, call.key, done, deps.clock.now_ms())
+    return done
 
 
 async def drop(call: ApiRequest) -> ApiReply:
-    world = await _world(call)
+    """The answer is written down before the world is dropped: a repetition finds no world, and still has its answer."""
+    deps = call.service.agent.deps
+    intent = call.key.part("drop") if call.key is not None else None
+    try:
+        world = await _world(call)
+    except Problem as missing:
+        begun = await first_answer(deps.store, intent) if intent is not None else None
+        if begun is None or missing.code != "not_found":
+            raise
+        return begun
+    done = reply(_view(world))
+    with suppress(AlreadyAnswered):
+        await remember(deps.store, intent, done, deps.clock.now_ms())
     await call.service.agent.worlds.drop(world.id)
-    return reply(_view(world))
+    return done
 
 
 async def _world(call: ApiRequest) -> World:

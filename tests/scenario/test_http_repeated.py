@@ -1,0 +1,96 @@
+"""Requests that are repeated under one Idempotency-Key, at once or after a failure: done once, and done wholly (A-04,
+A-06, fault 5)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.homes import seed
+from tests.scenario.http_kit import Answer, Client, Server, serving
+from treadle.models.scripted import Call, Say
+from treadle.protocol.options import ChatOptions
+from treadle.server.admission import Admission
+from treadle.stores.sqlite import SqliteStore
+
+STEPS = [Call("run_command", command="touch made"), Say("Done.")]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    (tmp_path / "project").mkdir()
+    options = ChatOptions(model="scripted:x", mode="confirm", interactive=True, summarize=False, verify=False)
+    admission = Admission(options, roots=(str(tmp_path),))
+    store, home = SqliteStore(tmp_path / "treadle.db"), seed(tmp_path / "home")
+    async with serving(store, home, STEPS, builtin=True, options=options, admission=admission) as made:
+        yield made
+
+
+async def repeated(client: Client, path: str, body: Any, key: str, times: int = 8) -> list[Answer]:
+    """The same request, several times at once."""
+    headers = {"idempotency-key": key}
+    return await asyncio.gather(*(client("POST", path, body, headers=headers) for _ in range(times)))
+
+
+async def test_equal_creations_make_one_chat_and_one_world(server: Server, tmp_path: Path) -> None:  # W-11
+    body = {"root": str(tmp_path / "project"), "world": "chat"}
+    made = await repeated(server.local, "/api/chats", body, "k1")
+    assert {answer.status for answer in made} == {201}
+    assert len({answer.data for answer in made}) == 1
+    (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
+    other = await repeated(server.local, "/api/chats", body, "k2", 1)
+    worlds = [(await server.service.state("local", each.json["id"])).options.world for each in (made[0], other[0])]
+    assert worlds[0] == world["id"] != worlds[1]
+
+
+async def test_a_refused_creation_leaves_no_world(server: Server, tmp_path: Path) -> None:
+    body: dict[str, Any] = {"root": str(tmp_path / "project"), "world": "chat", "content": "Look."}
+    body["images"] = [{"media_type": "image/png", "data": "no base64"}]
+    refused = await repeated(server.local, "/api/chats", body, "k1", 4)
+    assert {answer.status for answer in refused} == {400}
+    assert (await server.local("GET", "/api/worlds")).json["worlds"] == []
+
+
+async def test_a_drop_of_a_world_that_is_repeated_gets_the_first_answer(server: Server, tmp_path: Path) -> None:
+    await server.local.create(root=str(tmp_path / "project"), world="chat")
+    (world,) = (await server.local("GET", "/api/worlds")).json["worlds"]
+    path = f"/api/worlds/{world['id']}/drop"
+    answers = [*await repeated(server.local, path, {}, "k1"), *await repeated(server.local, path, {}, "k1", 1)]
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.data for answer in answers}) == 1
+    assert (await server.local("POST", path, {}, headers={"idempotency-key": "k2"})).status == 404
+
+
+async def test_equal_forks_make_one_copy(server: Server) -> None:
+    chat = await server.local.create()
+    made = await repeated(server.local, f"/api/chats/{chat}/fork", {"seq": 1}, "k1")
+    assert {answer.status for answer in made} == {201}
+    assert len({answer.json["id"] for answer in made}) == 1
+    assert len((await server.local("GET", "/api/chats")).json["chats"]) == 2
+
+
+async def test_a_rule_that_could_not_be_saved_is_saved_by_the_repeated_answer(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # S-07
+    chat = await server.local.create("Go.", root=str(tmp_path / "project"))
+    await server.local.until(chat, "session.action_required")
+    (asked,) = (await server.local("GET", f"/api/chats/{chat}/approvals")).json["actions"]
+    action = asked["action"]
+    body = {"decision": "allow", "hash": action["hash"], "rule": {"offer": 0, "scope": "user"}}
+    rules = server.agent.rules
+    path, key = f"/api/chats/{chat}/approvals/{action['action']}", {"idempotency-key": "k1"}
+    with monkeypatch.context() as patched:
+
+        def full(_rule: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        patched.setattr(rules, "add", full)
+        assert (await server.local("POST", path, body, headers=key)).status >= 500
+    assert rules.all() == ()
+    assert (await server.local("POST", path, body, headers=key)).status == 200
+    (rule,) = rules.all()
+    rules.revoke(rule.id)
+    assert (await server.local("POST", path, body, headers=key)).status == 200
+    assert rules.all() == (), "a rule that was revoked does not come back"
