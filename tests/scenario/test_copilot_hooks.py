@@ -102,3 +102,35 @@ async def test_a_failed_hook_after_a_call_is_reported(start: Start, cli: Command
     done = await program.heard("tool.execution_complete")
     assert "hook postToolUse gave no valid answer" in done["data"]["result"]["content"]
     assert (cli.project / "a.txt").read_text() == "1"
+
+
+async def test_a_hook_that_wants_a_person_to_be_asked_is_heard_for_tools_of_programs(start: Start) -> None:
+    program = await start(turns(("lookup", {})))
+    program.answers["hooks.invoke"] = answering("preToolUse", {"output": {"permissionDecision": "ask"}})
+    tool = {"name": "lookup", "description": "Looks up.", "parameters": {"type": "object"}, "skipPermission": True}
+    await program.call("session.create", {"sessionId": "s1", "hooks": True, "tools": [tool]})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "Go."})
+    await program.heard("permission.requested")
+    assert "external_tool.requested" not in program.types
+
+
+async def test_each_program_is_asked_about_what_the_one_before_it_left(cli: CommandLine) -> None:
+    for name in ("a.txt", "b.txt"):
+        (cli.project / name).write_text(name)
+    model = cli.script(turns(("read_file", {"path": "a.txt"})))
+    server = cli.start("copilot", "--model", model, env={"COPILOT_CONNECTION_TOKEN": "sesame"})
+    assert server.stdout is not None
+    port = int((await asyncio.to_thread(server.stdout.readline)).split()[-1])
+    first, second = await Program.reach(port), await Program.reach(port)
+    for program in (first, second):
+        await program.call("connect", {"token": "sesame"})
+    first.answers["hooks.invoke"] = answering("preToolUse", {"output": {"modifiedArgs": {"path": "b.txt"}}})
+    await first.call("session.create", {"sessionId": "s1", "hooks": True})
+    await second.call("session.resume", {"sessionId": "s1", "hooks": True})
+    await first.call("session.sendAndWait", {"sessionId": "s1", "prompt": "Go."})
+    asked = [params["input"] for _, params in second.asked if params.get("hookType") == "preToolUse"]
+    assert [each["toolArgs"] for each in asked] == [{"path": "b.txt"}]
+    await first.call("runtime.shutdown", {})
+    assert (await asyncio.to_thread(end, server)).code == 0
+    await first.close()
+    await second.close()

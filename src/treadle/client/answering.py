@@ -214,13 +214,13 @@ class RunFollower:
         results = await asyncio.gather(*(self._handlers.answer(call) for call in calls))
         key = hashlib.sha256("\n".join((chat, *(call.id for call in calls))).encode()).hexdigest()[:40]
         try:
-            taken = await _unless_settled(self._chat.submit(results, f"results-{key}"))
+            accepted = await _unless_settled(self._chat.submit(results, f"results-{key}"))
         except ApiError as error:
             if error.status != 413:
                 raise
             short = [failed(call, "The result is too large to be sent.") for call in calls]
-            taken = await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
-        if taken:
+            accepted = await _unless_settled(self._chat.submit(short, f"too-large-{key}"))
+        if accepted:
             self._handlers.settle(calls)
 
     async def _decide(self, action: OpenAction, approve: Approve) -> None:

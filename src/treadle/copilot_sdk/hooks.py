@@ -5,7 +5,8 @@ A session whose program has hooks and has left runs no calls: what was to be che
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -41,6 +42,8 @@ class SessionHooks:
         self._programs = programs
         self.wanted = False
         """Whether a program with hooks was ever attached."""
+        self.asking: set[str] = set()
+        """Calls for which a hook wants a person to be asked."""
         self._context: dict[str, str] = {}
         """By call: what the model is to read beside its result."""
         self._verdicts: dict[str, tuple[Sequence[Connection], Mapping[str, Any], Verdict]] = {}
@@ -49,101 +52,114 @@ class SessionHooks:
 
     async def invoke(self, kind: str, **given: Any) -> list[Mapping[str, Any]]:
         """The outputs of the hooks. Use it where a hook that fails decides nothing."""
-        return [output for output in await self._ask_all(kind, given) if not isinstance(output, HookFailed)]
+        outputs = []
+        for program in list(self._programs()):
+            with suppress(HookFailed):
+                outputs.append(await self._ask(program, kind, given))
+        return outputs
 
-    async def check(self, kind: str, **given: Any) -> list[Mapping[str, Any]]:
-        """The outputs of the hooks, where they decide. HookFailed if one of them has not answered, or if no program
-        with hooks is connected any more."""
-        outputs = await self._ask_all(kind, given)
-        for output in outputs:
-            if isinstance(output, HookFailed):
-                raise output
-        if self.wanted and not outputs:
+    async def check(self, kind: str, given: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        """The outputs of the hooks, where they decide. The caller changes `given` between two programs: each is asked
+        about what the one before it left. HookFailed if one of them does not answer, or if no program with hooks is
+        connected any more."""
+        programs = list(self._programs())
+        if self.wanted and not programs:
             raise HookFailed(UNCHECKED)
-        return [output for output in outputs if not isinstance(output, HookFailed)]
+        for program in programs:
+            yield await self._ask(program, kind, given)
 
-    async def _ask_all(self, kind: str, given: Mapping[str, Any]) -> list[Mapping[str, Any] | HookFailed]:
+    async def _ask(self, program: Connection, kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The output of a program's hook; an empty one if it has no opinion. HookFailed if it does not answer."""
         common = {"sessionId": self._session, "timestamp": int(time.time() * 1000), "cwd": self._root}
         params = {"sessionId": self._session, "hookType": kind, "input": {**common, **given}}
-        return [await _ask(program, kind, params) for program in list(self._programs())]
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                answer = await program.request("hooks.invoke", params)
+        except (RpcError, Gone, TimeoutError) as error:
+            raise HookFailed(NO_ANSWER.format(kind)) from error
+        output = answer.get("output") if isinstance(answer, Mapping) else answer
+        if output is not None and not isinstance(output, Mapping):
+            raise HookFailed(NO_ANSWER.format(kind))
+        return output or {}
 
     async def before(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
         if not self.wanted:
             return None
         programs = list(self._programs())
-        known = self._verdicts.get(call)
-        if known is not None and programs and known[:2] == (programs, arguments):
-            return known[2]
+        cached = self._verdicts.get(call)
+        if cached is not None and programs and cached[:2] == (programs, arguments):
+            return cached[2]
         try:
             verdict = await self._before(call, name, arguments)
         except HookFailed as failure:
             return str(failure)
-        self._verdicts[call] = programs, dict(arguments), verdict
+        if not isinstance(verdict, str):  # a refused call is over
+            self._verdicts[call] = programs, dict(arguments), verdict
         return verdict
 
     async def _before(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
-        shown = shown_arguments(name, arguments)
+        given: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
         changed = False
-        for output in await self.check("preToolUse", toolName=shown_name(name), toolArgs=shown):
-            if output.get("permissionDecision") not in _DECISIONS:
+        async for output in self.check("preToolUse", given):
+            decision, modified = output.get("permissionDecision"), output.get("modifiedArgs")
+            if decision not in _DECISIONS or not isinstance(modified, Mapping | None):
                 raise HookFailed(NO_ANSWER.format("preToolUse"))
-            if output.get("permissionDecision") == "deny":
+            if decision == "deny":
                 return str(output.get("permissionDecisionReason") or REFUSED)
-            if output.get("modifiedArgs") is not None:
-                if not isinstance(output["modifiedArgs"], Mapping):
-                    raise HookFailed(NO_ANSWER.format("preToolUse"))
-                shown, changed = dict(output["modifiedArgs"]), True
+            if decision == "ask":
+                self.asking.add(call)
+            if modified is not None:
+                given["toolArgs"], changed = dict(modified), True
             if output.get("additionalContext"):
                 self._context[call] = str(output["additionalContext"])
-        return own_arguments(name, shown) if changed else None
+        return own_arguments(name, given["toolArgs"]) if changed else None
 
     async def after(self, call: str, name: str, arguments: Mapping[str, Any], text: str, success: bool) -> str:
         """The text of a result as the hooks leave it. The call is done: a hook that fails is reported beside it."""
         self._verdicts.pop(call, None)
+        self.asking.discard(call)
         context = [self._context.pop(call)] if call in self._context else []
-        if self.wanted:
-            kind = "postToolUse" if success else "postToolUseFailure"
-            result = {"toolResult": {"textResultForLlm": text, "resultType": "success"}} if success else {"error": text}
-            try:
-                outputs = await self.check(
-                    kind, toolName=shown_name(name), toolArgs=shown_arguments(name, arguments), **result
-                )
-            except HookFailed:
-                outputs = []
-                context.append(f"[The program's hook {kind} gave no valid answer: it has not seen this result.]")
-            for output in outputs:
+        kind = "postToolUse" if success else "postToolUseFailure"
+        given: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
+        given |= {"toolResult": _result(text)} if success else {"error": text}
+        try:
+            async for output in self.check(kind, given):
                 if success and output.get("modifiedResult") is not None:
                     text = result_text(output["modifiedResult"])
+                    given["toolResult"] = _result(text)
                 if output.get("additionalContext"):
                     context.append(str(output["additionalContext"]))
+        except HookFailed:
+            context.append(f"[The program's hook {kind} gave no valid answer: it has not seen this result.]")
         return "\n\n".join((text, *context))
 
     async def meta(self, server: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """What a server is told beside the arguments of a call. ToolError if a hook has not answered."""
         meta: dict[str, Any] | None = None
-        if self.wanted:
-            try:
-                outputs = await self.check("preMcpToolCall", serverName=server, toolName=tool, arguments=arguments)
-            except HookFailed as failure:
-                raise ToolError(str(failure)) from failure
-            for output in outputs:
+        given = {"serverName": server, "toolName": tool, "arguments": arguments}
+        try:
+            async for output in self.check("preMcpToolCall", given):
                 meta = output.get("metaToUse", meta)
+                if not isinstance(meta, dict | None):
+                    raise HookFailed(NO_ANSWER.format("preMcpToolCall"))
+        except HookFailed as failure:
+            raise ToolError(str(failure)) from failure
         return meta
 
     async def submitted(self, prompt: str) -> tuple[str, str]:
         """A message as the hooks leave it, and why it must not be sent."""
+        given = {"prompt": prompt}
         try:
-            outputs = await self.check("userPromptSubmitted", prompt=prompt)
+            async for output in self.check("userPromptSubmitted", given):
+                if output.get("decision") == "block":
+                    return prompt, str(output.get("reason") or "The program's hook refused the message.")
+                if isinstance(output.get("modifiedPrompt"), str):
+                    given["prompt"] = output["modifiedPrompt"]
+                if output.get("additionalContext"):
+                    given["prompt"] += f"\n\n{output['additionalContext']}"
         except HookFailed as failure:
             return prompt, str(failure)
-        for output in outputs:
-            if output.get("decision") == "block":
-                return prompt, str(output.get("reason") or "The program's hook refused the message.")
-            if isinstance(output.get("modifiedPrompt"), str):
-                prompt = output["modifiedPrompt"]
-            if output.get("additionalContext"):
-                prompt = f"{prompt}\n\n{output['additionalContext']}"
-        return prompt, ""
+        return given["prompt"], ""
 
     async def started(self, source: str, prompt: str) -> str:
         """What the model is to know at the beginning of the session."""
@@ -156,17 +172,8 @@ class SessionHooks:
         return next((str(each.get("reason") or "Go on.") for each in said if each.get("decision") == "block"), "")
 
 
-async def _ask(program: Connection, kind: str, params: dict[str, Any]) -> Mapping[str, Any] | HookFailed:
-    """What a program's hook answers; an empty output if it has no opinion."""
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            answer = await program.request("hooks.invoke", params)
-    except (RpcError, Gone, TimeoutError):
-        return HookFailed(NO_ANSWER.format(kind))
-    output = answer.get("output") if isinstance(answer, Mapping) else answer
-    if output is None:
-        return {}
-    return output if isinstance(output, Mapping) else HookFailed(NO_ANSWER.format(kind))
+def _result(text: str) -> dict[str, str]:
+    return {"textResultForLlm": text, "resultType": "success"}
 
 
 def result_text(result: Any) -> str:

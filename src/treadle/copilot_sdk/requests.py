@@ -144,7 +144,7 @@ class Requests:
             return
         self._arguments[action.call] = action.arguments if said is None else said
         tool = next((each for each in self._tools() if each.name == action.name), None)
-        if tool is not None and tool.skip_permission:
+        if tool is not None and tool.skip_permission and action.call not in self._hooks.asking:
             await self._announce_tool(action)
             return
         what = custom_tool(
