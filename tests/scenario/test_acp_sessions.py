@@ -1,13 +1,16 @@
 """Sessions of an editor inside one process: lists, failures of earlier work, cancellation (E-02, fault 38)."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.forked import forking
 from tests.lazily import Lazy, lazily
+from tests.scenario.command_line import CommandLine
 from treadle import Agent, ScriptedModel
 from treadle.models.scripted import Say
 from treadle.protocol.options import ChatOptions
@@ -109,3 +112,29 @@ async def test_a_prompt_that_is_cancelled_while_it_waits_ends(agent: Agent, tmp_
         editor.take = lambda _update: None
         await asyncio.wait([prompt])
     assert prompt.cancelled()
+
+
+async def test_lines_that_are_no_messages_are_answered_and_the_connection_stays(cli: CommandLine) -> None:
+    lines = [
+        b"{",
+        b"[1]",
+        b'{"id": [1], "result": {}}',
+        b'{"id": 1, "method": 5}',
+        b'{"id": 1, "error": "no"}',
+        b'{"id": 1, "error": {"code": "x"}}',
+        b"[" * 100_000,
+        b"\xff",
+        b'{"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}}',
+    ]
+    command = cli.words("acp", "--model", cli.script('[[turn]]\ntext = "Hello."\n'))
+    pipe = asyncio.subprocess.PIPE
+    with forking():
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=cli.project, env=cli.environment, stdin=pipe, stdout=pipe
+        )
+    async with asyncio.timeout(WAIT_S):
+        out, _ = await process.communicate(b"\n".join(lines) + b"\n")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [each["error"]["code"] for each in answers[:-1]] == [-32700, *[-32600] * 5, -32700, -32700]
+    assert answers[-1]["id"] == 7
+    assert "result" in answers[-1]

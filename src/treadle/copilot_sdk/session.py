@@ -106,7 +106,7 @@ class Session:
         self.dialogues.tell_changes()
         if not self._reading:
             self._reading, self._source = True, source
-            after = 0 if source == "new" else (await self.chat.state()).head
+            after = 0 if source == "new" else (await read_patiently(self.chat.state)).head
             self.background(self._read_on(after))
         if source != "new" and not config.disable_resume:
             await self._tell_resumed(active=not alone, pending=config.continue_pending_work is not False)

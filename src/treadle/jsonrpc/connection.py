@@ -100,6 +100,8 @@ class Connection:
             await asyncio.wait_for(writing, CLOSING_S)
         except TimeoutError:
             self._writer.transport.abort()  # closing it would wait until it has read everything
+        except Exception as error:
+            print(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}", file=sys.stderr)
         self._writer.close()
 
     def close(self) -> None:

@@ -3,6 +3,7 @@ pauses when it is lost, and lists its tools again when they change. Calls come i
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
@@ -207,20 +208,22 @@ class ServerConnection:
         while self.state != "closed":
             self._gone = asyncio.Event()
             self._errors.clear()
-            begun = asyncio.get_running_loop().time()
+            steady_at = math.inf
             try:
                 async with self._session() as client:
+                    steady_at = asyncio.get_running_loop().time() + STEADY_S
                     self._client = client
                     self._become("ready", "")
                     await self._attend(client)
                 why = self._last_words("it ended")
-                failures = failures + 1 if asyncio.get_running_loop().time() - begun < STEADY_S else 0
+                failures = failures + 1 if asyncio.get_running_loop().time() < steady_at else 0
             except Exception as error:
                 leaf = error
                 while isinstance(leaf, ExceptionGroup):
                     leaf = leaf.exceptions[0]
                 why = self._last_words(_in_words(leaf))
-                failures = ATTEMPTS if isinstance(leaf, FINAL) else failures + 1
+                failures = failures + 1 if asyncio.get_running_loop().time() < steady_at else 1
+                failures = ATTEMPTS if isinstance(leaf, FINAL) else failures
             finally:
                 self._client = None
             self.restarts += 1

@@ -23,7 +23,7 @@ from treadle.jsonrpc.connection import (
 from treadle.jsonrpc.framing import MAX_BYTES
 
 WAIT_S = 60
-PING = {"jsonrpc": "2.0", "id": "ping", "method": "ping", "params": {}}
+PING = {"jsonrpc": "2.0", "id": "sign of life", "method": "ping", "params": {}}
 
 
 class Peer:
@@ -57,7 +57,7 @@ class Peer:
         """Ask for a sign of life; what came before it."""
         self.tell(PING)
         before = []
-        while (message := await self.read()) is not None and message.get("id") != "ping":
+        while (message := await self.read()) is not None and message.get("id") != PING["id"]:
             before.append(message)
         assert message is not None
         assert message["result"] == "pong"

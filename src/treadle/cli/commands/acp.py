@@ -31,6 +31,7 @@ async def acp(**flags: Any) -> None:
     from acp import run_agent
 
     from treadle.acp.agent import EditorAgent
+    from treadle.acp.transport import CheckedLines
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.tools.unsaved import UnsavedFiles
     from treadle.workspace.root import plain_root
@@ -42,6 +43,7 @@ async def acp(**flags: Any) -> None:
     async with open_agent(config, works=True, hooks=[unsaved]) as agent:
         door = EditorAgent(agent, config.settings.chat_options, lambda cwd: project_root(cwd), unsaved)
         try:
-            await run_agent(cast("AcpAgent", door), use_unstable_protocol=True)
+            lines = await CheckedLines.open_stdio()
+            await run_agent(cast("AcpAgent", door), lines, use_unstable_protocol=True)
         finally:
             await door.close()

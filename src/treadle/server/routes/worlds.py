@@ -60,6 +60,7 @@ async def drop(call: ApiRequest) -> ApiReply:
     with suppress(AlreadyAnswered):
         await remember(deps.store, intent, done, deps.clock.now_ms())
     await call.service.agent.worlds.drop(world.id)
+    await remember(deps.store, call.key, done, deps.clock.now_ms())
     return done
 
 
