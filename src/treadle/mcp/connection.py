@@ -98,9 +98,9 @@ class ServerConnection:
         self._errors = Errors()
         self._gone = asyncio.Event()
         self._outdated = asyncio.Event()
-        """That the server has said so of the last listing."""
+        """Set when the server has said that its last listing no longer holds."""
         self._current = asyncio.Event()
-        """That the listing is what the server offers, as far as it has told."""
+        """Set while the listing holds, as far as the server has told."""
         self._current.set()
         self._changed = asyncio.Event()
         """That the state is another than it was: replaced each time."""
@@ -266,13 +266,20 @@ class ServerConnection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, client: Client) -> None:
+        """Until the server refuses it. What changes between two subscriptions is not heard, so it is listed anew."""
+        pause_s = FIRST_PAUSE_S
         while client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            with suppress(MCPError, SubscriptionLost, TimeoutError):
+            try:
                 async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
                     async for _event in events:
                         self._expire_listing()
-            await asyncio.sleep(FIRST_PAUSE_S)
-            self._expire_listing()  # what changed meanwhile was not heard
+            except MCPError:
+                return
+            except (SubscriptionLost, TimeoutError):
+                pass
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            self._expire_listing()
 
     async def _heard(self, message: IncomingMessage) -> None:
         if isinstance(message, _CHANGED):
