@@ -2,7 +2,6 @@
 one command to its end there is `treadle.following`."""
 
 import asyncio
-import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,6 +10,7 @@ from typing import TypeVar
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Subscription
 from treadle.errors import Damaged, NewerSchema, StoreError
+from treadle.logs import log_warning
 from treadle.protocol.events import Envelope
 from treadle.types import ChatId
 
@@ -61,5 +61,5 @@ async def read_patiently(read: Callable[[], Awaitable[T]], patience_s: float = m
         except StoreError as error:
             if time.monotonic() > until:
                 raise
-            logging.getLogger("treadle").warning("the store cannot be read, and is tried again: %s", error)
+            log_warning("the store cannot be read, and is tried again: %s", error)
         await asyncio.sleep(PAUSE_S)

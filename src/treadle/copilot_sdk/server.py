@@ -5,7 +5,6 @@ import asyncio
 import hmac
 import os
 import re
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ from treadle.copilot_words.shapes import model_shown, session_shown, tool_shown
 from treadle.copilot_words.system_message import transforms
 from treadle.errors import ChatExists, NotFound, Refused
 from treadle.handle import Chat
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_note
 from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.models.bare_names import BareNames
 from treadle.models.client_models import ClientModels
@@ -318,7 +317,7 @@ async def _finish_all(works: Iterable[Awaitable[None]]) -> None:
     """Do the same to all sessions at once; one failure does not stop the rest."""
     for failure in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(failure, Exception):
-            print(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}", file=sys.stderr)
+            print_note(f"treadle: {inert_line(f'{type(failure).__name__}: {failure}')}")
 
 
 async def _stop(chat: Chat) -> None:

@@ -2,7 +2,6 @@
 the log, whoever made it happen. The session goes on without any of them; a program that comes again gets its place."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -20,7 +19,7 @@ from treadle.copilot_words.events import SdkEvent, Telling, event_id, stamp
 from treadle.copilot_words.system_message import transformed_prompt, transforms
 from treadle.errors import Refused
 from treadle.handle import Chat
-from treadle.inert import inert_line
+from treadle.inert import inert_line, print_note
 from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, Gone, RpcError
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
@@ -95,7 +94,7 @@ class Session:
     def _end_background(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            print(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}", file=sys.stderr)
+            print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
@@ -172,7 +171,7 @@ class Session:
                 await self._take(envelope)
             except Exception as error:  # what comes next is told all the same
                 text = inert_line(f"{type(error).__name__}: {error}")
-                print(f"treadle: session {self.chat.id}, event {envelope.seq}: {text}", file=sys.stderr)
+                print_note(f"treadle: session {self.chat.id}, event {envelope.seq}: {text}")
                 self.announce("session.warning", {"warningType": "runtime", "message": text})
 
     async def _take(self, envelope: e.Envelope) -> None:

@@ -101,7 +101,7 @@ class Connection:
         except TimeoutError:
             self._writer.transport.abort()  # closing it would wait until it has read everything
         except Exception as error:
-            print(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}", file=sys.stderr)
+            print_note(f"treadle: {inert_line(f'{type(error).__name__}: {error}')}")
         self._writer.close()
 
     def close(self) -> None:
