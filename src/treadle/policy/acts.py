@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from treadle.chat.carried_variables import unknown_variables
 from treadle.policy.sensitive_files import Sensitive, find, names
-from treadle.policy.shell.model import Finding, Part
+from treadle.policy.shell.model import Finding, Part, worst
 from treadle.ports.toolset import Invocation
 from treadle.protocol.tools import ToolSpec
 
@@ -26,6 +28,7 @@ _HEADERS = re.compile(
 )
 _CHANGES_ALL = frozenset({"tee", "touch", "truncate", "mv", "rm", "unlink", "shred", "patch", "sponge"})
 _CHANGES_LAST = frozenset({"cp", "install", "ln", "rsync", "scp"})
+_NAMED = 5
 _MEDIUM = "it goes to a program that is running, which may do anything with it"
 
 
@@ -39,6 +42,8 @@ class Act(msgspec.Struct, frozen=True):
     """Where a command starts: relative to the root, or absolute."""
     hidden_target: bool = False
     """It writes a file whose name cannot be known beforehand."""
+    variables: Mapping[str, str | None] = {}
+    """What earlier commands set for it (None: unset) that may change what its words mean (T-14, S-18)."""
 
     def sensitive(self, root: str, own: Mapping[str, bool]) -> tuple[Sensitive, ...]:
         found = (find(root, file, own) for file in self.files)
@@ -52,7 +57,7 @@ class Act(msgspec.Struct, frozen=True):
 def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
     if (command := spec.command_in(arguments)) is not None:
-        return _command(command, _folder(invocation))
+        return _command(command, _folder(invocation), _variables(invocation))
     if spec.input_argument:
         return _input(str(arguments.get(spec.input_argument) or ""))
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
@@ -63,13 +68,22 @@ def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     return Act("free" if spec.effect == "none" else "other", files)
 
 
-def _command(command: str, folder: str) -> Act:
+def _command(command: str, folder: str, variables: Mapping[str, str | None]) -> Act:
     from treadle.policy.command_severity import classify, parts  # late: many a chat runs no command
 
-    found = parts(command)
+    found, finding = parts(command), classify(command)
+    if variables:
+        found = tuple(replace(part, unknown=True, assigns=(*part.assigns, *variables)) for part in found)
+        severity = worst((finding.severity, "medium"))
+        finding = replace(finding, severity=severity, reasons=(*finding.reasons, _carried_words(variables)))
     targets = [target for part in found for target in _targets(part)]
     known = tuple(os.path.join(folder, target) for target in targets if UNKNOWN not in target)
-    return Act("command", known, classify(command), found, folder, len(known) < len(targets))
+    return Act("command", known, finding, found, folder, len(known) < len(targets), variables)
+
+
+def _carried_words(variables: Mapping[str, str | None]) -> str:
+    names = ", ".join([*variables][:_NAMED]) + (" …" if len(variables) > _NAMED else "")
+    return f"earlier commands changed {names}, so what its words run is unknown"
 
 
 def _targets(part: Part) -> Iterator[str]:
@@ -114,6 +128,10 @@ def _patch_paths(text: str) -> Iterator[str]:
     yield path
     if path.startswith(("a/", "b/")):
         yield path[2:]
+
+
+def _variables(invocation: Invocation) -> dict[str, str | None]:
+    return {} if invocation.arguments.get("fresh") else unknown_variables(invocation.shell)
 
 
 def _folder(invocation: Invocation) -> str:

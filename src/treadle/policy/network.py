@@ -70,7 +70,7 @@ def failed(case: Case, rehearsal: Rehearsal) -> Verdict | None:
     if not options.interactive or not (wants := _not_denied(case, wants)):
         return None
     asked = _question(case, wants)
-    return replace(asked, shown=f"{shown(case.invocation)}\n\n{rehearsal.shown}")
+    return replace(asked, shown=f"{shown(case.invocation, case.act)}\n\n{rehearsal.shown}")
 
 
 def hosts_in(parts: Iterable[Part]) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ def _by_words_or_review(case: Case) -> Verdict:
             return said
         if (asked := network.needed(case)) is not None:
             return asked
-    return Verdict("review", severity=act.finding.severity, shown=shown(case.invocation))
+    return Verdict("review", severity=act.finding.severity, shown=shown(case.invocation, case.act))
 
 
 def _can_be_rehearsed(case: Case) -> bool:

@@ -105,7 +105,7 @@ def verdict(case: Case) -> Verdict:
 def asked(case: Case, need: Need) -> Verdict:
     severity = case.act.finding.severity
     if case.options.interactive:
-        text = shown(case.invocation) + (f"\n\n{need.details}" if need.details else "")
+        text = shown(case.invocation, case.act) + (f"\n\n{need.details}" if need.details else "")
         return Verdict("ask", need.reason, severity, text, need.offers)
     text = NOT_RUN.format(case.invocation.name, need.reason)
     return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity)

@@ -238,6 +238,7 @@ git difftool --extcmd='rm -rf /'
 git grep -O'rm -rf /' x
 GIT_SSH_COMMAND='rm -rf /' git fetch
 PAGER='rm -rf /' git log
+LESS='+!ls' less x
 PROMPT_COMMAND='rm -rf /'
 make SHELL='rm -rf /'
 make --eval='x:;rm -rf /'
@@ -712,7 +713,6 @@ echo x > {a,{b}}
 frobnicate --version
 a=([x]=1)
 SECONDS=$x
-LESS='+!ls' less x
 GIT_TRACE=/x git log
 git -C $x log
 git help -w log

@@ -25,8 +25,8 @@ SPECS = {
 }
 
 
-def call(name: str, root: str = "/nowhere", cwd: str = ".", **arguments: object) -> Invocation:
-    return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, options=ChatOptions(root=root), shell=Shell(cwd))
+def call(name: str, root: str = "/nowhere", shell: Shell = Shell(), **arguments: object) -> Invocation:
+    return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, options=ChatOptions(root=root), shell=shell)
 
 
 class Judge:
@@ -36,6 +36,8 @@ class Judge:
         self.root = str(root)
         self.policy = policy or StandardPolicy(now_ms=lambda: 1_000)
         self.options = ChatOptions(**{"interactive": True, **options})  # type: ignore[arg-type]
+        self.shell = Shell()
+        """As earlier commands left it."""
 
     async def verdict(self, name: str, **arguments: object) -> Verdict:
         """Where nobody can find out what the call would change."""
@@ -43,7 +45,7 @@ class Judge:
 
     async def rehearsed(self, rehearsal: Rehearsal | None, name: str, **arguments: object) -> Verdict:
         """As the engine asks: by words, and if that is not enough by what the call would change."""
-        spec, invocation = SPECS[name], call(name, self.root, **arguments)
+        spec, invocation = SPECS[name], call(name, self.root, self.shell, **arguments)
         verdict = await self.policy.review(spec, invocation, self.options)
         if verdict.decision == "review":
             verdict = await self.policy.judge(spec, invocation, self.options, rehearsal, verdict)

@@ -6,11 +6,12 @@ import re
 import resource
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import msgspec
 
+from treadle.chat.carried_variables import starts_programs
 from treadle.errors import OutsideRoot, RootChanged, ToolError
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Shell
@@ -22,6 +23,8 @@ _NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_CALL",
 _PASSING = re.compile(r"/treadle-\d+-[0-9a-f]{12}(/home)?\Z")
 """Folders that a sandbox makes for one command: they are HOME and TMPDIR to that one only."""
 _END = b"end"
+_UNRECORDED_WHY = "a secret by its name or value, or too long"
+_STARTING_WHY = "programs would run or obey something else because of it; set it in each command that needs it"
 
 # What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
 # `set -x` shows would differ. A high descriptor, which no script uses by chance; dash knows only those of one digit.
@@ -29,7 +32,9 @@ _BASH_FD = 199
 _LOWEST_FD = 10
 _BASH = (
     r"__treadle_left() { local IFS=$'\n' name; { printf 'cwd='; pwd -P; printf '\0'; "
-    r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; printf 'end\0'; } >&{fd} || :; }; """
+    r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; """
+    r"""while IFS=' ' read -r _ _ name; do printf 'BASH_FUNC_%s%%%%=\0' "$name"; done < <(declare -Fx); """
+    r"""printf 'end\0'; } >&{fd} || :; }; """
     r"trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT; "
 )
 _SH_FD = 7
@@ -82,8 +87,10 @@ def start_directory(workspace: Workspace, wanted: str, last: str) -> tuple[str, 
 
 
 def environment(base: Mapping[str, str], shell: Shell) -> dict[str, str]:
-    """A fresh environment with what the shell has changed since."""
-    return {name: value for name, value in {**base, **shell.exports}.items() if name not in shell.unset}
+    """A fresh environment with what the shell has changed since. Logs of earlier versions may hold variables that no
+    longer carry over."""
+    carried = {name: value for name, value in shell.exports.items() if not starts_programs(name, value)}
+    return {name: value for name, value in {**base, **carried}.items() if name not in shell.unset}
 
 
 def read_end(
@@ -98,7 +105,11 @@ def read_end(
     cwd, notes = _end_directory(path, workspace)
     carried = {name for name, value in variables.items() if name not in _NOT_CARRIED and not _PASSING.search(value)}
     changed = {name: value for name, value in variables.items() if name in carried and base.get(name) != value}
-    exports, more = _recordable(changed, before, secrets_of(user))
+    starting = [name for name, value in changed.items() if starts_programs(name, value)]
+    exports, more = _recordable(
+        {name: value for name, value in changed.items() if name not in starting}, before, secrets_of(user)
+    )
+    more += _not_carried(starting, _STARTING_WHY)
     unset = tuple(sorted(name for name in base if name not in variables and name not in _NOT_CARRIED))
     shell = Shell(cwd, exports, unset)
     return ShellEnd(None if shell == before else shell, (*notes, *more))
@@ -143,13 +154,17 @@ def _recordable(
     for name, value in sorted(changed.items(), key=lambda item: (item[0] not in before.exports, item[0])):
         size += len(name) + len(value.encode(errors="surrogateescape"))
         if is_secret(name, value) or any(secret in value for secret in secrets) or size > CAP or not _is_text(value):
-            left_out.append(inert(name))
+            left_out.append(name)
         else:
             kept[name] = value
-    shown = ", ".join(left_out[:10]) + (" …" if len(left_out) > 10 else "")
-    why = "(a secret by its name or value, or too long)"
-    notes = (f"[not carried over to later commands: {shown} {why}]",) if left_out else ()
-    return dict(sorted(kept.items())), notes
+    return dict(sorted(kept.items())), _not_carried(left_out, _UNRECORDED_WHY)
+
+
+def _not_carried(names: Sequence[str], why: str) -> tuple[str, ...]:
+    if not names:
+        return ()
+    shown = ", ".join(inert(name) for name in sorted(names)[:10]) + (" …" if len(names) > 10 else "")
+    return (f"[not carried over to later commands: {shown} ({why})]",)
 
 
 def _is_text(value: str) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,11 +46,11 @@ async def test_a_time_out_leaves_it_as_it_was(bench: Bench) -> None:
 
 
 async def test_unset_and_back(bench: Bench, shell: str) -> None:
-    home = os.environ["HOME"]
-    assert (await bench("unset HOME; export A=1")).shell == Shell(exports={"A": "1"}, unset=("HOME",))
-    assert (await bench('echo "${HOME-none}"; unset A; export HOME=/x')).text.startswith("none\n")
-    assert bench.shell == Shell(exports={"HOME": "/x"})
-    assert (await bench(f"export HOME={home}")).shell == Shell()
+    name = "GIT_TERMINAL_PROMPT"  # every command has it
+    assert (await bench(f"unset {name}; export A=1")).shell == Shell(exports={"A": "1"}, unset=(name,))
+    assert (await bench(f'echo "${{{name}-none}}"; unset A; export {name}=x')).text.startswith("none\n")
+    assert bench.shell == Shell(exports={name: "x"})
+    assert (await bench(f"export {name}=0")).shell == Shell()
 
 
 async def test_a_fresh_one_ignores_it_and_leaves_it(bench: Bench) -> None:
@@ -93,6 +94,43 @@ async def test_secrets_are_not_recorded_and_it_is_said(tmp_path: Path) -> None: 
     assert outcome.shell == Shell(exports={"D": "1"})
     assert "[not carried over to later commands: API_TOKEN, B, C " in outcome.text
     assert "correct-horse" not in outcome.text
+
+
+async def test_variables_that_start_programs_do_not_carry_over_and_it_is_said(bench: Bench, shell: str) -> None:  # S-18
+    names = "BASH_ENV ENV PROMPT_COMMAND LD_PRELOAD GIT_SSH_COMMAND GIT_DIR PYTHONSTARTUP NODE_OPTIONS PAGER"
+    outcome = await bench(f"for name in {names}; do export $name=./evil; done; export PYTHONPATH=src A=1")
+    assert outcome.shell == Shell(exports={"A": "1", "PYTHONPATH": "src"})
+    assert "[not carried over to later commands: BASH_ENV, ENV, GIT_DIR, GIT_SSH_COMMAND, LD_PRELOAD, " in outcome.text
+    assert "set it in each command that needs it" in outcome.text
+    after = await bench('echo "${BASH_ENV-none} ${LD_PRELOAD-none} $A $PAGER"')
+    assert after.text.startswith("none none 1 cat\n")
+
+
+async def test_exported_functions_do_not_carry_over_and_it_is_said(bench: Bench) -> None:  # S-18
+    outcome = await bench("ls() { echo evil; }; export -f ls")
+    assert outcome.shell is None
+    assert "BASH_FUNC_ls%%" in outcome.text
+    assert "evil" not in (await bench("ls; bash -c ls")).text
+
+
+async def test_what_an_old_log_carries_is_left_out_now(bench: Bench) -> None:  # S-18
+    (bench.project / "evil").write_text("touch ran\n")
+    bench.shell = Shell(exports={"BASH_ENV": str(bench.project / "evil"), "A": "1"})
+    assert (await bench("bash -c 'echo $A'")).text.startswith("1\n")
+    assert not (bench.project / "ran").exists()
+
+
+async def test_an_activated_environment_carries_over(bench: Bench) -> None:  # T-14
+    folder = bench.project / ".venv"
+    await bench(f"{sys.executable} -m venv --without-pip {folder}")
+    activated = await bench(". .venv/bin/activate")
+    assert activated.shell is not None
+    assert activated.shell.exports["VIRTUAL_ENV"] == str(folder)
+    assert activated.shell.exports["PATH"].startswith(f"{folder}/bin:")
+    assert "not carried" not in activated.text
+    assert (await bench("command -v python")).text.startswith(f"{folder}/bin/python\n")
+    left = await bench(f"PATH={os.environ['PATH']}; unset VIRTUAL_ENV VIRTUAL_ENV_PROMPT PS1")
+    assert left.shell == Shell()
 
 
 async def test_only_so_much_is_carried_and_only_text(bench: Bench) -> None:
