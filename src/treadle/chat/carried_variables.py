@@ -1,46 +1,61 @@
 """Which exported variables one command of a chat may hand to the next, and which of them make the words of a command
 say less than they seem to (T-14, S-18). Pure: names and values only.
 
-Three kinds. *Starting* variables make a program run, load or obey something else before it does what it was called for:
-they never carry over. *Appearance* is locale and terminal: it carries over, and no one needs to be asked about it.
-Everything else carries over (an activated virtual environment is `PATH` and `VIRTUAL_ENV`), and a command that is judged
-by its words is unknown with it, since `make` may be another program by then.
+There are three kinds. *Starting* variables make a program run, load or obey something else before it does what it was
+called for: they never carry over. *Appearance* is locale and terminal: it carries over, and needs no question. All other
+variables carry over (an activated virtual environment is `PATH` and `VIRTUAL_ENV`), and a command that is judged by its
+words is unknown with them, since `make` may be another program by then.
 
 Search paths of languages (`PYTHONPATH`, `NODE_PATH`, `PERL5LIB`, `RUBYLIB`, `CLASSPATH`, `GOPATH`) carry over, as `PATH`
-does: they say where something is found that the command names, and projects need them. So do `CC` and its like: a build
-names them. Wrappers, options and start-up files do not: no command names those.
+does: they say where something is found that a command names, and projects need them. `CC` and its like carry over: a
+build names them. Wrappers, options and start-up files do not: no command names those.
 """
 
 import re
+from fnmatch import translate
 
 from treadle.protocol.content import Shell
 
 _STARTING = {
-    "shells": r"BASH_ENV|ENV|ZDOTDIR|SHELLOPTS|BASHOPTS|BASH_FUNC_.*|BASH_LOADABLES_PATH|BASH_XTRACEFD|BASH_COMPAT"
-    r"|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|FPATH|INPUTRC|FCEDIT|HISTFILE|SHELL|CONFIG_SITE|CONFIG_SHELL",
-    "the loader and libraries": r"LD_\w+|DYLD_\w+|GCONV_PATH|GLIBC_TUNABLES|LOCPATH|HOSTALIASES|OPENSSL_(?:CONF|MODULES|ENGINES)"
-    r"|SSLKEYLOGFILE|G(?:IO|TK)_\w*(?:MODULES?|PATH)\w*|QT_PLUGIN_PATH|SASL_PATH|KRB5_CONFIG|VK_\w*LAYER\w*|TERMINFO\w*|TERMCAP",
-    "homes, which hold configuration": r"HOME|XDG_CONFIG_(?:HOME|DIRS)|CARGO_HOME|GNUPGHOME|CURL_HOME|NETRC|WGETRC|MAILCAPS?",
-    "Python": r"PYTHON(?:STARTUP|HOME|INSPECT|BREAKPOINT|WARNINGS|USERBASE|EXECUTABLE|PLATLIBDIR|PYCACHEPREFIX|CASEOK|NODEBUGRANGES)"
-    r"|PYTEST_(?:ADDOPTS|PLUGINS)|IPYTHONDIR|JUPYTER_CONFIG_\w+|PIP_(?:CONFIG_FILE|PYTHON)|UV_(?:CONFIG_FILE|PYTHON)",
-    "JavaScript": r"NODE_(?:OPTIONS|REPL_EXTERNAL_MODULE)|BUN_OPTIONS|DENO_(?:DIR|CONFIG)"
-    r"|(?i:npm_config_(?:script[_-]shell|shell|node[_-]options|userconfig|globalconfig|prefix|git|editor|viewer|browser|onload[_-]script|init[_-]module))"
-    r"|YARN_(?:RC_FILENAME|YARN_PATH|IGNORE_PATH|PLUGINS)|npm_(?:execpath|node_execpath)",
-    "Ruby, Perl, PHP, Lua, R, Tcl, Julia": r"RUBY(?:OPT|SHELL)|BUNDLE_(?:CONFIG|GEMFILE|BUNDLER_SETUP)|PERL5(?:OPT|DB|SHELL)"
-    r"|PHPRC|PHP_INI_SCAN_DIR|LUA_INIT\w*|R_(?:PROFILE|ENVIRON)(?:_USER)?|R_HOME|TCLLIBPATH|JULIA_(?:DEPOT_PATH|PROJECT)",
-    "Java, .NET, Erlang": r"_?JAVA_(?:TOOL_)?OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS|JAVA_OPTS|(?:MAVEN|GRADLE|SBT|ANT|KOTLIN|SCALA|JRUBY)_OPTS"
-    r"|MAVEN_(?:ARGS|CONFIG)|DOTNET_(?:STARTUP_HOOKS|ADDITIONAL_DEPS|SHARED_STORE)|COR(?:ECLR)?_\w*PROFIL\w*|(?:ERL|ELIXIR)_\w*(?:FLAGS|OPTIONS)",
-    "builds": r"MAKEFLAGS|GNUMAKEFLAGS|MFLAGS|MAKEFILES|RUSTC|RUSTDOC|RUST(?:DOC)?FLAGS|RUSTC_\w*WRAPPER|RUSTUP_TOOLCHAIN"
-    r"|CARGO_(?:BUILD_\w+|TARGET_\w+|ENCODED_RUSTFLAGS|REGISTRIES_\w+|ALIAS_\w+)|GOFLAGS|GOENV|GOTOOLCHAIN|GOWORK"
-    r"|CMAKE_\w*(?:LAUNCHER|TOOLCHAIN_FILE)|CCACHE_(?:PREFIX\w*|COMPILER|CONFIGPATH|CONFIGFILE)|SCCACHE_\w+|GCC_EXEC_PREFIX|COMPILER_PATH"
-    r"|MESON_\w+|NINJA_STATUS_COMMAND|TAR_OPTIONS|RSYNC_\w+|TEXINPUTS|TEXMF\w*",
-    "pagers, editors, browsers": r"\w*PAGER|\w*EDITOR|\w*VISUAL|BROWSER|\w+_ASKPASS|LESS|LESSOPEN|LESSCLOSE|LESSKEY\w*|MANOPT|MANROFFOPT"
-    r"|(?:G?VIM|EX)INIT|MYVIMRC|NVIM_\w+|EMACSLOADPATH|TEXTEDIT|DIFFPROG|\w+_RSH|SVN_SSH|HG(?:RCPATH|EDITOR|MERGE|PLAIN)",
-    "tools with configuration that names programs": r"RIPGREP_CONFIG_PATH|BAT_CONFIG_(?:PATH|DIR)|FZF_DEFAULT_(?:COMMAND|OPTS\w*)|GREP_OPTIONS"
-    r"|AWS_CONFIG_FILE|KUBECONFIG|DOCKER_(?:CONFIG|HOST)|ANSIBLE_CONFIG|TF_CLI_CONFIG_FILE|TF_PLUGIN\w*|DIRENV_\w+|PRE_COMMIT_\w+|HUSKY\w*|LEFTHOOK\w*",
+    "shells": """
+        BASH_ENV ENV ZDOTDIR SHELLOPTS BASHOPTS BASH_FUNC_* BASH_LOADABLES_PATH BASH_XTRACEFD BASH_COMPAT PROMPT_COMMAND
+        IFS CDPATH GLOBIGNORE FPATH INPUTRC FCEDIT HISTFILE SHELL CONFIG_SITE CONFIG_SHELL""",
+    "the loader and libraries": """
+        LD_* DYLD_* GCONV_PATH GLIBC_TUNABLES LOCPATH HOSTALIASES OPENSSL_CONF OPENSSL_MODULES OPENSSL_ENGINES
+        SSLKEYLOGFILE GIO_* GTK_MODULES GTK_PATH QT_PLUGIN_PATH SASL_PATH KRB5_CONFIG VK_*LAYER* TERMINFO* TERMCAP""",
+    "homes, which hold configuration": """
+        HOME XDG_CONFIG_HOME XDG_CONFIG_DIRS CARGO_HOME GNUPGHOME CURL_HOME NETRC WGETRC MAILCAP MAILCAPS""",
+    "Python": """
+        PYTHONSTARTUP PYTHONHOME PYTHONINSPECT PYTHONBREAKPOINT PYTHONWARNINGS PYTHONUSERBASE PYTHONEXECUTABLE
+        PYTHONPLATLIBDIR PYTHONPYCACHEPREFIX PYTEST_ADDOPTS PYTEST_PLUGINS IPYTHONDIR JUPYTER_CONFIG_* PIP_CONFIG_FILE
+        PIP_PYTHON UV_CONFIG_FILE UV_PYTHON""",
+    "JavaScript": """
+        NODE_OPTIONS NODE_REPL_EXTERNAL_MODULE BUN_OPTIONS DENO_DIR DENO_CONFIG NPM_CONFIG_*SHELL NPM_CONFIG_NODE_OPTIONS
+        NPM_CONFIG_USERCONFIG NPM_CONFIG_GLOBALCONFIG NPM_CONFIG_PREFIX NPM_CONFIG_GIT NPM_CONFIG_VIEWER
+        NPM_CONFIG_ONLOAD_SCRIPT NPM_CONFIG_INIT_MODULE NPM_EXECPATH NPM_NODE_EXECPATH YARN_RC_FILENAME YARN_YARN_PATH
+        YARN_IGNORE_PATH YARN_PLUGINS""",
+    "Ruby, Perl, PHP, Lua, R, Tcl, Julia": """
+        RUBYOPT RUBYSHELL BUNDLE_CONFIG BUNDLE_GEMFILE BUNDLE_BUNDLER_SETUP PERL5OPT PERL5DB PERL5SHELL PHPRC
+        PHP_INI_SCAN_DIR LUA_INIT* R_PROFILE* R_ENVIRON* R_HOME TCLLIBPATH JULIA_DEPOT_PATH JULIA_PROJECT""",
+    "Java, .NET, Erlang": """
+        JAVA_OPTIONS _JAVA_OPTIONS JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS JAVA_OPTS MAVEN_OPTS MAVEN_ARGS MAVEN_CONFIG
+        GRADLE_OPTS SBT_OPTS ANT_OPTS KOTLIN_OPTS SCALA_OPTS JRUBY_OPTS DOTNET_STARTUP_HOOKS DOTNET_ADDITIONAL_DEPS
+        DOTNET_SHARED_STORE COR_*PROFIL* CORECLR_*PROFIL* ERL_*FLAGS ELIXIR_ERL_OPTIONS""",
+    "builds": """
+        MAKEFLAGS GNUMAKEFLAGS MFLAGS MAKEFILES RUSTC RUSTDOC RUSTFLAGS RUSTDOCFLAGS RUSTC_*WRAPPER RUSTUP_TOOLCHAIN
+        CARGO_BUILD_* CARGO_TARGET_* CARGO_ENCODED_RUSTFLAGS CARGO_REGISTRIES_* CARGO_ALIAS_* GOFLAGS GOENV GOTOOLCHAIN
+        GOWORK CMAKE_*LAUNCHER CMAKE_TOOLCHAIN_FILE CCACHE_PREFIX* CCACHE_COMPILER CCACHE_CONFIGPATH SCCACHE_*
+        GCC_EXEC_PREFIX COMPILER_PATH TAR_OPTIONS RSYNC_* TEXINPUTS TEXMF*""",
+    "pagers, editors, browsers": """
+        *PAGER *EDITOR *VISUAL BROWSER *_ASKPASS *_RSH LESS LESSOPEN LESSCLOSE LESSKEY* MANOPT MANROFFOPT VIMINIT
+        GVIMINIT EXINIT MYVIMRC NVIM_* EMACSLOADPATH TEXTEDIT DIFFPROG SVN_SSH HGRCPATH HGMERGE""",
+    "tools whose configuration names programs": """
+        RIPGREP_CONFIG_PATH BAT_CONFIG_* FZF_DEFAULT_* GREP_OPTIONS AWS_CONFIG_FILE KUBECONFIG DOCKER_CONFIG DOCKER_HOST
+        ANSIBLE_CONFIG TF_CLI_CONFIG_FILE TF_PLUGIN* DIRENV_* PRE_COMMIT_* HUSKY* LEFTHOOK*""",
 }
-"""By what reads them: variables that make a program run, load or obey something else first."""
-_NEVER = re.compile("|".join(_STARTING.values()))
+"""By what reads them: variables that make a program run, load or obey something else first. Letter case is ignored,
+since npm and proxies take either."""
+_NEVER = re.compile("|".join(translate(glob) for names in _STARTING.values() for glob in names.split()), re.IGNORECASE)
 _GIT = re.compile(
     r"GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|GIT_TERMINAL_PROMPT|GIT_MERGE_AUTOEDIT|GIT_OPTIONAL_LOCKS|GIT_ADVICE"
     r"|GIT_LFS_SKIP_SMUDGE|GIT_PROGRESS_DELAY|GIT_TRACE\w*|GIT_CURL_VERBOSE"

@@ -238,7 +238,6 @@ git difftool --extcmd='rm -rf /'
 git grep -O'rm -rf /' x
 GIT_SSH_COMMAND='rm -rf /' git fetch
 PAGER='rm -rf /' git log
-LESS='+!ls' less x
 PROMPT_COMMAND='rm -rf /'
 make SHELL='rm -rf /'
 make --eval='x:;rm -rf /'
@@ -655,6 +654,7 @@ env LD_PRELOAD=./x.so ls
 BASH_ENV=./x bash -c ls
 export LD_LIBRARY_PATH=/tmp
 GIT_PAGER=./x git log
+LESS='+!ls' less x
 EDITOR='sh -c x' git commit
 alias git=echo
 hash -p /tmp/x ls

@@ -24,8 +24,10 @@ SPECS = {
     "deploy": ToolSpec("deploy", needs_approval=True),
 }
 
+_NEW_SHELL = Shell()
 
-def call(name: str, root: str = "/nowhere", shell: Shell = Shell(), **arguments: object) -> Invocation:
+
+def call(name: str, root: str = "/nowhere", shell: Shell = _NEW_SHELL, **arguments: object) -> Invocation:
     return Invocation(ChatId("c"), CallKey("1.0"), name, arguments, options=ChatOptions(root=root), shell=shell)
 
 
