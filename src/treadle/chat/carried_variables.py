@@ -2,13 +2,13 @@
 say less than they seem to (T-14, S-18). Pure: names and values only.
 
 There are three kinds. *Starting* variables make a program run, load or obey something else before it does what it was
-called for: they never carry over. *Appearance* is locale and terminal: it carries over, and needs no question. All other
-variables carry over (an activated virtual environment is `PATH` and `VIRTUAL_ENV`), and a command that is judged by its
-words is unknown with them, since `make` may be another program by then.
+called for: they never carry over. *Appearance* is locale and terminal: it carries over, and needs no question. All
+other variables carry over (an activated virtual environment is `PATH` and `VIRTUAL_ENV`), and a command that is judged
+by its words is unknown with them, since `make` may be another program by then.
 
-Search paths of languages (`PYTHONPATH`, `NODE_PATH`, `PERL5LIB`, `RUBYLIB`, `CLASSPATH`, `GOPATH`) carry over, as `PATH`
-does: they say where something is found that a command names, and projects need them. `CC` and its like carry over: a
-build names them. Wrappers, options and start-up files do not: no command names those.
+Search paths of languages (`PYTHONPATH`, `NODE_PATH`, `PERL5LIB`, `RUBYLIB`, `CLASSPATH`, `GOPATH`) carry over, as
+`PATH` does: they say where something is found that a command names, and projects need them. `CC` and its like carry
+over: a build names them. Wrappers, options and start-up files do not: no command names those.
 """
 
 import re
@@ -30,7 +30,8 @@ _STARTING = {
         PYTHONPLATLIBDIR PYTHONPYCACHEPREFIX PYTEST_ADDOPTS PYTEST_PLUGINS IPYTHONDIR JUPYTER_CONFIG_* PIP_CONFIG_FILE
         PIP_PYTHON UV_CONFIG_FILE UV_PYTHON""",
     "JavaScript": """
-        NODE_OPTIONS NODE_REPL_EXTERNAL_MODULE BUN_OPTIONS DENO_DIR DENO_CONFIG NPM_CONFIG_*SHELL NPM_CONFIG_NODE_OPTIONS
+        NODE_OPTIONS NODE_REPL_EXTERNAL_MODULE BUN_OPTIONS DENO_DIR DENO_CONFIG NPM_CONFIG_*SHELL
+        NPM_CONFIG_NODE_OPTIONS
         NPM_CONFIG_USERCONFIG NPM_CONFIG_GLOBALCONFIG NPM_CONFIG_PREFIX NPM_CONFIG_GIT NPM_CONFIG_VIEWER
         NPM_CONFIG_ONLOAD_SCRIPT NPM_CONFIG_INIT_MODULE NPM_EXECPATH NPM_NODE_EXECPATH YARN_RC_FILENAME YARN_YARN_PATH
         YARN_IGNORE_PATH YARN_PLUGINS""",
@@ -53,9 +54,9 @@ _STARTING = {
         RIPGREP_CONFIG_PATH BAT_CONFIG_* FZF_DEFAULT_* GREP_OPTIONS AWS_CONFIG_FILE KUBECONFIG DOCKER_CONFIG DOCKER_HOST
         ANSIBLE_CONFIG TF_CLI_CONFIG_FILE TF_PLUGIN* DIRENV_* PRE_COMMIT_* HUSKY* LEFTHOOK*""",
 }
-"""By what reads them: variables that make a program run, load or obey something else first. Letter case is ignored,
-since npm and proxies take either."""
-_NEVER = re.compile("|".join(translate(glob) for names in _STARTING.values() for glob in names.split()), re.IGNORECASE)
+"""By what reads them: variables that make a program run, load or obey something else first. npm takes its own in
+either letter case."""
+_NEVER = re.compile("|".join(translate(glob) for names in _STARTING.values() for glob in names.split()))
 _GIT = re.compile(
     r"GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|GIT_TERMINAL_PROMPT|GIT_MERGE_AUTOEDIT|GIT_OPTIONAL_LOCKS|GIT_ADVICE"
     r"|GIT_LFS_SKIP_SMUDGE|GIT_PROGRESS_DELAY|GIT_TRACE\w*|GIT_CURL_VERBOSE"
@@ -75,7 +76,7 @@ def starts_programs(name: str, value: str) -> bool:
         return _GIT.fullmatch(name) is None
     if _PROMPT.fullmatch(name):
         return _RUNS_IN_PROMPT.search(value) is not None
-    return _NEVER.fullmatch(name) is not None
+    return _NEVER.fullmatch(name.upper() if name.startswith("npm_") else name) is not None
 
 
 def unknown_variables(shell: Shell) -> dict[str, str | None]:

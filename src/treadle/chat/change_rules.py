@@ -4,12 +4,12 @@ what lies there before and after.
 
 Git runs what its configuration and its hooks name, as the user and outside of every sandbox, in each folder that it
 takes for a repository. So in the project's own repository only what git itself keeps there may change, and no other
-repository comes into being: neither a `.git` at any depth, under any name that some file system takes for that, nor a
-folder of the shape that git takes for a bare one.
+repository comes into being or changes: neither a `.git` at any depth, under any name that some file system takes for
+that, nor a folder of the shape that git takes for a bare one. The shape is judged on the tree as it would be afterwards.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from treadle.protocol.files import FileChange, FileState, decode_path
@@ -44,7 +44,7 @@ def left_out(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> di
     """By path, as it is recorded: why this one of a set of changes is not made. `exists` looks into the project, at a
     path relative to its root."""
     changes = tuple(changes)
-    bare = bare_repositories(changes, exists)
+    bare = ResultingTree(changes, exists).git_directories()
     found = {}
     for change in changes:
         path = decode_path(change.path)
@@ -111,26 +111,51 @@ def _is_data(parts: list[str], *, folder: bool) -> bool:
     return len(parts) == 1 and not folder and re.fullmatch(_FILES, first) is not None
 
 
-def bare_repositories(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> frozenset[str]:
-    """The folders, each with a slash behind it and the root as nothing, that git would take for repositories with these
-    changes made."""
-    left: dict[str, dict[str, bool]] = {}
-    for change in changes:
-        folder, slash, name = decode_path(change.path).rpartition("/")
-        if not any(is_git_name(part) for part in folder.split("/")):
-            left.setdefault(folder + slash, {})[name.casefold()] = change.after is not None
-    return frozenset(folder for folder, names in left.items() if _has_shape(folder, names, exists))
+class ResultingTree:
+    """The project as it would be with a set of changes made. `exists` looks into the project as it is. Letter case is
+    ignored among the changes: some file systems ignore it."""
 
+    def __init__(self, changes: Iterable[FileChange], exists: Callable[[str], bool]) -> None:
+        self._exists = exists
+        self._made: set[str] = set()
+        self._gone: set[str] = set()
+        self._new: set[str] = set()
+        """Folders of which everything is among the changes."""
+        self._touched: set[str] = set()
+        """Folders in which, at any depth, something is made or changed; the root is empty."""
+        for change in changes:
+            path = decode_path(change.path)
+            if change.after is None:
+                self._gone.add(path.casefold())
+                continue
+            self._made.add(path.casefold())
+            if change.before is None and change.after.kind == "directory":
+                self._new.add(path)
+            folder = path.rpartition("/")[0]
+            while folder not in self._touched:
+                self._touched.add(folder)
+                folder = folder.rpartition("/")[0]
+        self._made |= {folder.casefold() for folder in self._touched}
 
-def _has_shape(folder: str, names: Mapping[str, bool], exists: Callable[[str], bool]) -> bool:
-    if not any(names.get(name) for name in ("head", "objects", "refs", "commondir")):
-        return False
+    def has(self, folder: str, name: str) -> bool:
+        path = f"{folder}/{name}" if folder else name
+        if path.casefold() in self._made:
+            return True
+        return path.casefold() not in self._gone and folder not in self._new and self._exists(path)
 
-    def lies(name: str) -> bool:
-        known = names.get(name.casefold())
-        return exists(folder + name) if known is None else known
+    def git_directories(self) -> frozenset[str]:
+        """The folders, with a slash behind each and the root as nothing, that hold a changed path at any depth and that
+        git would take for repositories by their shape. A folder is looked at whole, so it does not matter by how many
+        steps it got its shape."""
+        found = (folder for folder in self._touched if self._is_git_directory(folder))
+        return frozenset(f"{folder}/" if folder else "" for folder in found)
 
-    return lies("HEAD") and (lies("commondir") or (lies("objects") and lies("refs")))
+    def _is_git_directory(self, folder: str) -> bool:
+        if any(is_git_name(part) for part in folder.split("/")):
+            return False
+        return self.has(folder, "HEAD") and (
+            self.has(folder, "commondir") or (self.has(folder, "objects") and self.has(folder, "refs"))
+        )
 
 
 def _lies_in_shape(path: str, bare: frozenset[str]) -> bool:
