@@ -113,7 +113,7 @@ class ToolSetup:
         """What files were is kept beside the database; or, for chats that end with this process, as long as they do."""
         from treadle.workspace.history.snapshots import ProjectSnapshots
 
-        return ProjectSnapshots(self._roots(root, bound, world), self._data)
+        return ProjectSnapshots(self._roots(root, bound, world), self._data, lambda: self._git(root))
 
     def _after_the_fact(self, root: str, files: Sequence[FileChange], options: ChatOptions) -> Sequence[str]:
         from treadle.policy.changes import after_the_fact

@@ -1,5 +1,5 @@
-"""No set of changes makes or alters a folder that git takes for a repository, however it is put together (S-23, faults 28
-and 35). The real git says of random trees what it takes for one."""
+"""No set of changes makes or alters a folder that git takes for a repository, however it is put together (S-23, faults
+28 and 35). The real git says of random trees what it takes for one."""
 
 import os
 import random

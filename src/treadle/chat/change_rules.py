@@ -5,7 +5,8 @@ what lies there before and after.
 Git runs what its configuration and its hooks name, as the user and outside of every sandbox, in each folder that it
 takes for a repository. So in the project's own repository only what git itself keeps there may change, and no other
 repository comes into being or changes: neither a `.git` at any depth, under any name that some file system takes for
-that, nor a folder of the shape that git takes for a bare one. The shape is judged on the tree as it would be afterwards.
+that, nor a folder of the shape that git takes for a bare one. The shape is judged on the tree as it would be
+afterwards.
 """
 
 import re

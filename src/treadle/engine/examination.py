@@ -85,6 +85,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         state.outputs,
         by_person,
         network=call.network,
+        reaches=bool(call.network),
         changed=frozenset(state.run.changed if state.run is not None else ()),
         trial=_trial_of(call),
         answers=call.answers,

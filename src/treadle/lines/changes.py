@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.file_system import is_below
-from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
+from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path
 
 Aside = Literal["git", "caches", "ignored"]
 ASIDE: frozenset[Aside] = frozenset(("git", "caches", "ignored"))
@@ -47,8 +47,6 @@ CACHES = frozenset(
     )
 )
 """Folders in which a tool made everything and can make it again, by their name alone."""
-_TAG = "CACHEDIR.TAG"
-"""Lies in folders that say so of themselves, whatever their name is: `target` of Cargo."""
 _GIT = ".git"
 _MOST_NAMES = 4
 
@@ -74,12 +72,11 @@ class Sorted(msgspec.Struct, frozen=True):
 
 def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> Sorted:
     files = tuple(files)
-    tagged = {file.path.rpartition("/")[0] for file in files if file.path.endswith(f"/{_TAG}")}
     told: list[FileChange] = []
     numbers: dict[Aside, int] = {}
     caches: dict[str, None] = {}
     for file in files:
-        cache = cache_of(file, tagged)
+        cache = cache_of(file)
         kinds: dict[Aside, bool] = {"git": in_git(file.path), "caches": bool(cache), "ignored": file.ignored}
         kind = next((kind for kind, so in kinds.items() if so and kind in aside), None)
         if kind is None:
@@ -92,15 +89,13 @@ def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> S
     )
 
 
-def cache_of(file: FileChange, tagged: Container[str] = ()) -> str:
-    """The name of the outermost cache in which a change lies, or which it makes or removes; empty if there is none."""
+def cache_of(file: FileChange) -> str:
+    """The name of the outermost cache in which a change lies, or which it makes or removes; empty if there is none. A
+    folder is a cache by its name, never by a tag in it: a command could write the tag. What git tracks is no cache."""
+    if file.tracked:
+        return ""
     parts = decode_path(file.path).split("/")
-    above = ""
-    for number, part in enumerate(parts, 1):
-        above = f"{above}/{part}" if above else part
-        if (number < len(parts) or is_folder(file)) and (part in CACHES or encode_path(above) in tagged):
-            return part
-    return ""
+    return next((part for part in (parts if is_folder(file) else parts[:-1]) if part in CACHES), "")
 
 
 def in_git(path: str) -> bool:

@@ -30,7 +30,14 @@ _NAMED = 3
 _REPOSITORY = frozenset((".git", ".git/HEAD", ".git/objects", ".git/refs"))
 """Without one of these there is no repository, and no history."""
 
-ConcernKind = Literal["sensitive", "rule", "unrecoverable", "many", "outside_link", "executable", "repository"]
+_ENVIRONMENTS = frozenset((".venv", "venv", "env", "virtualenv", ".virtualenv", ".tox", ".nox", ".eggs", ".direnv"))
+_PROGRAM_FOLDERS = frozenset(("bin", "Scripts"))
+_START_FILES = (".pth", "sitecustomize.py", "usercustomize.py", "pyvenv.cfg")
+_CODE = (".py", ".pyc", ".so", ".pyd", ".js", ".cjs", ".mjs", ".node", ".sh")
+
+ConcernKind = Literal[
+    "sensitive", "rule", "unrecoverable", "many", "outside_link", "executable", "installed", "repository"
+]
 ALWAYS_ASKED: frozenset[ConcernKind] = frozenset(("sensitive", "rule", "repository"))
 """What is asked for even where the words of a command, or the mode, are trusted."""
 
@@ -50,6 +57,8 @@ class ChangeSet(msgspec.Struct, frozen=True):
     files: tuple[FileChange, ...]
     unrecoverable: tuple[str, ...] = ()
     """See `treadle.ports.toolset.Rehearsal`."""
+    history: tuple[str, ...] = ()
+    """See `treadle.ports.snapshots.Effect`."""
     spelled: tuple[Sensitive, ...] = ()
     """What is sensitive about the names that the call itself gives for them: a link may lead from there to a file."""
 
@@ -66,7 +75,8 @@ def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule])
         _many(kept),
         _links(plain),
         _executables(kept, plain),
-        _repository(changes.files),
+        _installed(plain),
+        _repository(changes.files, changes.history),
     )
     return tuple(each for each in raised if each is not None)
 
@@ -188,9 +198,37 @@ def _executables(files: Iterable[_Changed], all_of: Iterable[_Changed]) -> Conce
     return _about("executable", paths, "it makes {} executable")
 
 
-def _repository(files: Iterable[FileChange]) -> Concern | None:
+def _installed(files: Iterable[_Changed]) -> Concern | None:
+    """Files among installed packages that programs run by themselves or that were there before: a person starts them
+    without having seen the change, since caches are not listed."""
+    paths = [each.path for each in files if (cache_of(each.file) or each.file.ignored) and _is_started(each)]
+    return _about("installed", paths, "it changes {}, which programs run from a folder of installed packages")
+
+
+def _is_started(each: _Changed) -> bool:
+    if each.file.after is None:
+        return False
+    *folders, name = each.path.split("/")
+    if "node_modules" in folders:
+        inner = folders[folders.index("node_modules") + 1 :]
+        if inner[:1] == [".bin"] or ".bin" in inner:
+            return True
+        tools_own = bool(inner) and inner[0].startswith(".") and inner[0] != ".pnpm"
+        return not tools_own and each.file.before is not None and name.endswith(_CODE)
+    if not _ENVIRONMENTS.intersection(folders):
+        return False
+    if name.endswith(_START_FILES) or ".direnv" in folders or _PROGRAM_FOLDERS.intersection(folders):
+        return True
+    return each.file.before is not None and name.endswith(_CODE)
+
+
+def _repository(files: Iterable[FileChange], history: Sequence[str]) -> Concern | None:
     paths = [file.path for file in files if file.path in _REPOSITORY and file.after is None]
-    return _about("repository", paths[:1], "it takes {} away, and with it the history that git keeps of the project")
+    if paths:
+        return _about(
+            "repository", paths[:1], "it takes {} away, and with it the history that git keeps of the project"
+        )
+    return Concern("repository", (), printable("; ".join(f"it {each}" for each in history))) if history else None
 
 
 def _can_run(state: FileState | None) -> bool:

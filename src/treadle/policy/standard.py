@@ -141,10 +141,12 @@ def _unrehearsed(case: Case) -> Verdict:
 
 def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     edit = case.act.kind == "edit"
-    changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, case.sensitive if edit else ())
+    changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, case.sensitive if edit else ())
     raised = concerns(changes, case.options.sensitive, case.rules)
     if case.options.auto_approve_sensitive_edits:
         raised = tuple(each for each in raised if each.kind != "sensitive")
+    if case.invocation.reaches:  # whoever let it reach a registry let it install
+        raised = tuple(each for each in raised if each.kind != "installed")
     passed = "" if edit else word_verdicts.trusted(case)
     trusting = bool(passed) or case.options.mode in ("auto-edit", "autopilot")
     if trusting:

@@ -30,6 +30,9 @@ class Effect(msgspec.Struct, frozen=True):
     uncaptured: tuple[Uncaptured, ...] = ()
     git: str = ""
     """The fingerprint of `.git` afterwards, if the effect reaches into it; empty before it is committed."""
+    history: tuple[str, ...] = ()
+    """How it takes history away from git, hides something from it or leaves it steps to carry out: each the end of a
+    sentence that begins with `it`. Known before it is committed."""
 
 
 class UndoRequest(msgspec.Struct, frozen=True):
@@ -69,6 +72,9 @@ class Snapshots(Protocol):
         hash. With conflicts, or a ToolError, nothing was changed. If changes of this name are `unfinished`, those are
         completed. No decision is kept: whoever comes after a crash sees by the files whether they were made."""
 
+    def with_tracked_marked(self, files: Sequence[FileChange]) -> tuple[FileChange, ...]:
+        """These changes, with those marked that git tracks in a folder of caches (S-23)."""
+
     def unfinished(self, name: str) -> bool:
         """Whether it is decided that the changes of this name are made, and they are not made entirely."""
 
@@ -86,14 +92,15 @@ class Snapshots(Protocol):
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------
 
-    def effect(self, view: str) -> Effect:
+    def effect(self, view: str, changed: frozenset[str] = frozenset()) -> Effect:
         """What the command did in the view folder (`upper` and `work` lie in it), against the project as it is now.
-        Reads only."""
+        Reads only. Ignore files count as they were when the run began: those among `changed`, which the run changed
+        before, do not count."""
 
     def diff(self, view: str, effect: Effect) -> str:
         """The effect in words and as a diff, bounded, inert, the same for the same effect: what an approval shows."""
 
-    def commit(self, name: str, view: str) -> Effect:
+    def commit(self, name: str, view: str, changed: frozenset[str] = frozenset()) -> Effect:
         """Make the effect of a view the project's own: pre-images kept, journal, all or none, whatever dies meanwhile.
         `name` is the call's: it is decided once whether its effect is committed or discarded, and by which view; after
         that this completes what was decided and gives back the same. With conflicts nothing is committed, and that is

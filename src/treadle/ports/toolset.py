@@ -57,6 +57,8 @@ class Rehearsal(msgspec.Struct, frozen=True):
     wants_network: str = ""
     """The hosts that it failed to reach, as patterns with spaces between; `all`: nobody can tell which; empty: it did
     not fail for want of the network."""
+    history: tuple[str, ...] = ()
+    """See `treadle.ports.snapshots.Effect`."""
 
     @property
     def empty(self) -> bool:
@@ -85,6 +87,8 @@ class Invocation(msgspec.Struct, frozen=True):
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False
     """What this call may reach beside what the chat's options say: a person or a standing rule allowed it."""
+    reaches: bool = False
+    """Whether a person let this very call reach hosts."""
     barred: tuple[str, ...] = ()
     """What it may not reach, whatever lets it: a rule denies it."""
     changed: frozenset[str] = frozenset()

@@ -56,11 +56,14 @@ class FileChange(Value, frozen=True):
     before: FileState | None = None
     after: Annotated[FileState | None, Perhaps()] = None
     ignored: bool = False
-    """Whether .gitignore names it: build output, caches."""
+    """Whether .gitignore names it and git does not track it: build output, caches."""
     merged: Annotated[FileState | None, Perhaps()] = None
     """For an undo that left later changes in the file: what it would have brought back without them."""
     rebased: Annotated[tuple[Link, ...], Perhaps()] = ()
     """For an undo below later changes of the same chat: from what to what those lead now, oldest first."""
+    tracked: bool = False
+    """Set of a file that git tracks though it lies in a folder of caches or .gitignore names it: it counts as a file of
+    the project."""
 
 
 class Uncaptured(Value, frozen=True):

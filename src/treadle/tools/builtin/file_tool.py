@@ -38,7 +38,8 @@ class FileTool(WithContext, PlainTool, ABC):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._considered(invocation)
-        files = tuple(each.file for each in planned if each.alters)
+        changed = [each.file for each in planned if each.alters]
+        files = await in_thread(self._snapshots(invocation).with_tracked_marked, changed)
         lost = await in_thread(self._context.unrecoverable, invocation.project, files)
         return Rehearsal(
             "", files, unrecoverable=tuple(path for path in lost if path not in invocation.changed)

@@ -31,6 +31,7 @@ from treadle.workspace.history.overlay_upper import UPPER, Upper, is_copy, is_de
 from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, open_file, text_of
 from treadle.workspace.paths.entries import LIST, explain, held, lstat
+from treadle.workspace.paths.ignore import NAME as IGNORE_FILE
 from treadle.workspace.paths.ignore import Ignoring
 from treadle.workspace.root import Root
 
@@ -43,12 +44,13 @@ _OWN_MODE = "the permissions of the project root itself are left as they are"
 _DEEPEST = 250
 
 
-def read(root: Root, view: str, *, seen: SeenFiles | None = None) -> Effect:
+def read(root: Root, view: str, *, seen: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()) -> Effect:
     """The effect by path, in the order of the walk: folders before what lies in them. For a commit, what was `seen` of
     small files is noted, and a file of the project that its owner has closed to himself is opened for a moment, since
-    its bytes are kept; else its hash is not known."""
+    its bytes are kept; else its hash is not known. Of ignore files those of the project count, as the command found
+    them, without the `distrusted` ones."""
     upper = Upper(view)
-    walk = _Walk(upper, seen)
+    walk = _Walk(upper, seen, distrusted)
     with upper.top() as up, root.hold(".") as (low, _):
         if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
             walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
@@ -80,7 +82,7 @@ class _Here(msgspec.Struct, frozen=True):
 
 
 class _Walk:
-    def __init__(self, upper: Upper, seen: SeenFiles | None) -> None:
+    def __init__(self, upper: Upper, seen: SeenFiles | None, distrusted: frozenset[str]) -> None:
         self.files: list[FileChange] = []
         self.conflicts: list[FileConflict] = []
         self.uncaptured: list[Uncaptured] = []
@@ -91,6 +93,7 @@ class _Walk:
         self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
         self._began = upper.began_ns
         self._counting = Counting()
+        self._distrusted = distrusted
 
     def find_missing(self) -> None:
         """Files that were brought up, and nothing lies beneath: moved here by the command, if it moved anything, else
@@ -104,7 +107,7 @@ class _Walk:
         """Two folders of the same path. `opaque`: what lies only in the lower one was removed."""
         if prefix.count("/") > _DEEPEST:
             raise ToolError(f"More than {_DEEPEST} folders lie in each other at {prefix[:80]}…: nothing is committed.")
-        rules = rules.within(prefix, up, None if opaque else low)
+        rules = self._with_ignore_file(rules, prefix, low)
         names = sorted(os.listdir(up))
         shaken = shaken if low is None else not self._old(os.fstat(low))
         path = prefix
@@ -129,6 +132,10 @@ class _Walk:
                     if (beneath := _beneath(low, name)) is not None:
                         ignored = rules.covers(path, directory=st.S_ISDIR(beneath.st_mode))
                         self._removed(_Here(path, name, up, low, ignored), beneath, rules)
+
+    def _with_ignore_file(self, rules: Ignoring, prefix: str, low: int | None) -> Ignoring:
+        """A command that writes a .gitignore does not decide with it what of its changes is looked at."""
+        return rules if encode_path(prefix + IGNORE_FILE) in self._distrusted else rules.within(prefix, None, low)
 
     def _there(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None, rules: Ignoring) -> None:
         """Something lies there in the view."""
@@ -193,7 +200,7 @@ class _Walk:
                 f"More than {_DEEPEST} folders lie in each other at {here.path[:80]}…: nothing is committed."
             )
         with _opened(here) as low:
-            inner = rules.under(here.ignored).within(here.path + "/", None, low)
+            inner = self._with_ignore_file(rules.under(here.ignored), here.path + "/", low)
             for name in sorted(os.listdir(low)):
                 path = f"{here.path}/{name}"
                 with _explained(path):

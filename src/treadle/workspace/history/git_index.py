@@ -1,22 +1,49 @@
-"""What an index of git says, entry by entry: which of them are gitlinks, which stand for a repository inside the
-project into which git would go; and a hash of all that it says. Reads bytes, and knows no file."""
+"""What an index of git says, entry by entry: which paths git tracks, which of them are gitlinks (they stand for a
+repository inside the project into which git would go), which git is told not to look at; and a hash of all that it
+says. Reads bytes, and knows no file."""
 
 import hashlib
 import struct
 from collections.abc import Iterator
 
+import msgspec
+
 _HEADER = struct.Struct(">4sII")
 _FIXED = 62
 """The bytes of an entry before its name: the mode stands at 24, the object at 40, the flags at 60."""
 _EXTENDED = 0x4000
+_ASSUME_UNCHANGED = 0x8000
+_SKIP_WORKTREE = 0x4000
+"""Among the flags of later versions."""
 _KIND, _GITLINK = 0o170000, 0o160000
 GITLINK = "it links repositories inside the project, into which git would go"
 
 
-def gitlinks(data: bytes) -> frozenset[bytes]:
-    """Their paths; nothing of what is no index."""
+class IndexMarks(msgspec.Struct, frozen=True):
+    """The paths of an index with a mark of some kind; none of what is no index."""
+
+    gitlinks: frozenset[bytes] = frozenset()
+    hidden: frozenset[bytes] = frozenset()
+    """Marked `assume-unchanged` or `skip-worktree`: git shows no change of them."""
+
+
+def index_marks(data: bytes) -> IndexMarks:
+    links, hidden = [], []
     try:
-        return frozenset(name for fixed, _, name in _entries(data) if _mode(fixed) & _KIND == _GITLINK)
+        for fixed, more, name in _entries(data):
+            if int.from_bytes(fixed[24:28], "big") & _KIND == _GITLINK:
+                links.append(name)
+            if fixed[60] & _ASSUME_UNCHANGED >> 8 or (more and more[0] & _SKIP_WORKTREE >> 8):
+                hidden.append(name)
+    except (struct.error, ValueError, IndexError):
+        return IndexMarks()
+    return IndexMarks(frozenset(links), frozenset(hidden))
+
+
+def tracked_paths(data: bytes) -> frozenset[bytes]:
+    """All paths of an index; none of what is no index."""
+    try:
+        return frozenset(name for _, _, name in _entries(data))
     except (struct.error, ValueError, IndexError):
         return frozenset()
 
@@ -32,10 +59,6 @@ def index_digest(data: bytes) -> str:
         return total.hexdigest()
     except (struct.error, ValueError, IndexError):
         return hashlib.sha256(data).hexdigest()
-
-
-def _mode(fixed: bytes) -> int:
-    return int.from_bytes(fixed[24:28], "big")
 
 
 def _entries(data: bytes, *, whole: bool = False) -> Iterator[tuple[bytes, bytes, bytes]]:

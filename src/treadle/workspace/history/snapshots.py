@@ -7,8 +7,7 @@ effect, and said.
 
 import hashlib
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -30,14 +29,17 @@ from treadle.protocol.files import (
     git_unit,
 )
 from treadle.workspace.history.apply import GivenContent, StoreSource
+from treadle.workspace.history.compiled_files import without_compiled
 from treadle.workspace.history.content_store import ContentStore, after_images
 from treadle.workspace.history.journal import Journals
 from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import Folders, is_folder, reading, state_of
+from treadle.workspace.history.tracked_files import mark_tracked
 from treadle.workspace.history.transaction import Transactions
 from treadle.workspace.root import Root
 
 if TYPE_CHECKING:
+    from treadle.workspace.git import Git
     from treadle.workspace.history.capture import Captures
     from treadle.workspace.history.copied import Beginning
 
@@ -45,8 +47,10 @@ if TYPE_CHECKING:
 class ProjectSnapshots:
     """Holds nothing open between calls. Several of one home and root work side by side, in any number of processes."""
 
-    def __init__(self, root: Root, home: Path) -> None:
+    def __init__(self, root: Root, home: Path, git: "Callable[[], Git | None]" = lambda: None) -> None:
+        """`git` is the project's own, asked whether other references hold the commits of one that is gone."""
         folder = home / "snapshots"
+        self._git = git
         self.root = self._root = root
         self._folder = folder
         self.images = ContentStore(folder)
@@ -66,6 +70,9 @@ class ProjectSnapshots:
             self.remember(effect.files)
         return effect
 
+    def with_tracked_marked(self, files: Sequence[FileChange]) -> tuple[FileChange, ...]:
+        return mark_tracked(self._root, files)
+
     def unfinished(self, name: str) -> bool:
         return self._transactions.unfinished(name)
 
@@ -82,32 +89,32 @@ class ProjectSnapshots:
 
     # -- commands on a view -------------------------------------------------------------------------------------
 
-    def effect(self, view: str) -> Effect:
-        return self._gated(view, self._effect(view))
+    def effect(self, view: str, changed: frozenset[str] = frozenset()) -> Effect:
+        return self._gated(view, self._effect(view, changed=changed), judged=True)
 
     def diff(self, view: str, effect: Effect) -> str:
         from treadle.workspace.history import effects
 
         return effects.describe(self._root, view, effect)
 
-    def commit(self, name: str, view: str) -> Effect:
+    def commit(self, name: str, view: str, changed: frozenset[str] = frozenset()) -> Effect:
         from treadle.workspace.history import effects
 
         seen = SeenFiles()
 
         def read() -> Effect:
-            return self._gated(view, self._effect(view, seen))
+            return self._gated(view, self._effect(view, seen, changed))
 
         effect = self._transactions.commit(name, view, read, effects.source, seen)
         remember(self._root, after_images(self._folder), effect.files, seen)
         return effect
 
-    def _effect(self, view: str, seen: SeenFiles | None = None) -> Effect:
+    def _effect(self, view: str, seen: SeenFiles | None = None, changed: frozenset[str] = frozenset()) -> Effect:
         from treadle.workspace.history import copied, effects
 
         if copied.is_copied(view):
             return copied.read(self._root, view, self.images)
-        return effects.read(self._root, view, seen=seen)
+        return effects.read(self._root, view, seen=seen, distrusted=changed)
 
     def beginning(self, view: str) -> "Beginning":
         """Of a view that is a copy of this project."""
@@ -115,8 +122,24 @@ class ProjectSnapshots:
 
         return Beginning(view, self.images, self._root, self._captures())
 
-    def _gated(self, view: str, effect: Effect) -> Effect:
-        return withhold(self._root, effect, new_gitlinks(self._root, view, effect))
+    def _gated(self, view: str, effect: Effect, *, judged: bool = False) -> Effect:
+        """Without what no view brings in; if it is to be `judged`, with what it does to git's history."""
+        files = without_compiled(mark_tracked(self._root, effect.files))
+        effect = replace(effect, files=files)
+        if not any(file.path.startswith(".git/") for file in files):
+            return withhold(self._root, effect)
+        from treadle.workspace.history import effects
+        from treadle.workspace.history.repository_changes import RepositoryChanges
+
+        repository = RepositoryChanges(
+            self._root,
+            files,
+            lambda file, most: self._root.read_bytes(file.path, most),
+            lambda file, most: effects.left_bytes(view, file, most),
+            self._git,
+        )
+        left = withhold(self._root, effect, repository.new_gitlinks())
+        return replace(left, history=repository.reasons()) if judged else left
 
     def discard(self, name: str) -> Effect | None:
         from treadle.workspace.history import effects
@@ -137,6 +160,7 @@ class ProjectSnapshots:
 
     def compare(self, name: str) -> Effect:
         effect = self._captures().compare(name)
+        effect = replace(effect, files=mark_tracked(self._root, effect.files))
         if self._root.ground is not None:
             self._root.ground.changing({file.path: file.before for file in effect.files})
         self.remember(effect.files)
@@ -251,21 +275,3 @@ def withhold(root: Root, effect: Effect, others: Mapping[str, str] = MappingProx
 
 def _replaces_folder(file: FileChange) -> bool:
     return is_folder(file.before) and file.after is not None and not is_folder(file.after)
-
-
-def new_gitlinks(root: Root, view: str, effect: Effect) -> dict[str, str]:
-    """Indexes of git that link repositories which they did not link before, by path with the reason."""
-    found = {}
-    for file in effect.files:
-        if file.after is not None and file.after.kind == "file" and _INDEX.fullmatch(file.path):
-            from treadle.workspace.history import effects, git_index
-
-            with suppress(ToolError):
-                was = b"" if file.before is None else root.read_bytes(file.path, _LARGEST_INDEX)
-                if git_index.gitlinks(effects.left_bytes(view, file, _LARGEST_INDEX)) - git_index.gitlinks(was):
-                    found[file.path] = git_index.GITLINK
-    return found
-
-
-_INDEX = re.compile(r"\.git/(?:index|sharedindex\..+)")
-_LARGEST_INDEX = 256 << 20

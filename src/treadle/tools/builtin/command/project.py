@@ -111,13 +111,13 @@ class CommandProject:
 
     def _preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
         assert self._snapshots is not None
-        effect = self._snapshots.effect(view)
+        effect = self._snapshots.effect(view, self._changed)
         return effect, self._snapshots.diff(view, effect), self._lost(effect)
 
     async def effect(self, view: str) -> Effect:
         """What a commit of this view would change."""
         assert self._snapshots is not None
-        return await in_thread(self._snapshots.effect, view)
+        return await in_thread(self._snapshots.effect, view, self._changed)
 
     async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
         """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
@@ -159,7 +159,9 @@ class CommandProject:
         snapshots, name = self._snapshots, self._name
         assert snapshots is not None
         try:
-            effect = await carried_out(lambda: snapshots.commit(name, view), lambda: snapshots.begun(name), _WHAT)
+            effect = await carried_out(
+                lambda: snapshots.commit(name, view, self._changed), lambda: snapshots.begun(name), _WHAT
+            )
         except ToolError as error:
             if await in_thread(self.decided):  # by somebody else, long ago
                 raise StoreError(str(error)) from error

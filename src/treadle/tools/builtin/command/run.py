@@ -243,7 +243,10 @@ class CommandRun:
         if judge is None or await self._decided():
             return ""
         effect = await self._project.effect(view)
-        return "" if not effect.files else await judge(Rehearsal("", effect.files, effect.uncaptured))
+        if not effect.files:
+            return ""
+        lost = await self._project.unrecoverable(effect)
+        return await judge(Rehearsal("", effect.files, effect.uncaptured, lost, history=effect.history))
 
     async def _collect(self) -> Outcome:
         """The outcome: what it wrote, how it ended, what became of the project and of the shell."""

@@ -72,7 +72,8 @@ class RunCommand(WithContext, PlainTool):
         reached = [f"[{shown_hosts(tried.hosts)}]"] if tried.hosts else []
         shown = "\n".join([*tried.notes, *lines, *reached, tried.last, "", tried.diff])
         wants = " ".join(tried.wants_network)
-        return Rehearsal(shown, tried.effect.files, tried.effect.uncaptured, tried.unrecoverable, wants)
+        effect = tried.effect
+        return Rehearsal(shown, effect.files, effect.uncaptured, tried.unrecoverable, wants, effect.history)
 
     async def dry_run(self, invocation: Invocation) -> "DryRun | None":
         """The command carried out on a view; None where no view works."""

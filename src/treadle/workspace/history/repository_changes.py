@@ -1,0 +1,321 @@
+"""What a set of changes does to the project's own git repository beyond its bytes (S-16, S-23): history that shrinks or
+is hidden, files that `git status` no longer shows, steps of an unfinished operation that would run a program. Looks
+only at what changed under `.git`; asks git only if a reference is gone.
+"""
+
+import os
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+
+from treadle.errors import ToolError
+from treadle.lines.changes import count
+from treadle.protocol.files import FileChange, FileState, decode_path
+from treadle.workspace.git import Git, blob_ids
+from treadle.workspace.history.git_index import GITLINK, IndexMarks, index_marks
+from treadle.workspace.root import Root
+
+Content = Callable[[FileChange, int], bytes]
+"""The bytes of a changed file, at most so many. ToolError if they cannot be had."""
+_PREFIX = ".git/"
+_INDEX = re.compile(r"\.git/(?:index|sharedindex\..+)")
+_LOOSE = re.compile(r"objects/([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})")
+_PACK_INDEX = re.compile(r"objects/pack/pack-[0-9a-f]+\.idx")
+_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LARGEST_INDEX = 256 << 20
+_LARGEST_TEXT = 16 << 20
+_MOST_REFS = 20_000
+_MOST_COMMITS = 2_000
+_STASH = "refs/stash"
+_REPLACE = "refs/replace/"
+
+_TODO = re.compile(r"(?:rebase-merge/git-rebase-todo(?:\.backup)?|sequencer/todo)")
+_PLAIN_STEP = re.compile(
+    rb"\s*(?:#.*|(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|l|label|t|reset|m|merge|u|update-ref|b|break|noop"
+    rb"|revert)(?:\s.*)?)?"
+)
+_WORDS = re.compile(rb"[\w./:=,^~' \t-]*")
+_OBEYED_TEXTS: Mapping[str, re.Pattern[bytes]] = {
+    r"BISECT_(?:NAMES|START|TERMS|RUN|HEAD|EXPECTED_REV|ANCESTORS_OK|FIRST_PARENT)": _WORDS,
+    r"BISECT_LOG": re.compile(rb"#.*|git bisect [\w./:^~' \t-]*|"),
+    r"rebase-(?:merge|apply)/(?:strategy_opts|gpg_sign_opt|apply-opt)": _WORDS,
+    r"rebase-merge/strategy": re.compile(rb"(?:ort|recursive|resolve|octopus|ours|subtree)?"),
+    r"rebase-(?:merge|apply)/author-script": re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\'')*')?"),
+}
+"""Files of an unfinished operation that git reads as words of a command, and how their lines look if git wrote them."""
+
+
+class RepositoryChanges:
+    """`before` and `after` read what a changed file was and is. `git` is the project's own, asked only if needed."""
+
+    def __init__(
+        self, root: Root, files: Iterable[FileChange], before: Content, after: Content, git: Callable[[], Git | None]
+    ) -> None:
+        self._root = root
+        self._before, self._after, self._git = before, after, git
+        self._all = tuple(files)
+        self._files = {
+            decode_path(file.path)[len(_PREFIX) :]: file for file in self._all if file.path.startswith(_PREFIX)
+        }
+        self._marks = {
+            file.path: (self._marks_of(file, self._before), self._marks_of(file, self._after))
+            for file in self._files.values()
+            if _INDEX.fullmatch(file.path) and _is_file(file.after)
+        }
+
+    def new_gitlinks(self) -> dict[str, str]:
+        """Indexes that link repositories which they did not link before, by path with the reason."""
+        return {path: GITLINK for path, (was, now) in self._marks.items() if now.gitlinks - was.gitlinks}
+
+    def reasons(self) -> tuple[str, ...]:
+        """Why a person should look, each as the end of a sentence that begins with `it`."""
+        if not self._files:
+            return ()
+        return (
+            *self._hidden_files(),
+            *self._steps(),
+            *self._hidden_history(),
+            *self._lost_refs(),
+            *self._lost_objects(),
+        )
+
+    # -- what is hidden or would run -------------------------------------------------------------------------------
+
+    def _hidden_files(self) -> Iterator[str]:
+        names = sorted(name for was, now in self._marks.values() for name in now.hidden - was.hidden)
+        if names:
+            more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+            yield f"hides changes of {os.fsdecode(names[0])}{more} from git (assume-unchanged or skip-worktree)"
+
+    def _steps(self) -> Iterator[str]:
+        for path, file in self._files.items():
+            pattern = _PLAIN_STEP if _TODO.fullmatch(path) else _obeyed_text(path)
+            if pattern is None or not _is_file(file.after):
+                continue
+            lines = self._text(file, self._after).split(b"\n")
+            odd = next((line for line in lines if pattern.fullmatch(line.removesuffix(b"\r")) is None), None)
+            if odd is not None:
+                yield f"leaves a step in {file.path} that git would carry out: {os.fsdecode(odd[:200])}"
+
+    def _hidden_history(self) -> Iterator[str]:
+        made = [path for path, file in self._files.items() if path.startswith(_REPLACE) and _is_file(file.after)]
+        was, now = self._packed()
+        made += [name for name in now if name.startswith(_REPLACE) and name not in was]
+        if made:
+            yield f"makes git show another object in the place of {made[0].removeprefix(_REPLACE)} ({made[0]})"
+        shallow = self._files.get("shallow")
+        if shallow is not None and _is_file(shallow.after):
+            yield "cuts off the history that git shows (.git/shallow)"
+
+    # -- references ------------------------------------------------------------------------------------------------
+
+    def _packed(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The packed references before and after."""
+        file = self._files.get("packed-refs")
+        if file is None:
+            return {}, {}
+        was = self._text(file, self._before) if _is_file(file.before) else b""
+        now = self._text(file, self._after) if _is_file(file.after) else b""
+        return packed_refs(was), packed_refs(now)
+
+    def _lost_refs(self) -> Iterator[str]:
+        gone = dict(self._deleted_refs())
+        stashes = self._dropped_stashes()
+        if not gone and not stashes:
+            return
+        kept = self._remaining_ids()
+        commits = {name: id for name, id in gone.items() if id not in kept and name != _STASH}
+        if commits and not self._all_reachable(set(commits.values()), kept):
+            first = next(iter(commits))
+            more = f" and {len(commits) - 1} more" if len(commits) > 1 else ""
+            yield f"deletes {first}{more} from git, and with it commits that no other reference holds"
+        lost = [id for id in stashes if not self._is_in_tree(id)]
+        if lost:
+            yield f"drops {count(len(lost), 'stashed change')} from git"
+
+    def _deleted_refs(self) -> Iterator[tuple[str, str]]:
+        was, now = self._packed()
+        for path, file in self._files.items():
+            if path.startswith("refs/") and file.after is None and _is_file(file.before):
+                id = self._text(file, self._before).strip().decode(errors="replace")
+                packed = now if "packed-refs" in self._files else self._packed_on_disk()
+                if packed.get(path) != id and _ID.fullmatch(id):
+                    yield path, id
+        for name, id in was.items():
+            if name not in now and not self._is_loose(name):
+                yield name, id
+
+    def _packed_on_disk(self) -> dict[str, str]:
+        with suppress(ToolError):
+            return packed_refs(self._root.read_bytes(f"{_PREFIX}packed-refs", _LARGEST_TEXT))
+        return {}
+
+    def _is_loose(self, name: str) -> bool:
+        file = self._files.get(name)
+        if file is not None:
+            return file.after is not None
+        return self._root.inspect(_PREFIX + name) is not None
+
+    def _dropped_stashes(self) -> tuple[str, ...]:
+        log = self._files.get(f"logs/{_STASH}")
+        if log is None or not _is_file(log.before):
+            return ()
+        now = self._text(log, self._after) if _is_file(log.after) else b""
+        left = set(_logged_ids(now))
+        return tuple(id for id in _logged_ids(self._text(log, self._before)) if id not in left)
+
+    def _remaining_ids(self) -> frozenset[str]:
+        """The commits that references point to afterwards, with the parents of those that the changes made."""
+        found: set[str] = set()
+        _, now = self._packed()
+        packed = now if "packed-refs" in self._files else self._packed_on_disk()
+        found.update(packed.values())
+        for path, file in self._files.items():
+            if (path.startswith("refs/") or path == "HEAD") and _is_file(file.after):
+                found.add(self._text(file, self._after).strip().decode(errors="replace"))
+        if self._root.ground is None:
+            found.update(id for path, id in _loose_refs(self._root.path) if path not in self._files)
+        return self._with_new_parents(each for each in found if _ID.fullmatch(each))
+
+    def _with_new_parents(self, ids: Iterable[str]) -> frozenset[str]:
+        new = {"".join(match.groups()): file for path, file in self._files.items() if (match := _LOOSE.fullmatch(path))}
+        found, todo = set[str](), [*ids]
+        while todo and len(found) < _MOST_COMMITS:
+            id = todo.pop()
+            if id in found:
+                continue
+            found.add(id)
+            if id in new and _is_file(new[id].after):
+                todo += _parents(self._text(new[id], self._after))
+        return frozenset(found)
+
+    def _all_reachable(self, ids: set[str], kept: frozenset[str]) -> bool:
+        with suppress(ToolError):  # without a sandbox git is not asked
+            if (git := self._git()) is not None:
+                known = [id for id in sorted(kept) if git.agrees("cat-file", "-e", id)] if len(kept) < 50 else []
+                return bool(known) and git.ask("rev-list", "--count", *sorted(ids), "--not", *known) == "0"
+        return False
+
+    def _is_in_tree(self, stash: str) -> bool:
+        """Whether the work tree has by these changes what the stash holds: it was popped, not dropped."""
+        with suppress(ToolError):
+            if (git := self._git()) is not None:
+                said = git.ask("diff-tree", "-r", "--no-renames", f"{stash}^1", stash)
+                wanted = {line.split()[3] for line in said.splitlines() if line.startswith(":")} - {"0" * 40, "0" * 64}
+                untracked = git.ask("ls-tree", "-r", f"{stash}^3")
+                wanted |= {line.split()[2] for line in untracked.splitlines() if line}
+                return bool(wanted) and wanted <= self._blobs()
+        return False
+
+    def _blobs(self) -> set[str]:
+        found: set[str] = set()
+        for file in self._all:
+            if not file.path.startswith(_PREFIX) and _is_file(file.after):
+                with suppress(ToolError):
+                    data = self._after(file, _LARGEST_TEXT)
+                    found |= blob_ids(len(data), (data,))
+        return found
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def _lost_objects(self) -> Iterator[str]:
+        gone = set(self._object_ids(lambda file: file.after is None, self._before))
+        if not gone:
+            return
+        gone -= set(self._object_ids(lambda file: file.before is None, self._after))
+        if gone and self._root.ground is None:
+            gone -= self._packed_objects()
+        if gone:
+            yield f"removes {count(len(gone), 'object')} of the history that git keeps"
+
+    def _object_ids(self, wanted: Callable[[FileChange], bool], content: Content) -> Iterator[str]:
+        for path, file in self._files.items():
+            if not path.startswith("objects/") or not wanted(file):
+                continue
+            if match := _LOOSE.fullmatch(path):
+                yield "".join(match.groups())
+            elif _PACK_INDEX.fullmatch(path):
+                with suppress(ToolError):
+                    yield from pack_ids(content(file, _LARGEST_INDEX))
+
+    def _packed_objects(self) -> set[str]:
+        """The objects of packs that the changes leave alone."""
+        folder, found = f"{self._root.path}/{_PREFIX}objects/pack", set[str]()
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                path = f"objects/pack/{name}"
+                if _PACK_INDEX.fullmatch(path) and path not in self._files:
+                    with suppress(ToolError):
+                        found.update(pack_ids(self._root.read_bytes(_PREFIX + path, _LARGEST_INDEX)))
+        return found
+
+    # -- content ---------------------------------------------------------------------------------------------------
+
+    def _text(self, file: FileChange, content: Content) -> bytes:
+        try:
+            return content(file, _LARGEST_TEXT)
+        except ToolError:
+            return b""
+
+    def _marks_of(self, file: FileChange, content: Content) -> IndexMarks:
+        if content is self._before and not _is_file(file.before):
+            return IndexMarks()
+        with suppress(ToolError):
+            return index_marks(content(file, _LARGEST_INDEX))
+        return IndexMarks()
+
+
+def packed_refs(data: bytes) -> dict[str, str]:
+    """By name, the ids of a file `packed-refs`."""
+    lines = (line.split(" ", 1) for line in data.decode(errors="replace").splitlines() if line[:1] not in ("#", "^"))
+    return {words[1]: words[0] for words in lines if len(words) == 2 and _ID.fullmatch(words[0])}
+
+
+def pack_ids(data: bytes) -> Iterator[str]:
+    """The ids in an index of a pack, of version 2; none of what is none."""
+    if data[:8] != b"\xfftOc\0\0\0\2" or len(data) < 8 + 1024:
+        return
+    (number,) = struct.unpack_from(">I", data, 8 + 1020)
+    sha256 = len(data) == 1032 + number * (32 + 8) + 2 * 32  # of each object an id, a checksum, an offset; two trailers
+    size = 32 if sha256 else 20
+    for at in range(1032, min(1032 + number * size, len(data) - size + 1), size):
+        yield data[at : at + size].hex()
+
+
+def _parents(data: bytes) -> list[str]:
+    try:
+        text = zlib.decompressobj().decompress(data, 1 << 14)
+    except zlib.error:
+        return []
+    kind, _, body = text.partition(b"\0")
+    if not kind.startswith(b"commit "):
+        return []
+    head = body.partition(b"\n\n")[0].decode(errors="replace").split("\n")
+    return [line[7:] for line in head if line.startswith("parent ")]
+
+
+def _loose_refs(root: str) -> Iterator[tuple[str, str]]:
+    base = f"{root}/{_PREFIX}"
+    number = 0
+    for folder, _, names in os.walk(f"{base}refs"):
+        for name in names:
+            number += 1
+            if number > _MOST_REFS:
+                return
+            with suppress(OSError), open(os.path.join(folder, name), "rb") as file:
+                yield os.path.relpath(os.path.join(folder, name), base), file.read(64).strip().decode(errors="replace")
+
+
+def _logged_ids(data: bytes) -> list[str]:
+    words = (line.split(b" ", 2) for line in data.split(b"\n"))
+    return [line[1].decode(errors="replace") for line in words if len(line) == 3]
+
+
+def _obeyed_text(path: str) -> re.Pattern[bytes] | None:
+    return next((lines for name, lines in _OBEYED_TEXTS.items() if re.fullmatch(name, path)), None)
+
+
+def _is_file(state: FileState | None) -> bool:
+    return state is not None and state.kind == "file"
