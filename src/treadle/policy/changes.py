@@ -16,7 +16,7 @@ from treadle.chat.change_rules import left_out
 from treadle.inert import printable
 from treadle.lines.changes import cache_of, count, in_git, is_folder
 from treadle.policy import rules
-from treadle.policy.sensitive_files import OWN_PATTERN, PINS, Sensitive, judge
+from treadle.policy.sensitive_files import OWN_PATTERN, PINS, Sensitive, judge, judge_new
 from treadle.protocol.files import FileChange, FileState, decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule, RuleEffect
@@ -130,7 +130,8 @@ def _sensitive(
         cached = bool(cache_of(each.file))
         if cached and not own:
             continue
-        reason = judge(each.path, own)
+        appears = each.file.before is None and not cached and each.path not in ignored
+        reason = judge_new(each.path, own) if appears else judge(each.path, own)
         if reason is None or (cached and reason.why != OWN_PATTERN):
             continue
         if reason.why != PINS or each.path not in ignored:  # locks of build output pin nothing

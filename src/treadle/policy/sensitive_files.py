@@ -18,7 +18,9 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "*.{pem,key,p12,pfx,jks,keystore,kdbx,asc,gpg,ppk}",
         "id_{rsa,dsa,ecdsa,ed25519}*",
         "**/.{ssh,gnupg,aws,azure,kube,docker}/**",
-        ".{netrc,npmrc,yarnrc,yarnrc.yml,pypirc,git-credentials,htpasswd,pgpass}",
+        ".{netrc,npmrc,yarnrc,yarnrc.yml,pypirc,git-credentials,htpasswd,pgpass,condarc,gemrc,terraformrc,Renviron}",
+        "{pip.conf,pip.ini,uv.toml,auth.json}",
+        "[nN]u[gG]et.[cC]onfig",
         "{credentials,secrets}.{json,yml,yaml,toml,ini,txt}",
         "*.{tfstate,tfvars}",
         "*.tfstate.*",
@@ -26,18 +28,23 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     PINS: (
         "*.{lock,lockb,lockfile}",
         "*-lock.{json,yaml,yml}",
+        ".terraform.lock.hcl",
         "npm-shrinkwrap.json",
         "pylock*.toml",
         "go.sum",
         "Package.resolved",
     ),
     "servers run what it says": (
-        "**/.github/{workflows,actions}/**",
+        "**/.github/{workflows,actions,hooks}/**",
         "**/.github/{dependabot.yml,dependabot.yaml,CODEOWNERS}",
         "CODEOWNERS",
-        "**/.{circleci,buildkite,gitea,forgejo,woodpecker}/**",
-        ".{gitlab-ci,travis,drone,woodpecker,appveyor}.{yml,yaml}",
-        "{appveyor,azure-pipelines,bitbucket-pipelines,cloudbuild}.{yml,yaml}",
+        "**/.{circleci,buildkite,gitea,forgejo,woodpecker,gitlab,gitlab-ci,tekton,semaphore,harness,teamcity}/**",
+        "**/.{azuredevops,azure-pipelines,builds,codebuild}/**",
+        ".{gitlab-ci,travis,drone,woodpecker,appveyor,cirrus,build,readthedocs,mergify}.{yml,yaml}",
+        ".gitlab-ci*.{yml,yaml}",
+        "{appveyor,azure-pipelines,bitbucket-pipelines,cloudbuild,buildspec,buildkite}.{yml,yaml}",
+        ".cirrus.star",
+        "{renovate.json,renovate.json5,.renovaterc,.renovaterc.json}",
         "Jenkinsfile*",
     ),
     "version control runs or obeys it": (
@@ -45,31 +52,68 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "**/.git/**",
         ".git{modules,attributes,config}",
         "**/.{husky,githooks,hg,svn,jj}/**",
-        ".pre-commit-config.yaml",
-        "lefthook.{yml,yaml,toml}",
+        ".pre-commit-{config,hooks}.{yaml,yml}",
+        "{lefthook,.lefthook,lefthook-local,.lefthook-local}.{yml,yaml,toml,json}",
+        "**/.{lefthook,lefthook-local,git-hooks}/**",
+        ".{huskyrc,lintstagedrc,czrc,overcommit.yml}*",
     ),
-    "a build runs what it names": ("**/.{cargo,mvn,bundle}/**", "**/gradle/wrapper/**"),
+    "a build or a package manager runs what it names": (
+        "**/.{cargo,mvn,bundle}/**",
+        "**/gradle/wrapper/**",
+        "init.gradle{,.kts}",
+        "**/.yarn/{releases,plugins,patches,sdks}/**",
+        ".pnpmfile.{cjs,js,mjs}",
+        "bunfig.toml",
+        ".{bazelrc,bazeliskrc,buckconfig,sbtopts,jvmopts,bowerrc}",
+    ),
     "a shell or an editor runs what is in it": (
         ".{bashrc,bash_profile,bash_login,bash_logout,bash_aliases,profile,inputrc}",
         ".z{shrc,shenv,profile,login,logout}",
         "config.fish",
-        ".{vimrc,exrc,nvimrc,nvim.lua,gdbinit,lldbinit,dir-locals.el}",
-        "**/.{vscode,idea,zed,fleet,devcontainer}/**",
+        ".{vimrc,vimrc.local,lvimrc,exrc,nvimrc,nvim.lua,nvimrc.lua,gdbinit,lldbinit,dir-locals.el,dir-locals-2.el}",
+        "**/.{vscode,idea,zed,fleet,devcontainer,helix,vim,nvim,emacs.d,kak,nova,vs,theia}/**",
         ".devcontainer.json",
-        "*.code-workspace",
+        "*.{code-workspace,sublime-project,sublime-workspace}",
+        ".{pdbrc,pdbrc.py,Rprofile,irbrc,pryrc,rdbgrc,ghci,iex.exs,psqlrc,sqliterc,octaverc,ocamlinit,erlang,guile}",
+        ".{mongorc.js,mongoshrc.js,pythonrc,pythonrc.py,pythonstartup,juliarc.jl,radare2rc,tclshrc}",
+        ".{mise,rtx}*.toml",
+        "mise*.toml",
+        "**/.mise/**",
+        "**/.config/mise{,.toml}/**",
+        "**/.config/mise*.toml",
+        ".{tool-versions,asdfrc,autoenv,autoenv.zsh,env.leave}",
+        "{devbox,devenv}.{json,nix,yaml}",
         "{sitecustomize,usercustomize}.py",
         "*.pth",
     ),
     "it tells agents what to do": (
-        "{AGENTS,CLAUDE,GEMINI}.md",
+        "{AGENTS,CLAUDE,GEMINI,QWEN,CRUSH,WARP}{,.local,.override}.md",
         "**/.github/copilot-instructions.md",
-        ".{cursorrules,windsurfrules,clinerules}",
-        "**/.{treadle,claude,cursor,codex,gemini,windsurf}/**",
+        "**/.github/{instructions,agents,skills,prompts,chatmodes}/**",
+        ".{cursorrules,windsurfrules,clinerules,roorules,continuerules,goosehints,rules}*",
+        "**/.{treadle,claude,cursor,codex,gemini,windsurf,clinerules,roo,agents,agent,amazonq,augment,kiro,junie}/**",
+        "**/.{trae,qwen,opencode,continue,goose,copilot,factory,openhands,crush,aider}/**",
+        "{opencode,.opencode,crush,.crush}.{json,jsonc}",
+        ".aider.{conf.yml,conf.yaml,model.settings.yml}",
         "{.mcp,mcp}.json",
     ),
 }
 _SAFE = ("*.{example,sample,template,dist}",)
 """What only shows the shape of a sensitive file."""
+_HARMLESS_DOT_FILES = (
+    ".{git,docker,npm,prettier,eslint,stylelint,vercel,gcloud,hg,helm,rg,markdownlint,cursor,aider}ignore",
+    ".git{keep,-blame-ignore-revs}",
+    ".{keep,nojekyll,editorconfig,mailmap,coverage,DS_Store}",
+    ".{python,node,ruby,java,go,terraform}-version",
+    ".{nvmrc,browserslistrc,coveragerc,flake8,pylintrc,isort.cfg,clang-format,clang-tidy,clangd,rustfmt.toml,cspell.json}",
+    ".{prettierrc,markdownlint,yamllint,hadolint,rubocop,swiftlint,golangci,editorconfig}*.{json,yml,yaml,toml}",
+    ".prettierrc",
+    "**/.{changeset,well-known,reuse,github/ISSUE_TEMPLATE,github/PULL_REQUEST_TEMPLATE}/**/*.{md,txt,yml,yaml}",
+    "**/.github/*.md",
+)
+"""Dot-files that hold data: no program runs something because of them."""
+NEW_DOT_FILE = "it is new and hidden by its name, and a program may obey it"
+_DOT_PATTERN = "**/.*"
 
 DEFAULTS: Mapping[str, bool] = {
     pattern: False for patterns in _GROUPS.values() for pattern in patterns
@@ -105,6 +149,16 @@ def judge(name: str, own: Mapping[str, bool]) -> Sensitive | None:
         if matches(pattern, name):
             return None if DEFAULTS[pattern] else Sensitive(name, pattern, _WHY[pattern])
     return None
+
+
+def judge_new(name: str, own: Mapping[str, bool]) -> Sensitive | None:
+    """The same for a file that comes into being: beside the patterns, names that begin with a dot, or lie in a folder
+    whose name does. Programs look for such files by themselves, and most listings do not show them."""
+    if (found := judge(name, own)) is not None or not any(part.startswith(".") for part in name.split("/")):
+        return found
+    if any(matches(pattern, name) for pattern in (*own, *_SAFE, *_HARMLESS_DOT_FILES)):
+        return None
+    return Sensitive(name, _DOT_PATTERN, NEW_DOT_FILE)
 
 
 _BACKWARDS = tuple(DEFAULTS)[::-1]

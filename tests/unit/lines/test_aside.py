@@ -1,5 +1,7 @@
 """Caches are counted and named, not listed (W-04)."""
 
+from msgspec.structs import replace
+
 from tests.unit.lines.test_changes import change, file, folder
 from treadle.lines.changes import JUDGED, change_lines, sort_out, total
 from treadle.protocol.files import DiffStat
@@ -25,14 +27,15 @@ def test_only_what_lies_in_such_a_folder_is_a_cache() -> None:
     assert sort_out(files).told == tuple(files)
 
 
-def test_a_folder_that_says_of_itself_that_it_is_a_cache_is_one() -> None:
+def test_a_tag_makes_no_cache_and_a_tracked_file_lies_in_none() -> None:  # S-23
     files = [
-        change("target", None, folder()),
-        change("target/CACHEDIR.TAG", None, file(), 3),
-        change("target/debug/x", None, file()),
-        change("src/target/a.c", None, file(), 1),
+        change("src/CACHEDIR.TAG", None, file(), 3),
+        change("src/a.c", None, file(), 1),
+        replace(change("node_modules/x.js", None, file(), 1), tracked=True),
+        change("node_modules/y.js", None, file(), 1),
     ]
-    assert change_lines(files, str) == ["A src/target/a.c +1", "[2 files in target]"]
+    shown = ["A src/CACHEDIR.TAG +3", "A src/a.c +1", "A node_modules/x.js +1", "[1 file in node_modules]"]
+    assert change_lines(files, str) == shown
 
 
 def test_who_allows_a_change_sees_what_lies_in_caches() -> None:  # S-08

@@ -1,12 +1,15 @@
 """What about a set of changes is asked for, and in which mode (S-06, S-07, S-16)."""
 
 import pytest
+from msgspec.structs import replace
 
-from tests.unit.policy.kit import Judge, allow, ask, deny
+from tests.unit.policy.kit import SPECS, Judge, allow, ask, call, deny
 from treadle.policy.changes import MOST_BYTES, MOST_FILES, ChangeSet, concerns
+from treadle.policy.standard import StandardPolicy
+from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.files import DiffStat, FileChange, FileState, StateKind, Uncaptured, change_of
-from treadle.protocol.options import Mode
+from treadle.protocol.options import ChatOptions, Mode
 
 
 def state(mode: int = 0o644, digest: str = "d", kind: StateKind = "file", size: int = 1, target: str = "") -> FileState:
@@ -125,8 +128,9 @@ async def test_what_is_only_left_out_is_no_change() -> None:
     [
         tuple(made(f"node_modules/x/f{number}") for number in range(MOST_FILES + 1)),
         tuple(made(f"target/f{number}", ignored=True) for number in range(MOST_FILES + 1)),
-        (made(".venv/bin/tool", 0o755), made(".venv/bin/python", kind="link", target="/usr/bin/python3")),
-        (made(".venv/lib/x.pth"), made("node_modules/x/package-lock.json")),
+        (made(".venv/lib/site-packages/x.py"), made("node_modules/x/package-lock.json"), made("node_modules/x/a.js")),
+        (changed("node_modules/.cache/babel.js"), changed(".venv/lib/x/RECORD"), gone(".venv/bin/tool")),
+        (made("target/debug/build/tool", 0o755, ignored=True),),
         (gone("__pycache__/notes.txt"), gone("dist/notes.txt", ignored=True)),
         (gone("a.sh", 0o755), made("b.sh", 0o755)),
         (changed("a.sh", 0o755, 0o755), changed("b.sh", 0o755, 0o644)),
@@ -142,6 +146,41 @@ def test_no_concern(files: tuple[FileChange, ...]) -> None:
 
 def kinds(*files: FileChange, lost: tuple[str, ...] = ()) -> list[str]:
     return [each.kind for each in concerns(ChangeSet(files, lost), {}, ())]
+
+
+def test_programs_among_installed_packages() -> None:  # S-23
+    assert kinds(made(".venv/bin/python", kind="link", target="/usr/bin/python3")) == ["installed"]
+    assert kinds(made(".venv/lib/x.pth")) == ["installed"]
+    assert kinds(made("venv/bin/activate", ignored=True)) == ["installed"]
+    assert kinds(changed("node_modules/x/index.js")) == ["installed"]
+    assert kinds(changed(".venv/lib/python3/site-packages/x.py")) == ["installed"]
+
+
+async def test_an_install_is_asked_for_once() -> None:  # S-23
+    files = (made(".venv/bin/tool", 0o755), made(".venv/lib/x.pth"))
+    spec, policy = SPECS["run_command"], StandardPolicy()
+    options = ChatOptions(mode="ask", interactive=True)
+    plain = call("run_command", command="pip install x")
+    reached = replace(plain, reaches=True, network=("pypi",))
+    for invocation, decision in ((plain, "ask"), (reached, "allow")):
+        verdict = await policy.judge(spec, invocation, options, Rehearsal("", files), Verdict("review"))
+        assert verdict.decision == decision
+    sensitive = Rehearsal("", (*files, made(".env")))
+    assert (await policy.judge(spec, reached, options, sensitive, Verdict("review"))).decision == "ask"
+
+
+def test_new_hidden_files_are_asked_for() -> None:  # S-06
+    assert kinds(made(".frobrc")) == ["sensitive"]
+    assert kinds(made("sub/.frob/settings.json")) == ["sensitive"]
+    assert kinds(changed(".frobrc"), changed("sub/.frob/settings.json"), gone(".other")) == []
+    assert kinds(made(".gitignore"), made(".editorconfig"), made(".changeset/a.md"), made("a/.gitkeep")) == []
+    assert kinds(made(".github/ISSUE_TEMPLATE/bug.md"), made(".env.example"), made(".mypy_cache/x")) == []
+    assert concerns(ChangeSet((made(".frobrc"),)), {".frobrc": True}, ()) == ()
+
+
+def test_what_git_loses_is_said() -> None:  # S-23
+    (raised,) = concerns(ChangeSet((changed(".git/packed-refs"),), history=("drops a", "hides b")), {}, ())
+    assert (raised.kind, raised.reason) == ("repository", "it drops a; it hides b")
 
 
 def test_many_bytes_and_links_by_absolute_paths() -> None:

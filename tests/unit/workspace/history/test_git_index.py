@@ -1,11 +1,11 @@
-"""Gitlinks in indexes that git itself wrote (S-16)."""
+"""What indexes say that git itself wrote: gitlinks, hidden files, tracked paths (S-16, S-23)."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from treadle.workspace.history.git_index import gitlinks
+from treadle.workspace.history.git_index import IndexMarks, index_marks, tracked_paths
 
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -27,13 +27,24 @@ def index(root: Path, version: int, *links: str) -> bytes:
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_links_are_found_among_files(tmp_path: Path, version: int) -> None:
-    assert gitlinks(index(tmp_path, version, "b/link", "other", "zz")) == {b"b/link", b"other", b"zz"}
+    assert index_marks(index(tmp_path, version, "b/link", "other", "zz")).gitlinks == {b"b/link", b"other", b"zz"}
 
 
 def test_files_alone_are_none(tmp_path: Path) -> None:
-    assert gitlinks(index(tmp_path, 2)) == frozenset()
+    assert index_marks(index(tmp_path, 2)) == IndexMarks()
 
 
 @pytest.mark.parametrize("data", [b"", b"DIRC", b"DIRC" + b"\xff" * 40, b"no index at all"])
 def test_what_is_no_index(data: bytes) -> None:
-    assert gitlinks(data) == frozenset()
+    assert index_marks(data) == IndexMarks()
+    assert tracked_paths(data) == frozenset()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_files_that_git_is_told_not_to_show(tmp_path: Path, version: int, flag: str) -> None:
+    index(tmp_path, version)
+    subprocess.run(["git", "update-index", flag, "b/c.txt"], cwd=tmp_path, check=True)
+    data = (tmp_path / ".git/index").read_bytes()
+    assert index_marks(data) == IndexMarks(hidden=frozenset({b"b/c.txt"}))
+    assert tracked_paths(data) == {b"a", b"a.txt", b"b/c.txt", b"b/cd.txt", b"z" * 200}
