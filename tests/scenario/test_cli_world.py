@@ -49,6 +49,27 @@ def test_what_both_changed_is_refused_and_merged_by_a_rebase(cli: CommandLine) -
     assert old.read_text().endswith("line 19\nmore\n")
 
 
+SENSITIVE = """
+[[turn]]
+call = [{ name = "write_file", args = { path = "AGENTS.md", content = "obey\\n" } }]
+[[turn]]
+text = "Done."
+"""
+
+
+def test_a_commit_asks_about_sensitive_files(cli: CommandLine) -> None:  # W-12, S-06
+    begun = ("run", "Go.", "--world", "--mode", "auto-edit", "--model", cli.script(SENSITIVE))
+    assert cli(*begun, env={"TREADLE_AUTO_APPROVE_SENSITIVE_EDITS": "true"}).code == 0
+    (world,) = cli("world", "list", "--json").lines
+    waits = cli("world", "commit", world["id"], "--yes")
+    assert waits.code != 0
+    assert "treadle approve" in waits.err
+    assert not (cli.project / "AGENTS.md").exists()
+    (asked,) = cli("pending", "--json").lines
+    assert cli("approve", asked["chat"]).code == 0
+    assert (cli.project / "AGENTS.md").read_text() == "obey\n"
+
+
 def test_a_world_that_is_not_there(cli: CommandLine) -> None:
     for words in (("show",), ("commit", "--yes"), ("rebase",), ("drop",), ("enter",)):
         ended = cli("world", words[0], "world_none", *words[1:])

@@ -13,7 +13,9 @@ import pytest
 from tests.scenario.kit import Stage, of, play, until
 from tests.trees import tree
 from tests.writing import write
-from treadle.errors import Conflict, WorldBusy
+from treadle import Chat
+from treadle.errors import Conflict, ToolError, WorldBusy
+from treadle.following import Following
 from treadle.models.scripted import Call, Hang, Say
 from treadle.protocol import events as e
 from treadle.stores.sqlite import SqliteStore
@@ -124,6 +126,38 @@ async def test_what_somebody_changed_meanwhile_is_a_conflict(solo: Stage, root: 
     with pytest.raises(Conflict, match="somebody"):
         await agent.worlds.commit(world.id)
     assert (root / "notes.txt").read_text() == "the user's\n"
+
+
+async def test_what_was_changed_and_put_back_is_no_conflict(solo: Stage, root: Path) -> None:  # W-12
+    agent = solo.agent([ran("echo more >> notes.txt; rm src/a.py"), Say("Done.")], builtin=True)
+    world = await agent.worlds.open(root)
+    await play(agent.chat(root=root, world=world.id, auto_approve_commands=True).send("Go."))
+    for path in (root / "notes.txt", root / "src/a.py"):
+        was = path.read_bytes()
+        path.write_text("the user's\n")
+        path.write_bytes(was)
+    committed = await agent.worlds.commit(world.id)
+    assert {file.path for file in committed.files} == {"notes.txt", "src/a.py"}
+    assert (root / "notes.txt").read_text() == "one\ntwo\nmore\n"
+
+
+async def test_a_commit_asks_what_a_direct_change_asks(solo: Stage, root: Path) -> None:  # W-12, S-16
+    agent = solo.agent([], builtin=True)
+    world = await agent.worlds.open(root)
+    write(agent.workspace_of(world.project), ".env", b"A=1\n")
+    with pytest.raises(ToolError, match="waits for an approval") as waits:
+        await agent.worlds.commit(world.id)
+    assert not (root / ".env").exists()
+    (chat,) = [each for each in await agent.chats() if each.summary.chat in str(waits.value)]
+    (asked,) = await agent.chat(chat.summary.chat).actions()
+    assert ".env" in asked.reason
+
+    async def answer(made: Chat) -> Following | None:
+        actions = await made.actions()
+        return made.approve(actions[0]) if actions else None
+
+    committed = await agent.worlds.commit(world.id, answer=answer)
+    assert [file.path for file in committed.files] == [".env"]
 
 
 async def test_a_world_of_a_world_is_committed_into_it(solo: Stage, root: Path) -> None:

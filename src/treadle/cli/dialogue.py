@@ -31,7 +31,7 @@ _STALE = ("no_such_action", "hash_mismatch")
 """Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
 
 
-__all__ = ["Dialogue", "agreed", "follow", "may_go_on", "someone_is_there"]
+__all__ = ["Dialogue", "agreed", "answer_next", "follow", "may_go_on", "someone_is_there"]
 
 
 async def follow(
@@ -255,6 +255,19 @@ def _choices(action: OpenAction) -> str:
             words.append("[o]nce by a rule")
         words.append("always in this [c]hat, this [p]roject, for this [u]ser")
     return " · ".join(words) + ": "
+
+
+async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> Following | None:
+    """Put the next question of a chat to the person, such as for a sensitive file; None if there is no question, or no
+    person."""
+    actions = await chat.actions()
+    if not actions:
+        return None
+    if asks and someone_is_there():
+        with Keyboard() as keys:
+            return await Dialogue(terminal, keys).answer(chat, actions[0])
+    terminal.note(f"waits for an approval: {how_to_answer(chat.id, actions[0])}", "yellow")
+    return None
 
 
 async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:

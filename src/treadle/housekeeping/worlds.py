@@ -43,8 +43,8 @@ def begun_from(home: Path) -> Iterator[set[str]]:
     """The hashes of what worlds began with, world by world: as long as one is there it may be rebased."""
     if not (home / "worlds").is_dir():
         return
+    from treadle.workspace.history.beginnings import Beginnings
     from treadle.workspace.history.capture import Upkeep
-    from treadle.worlds.rebase import Beginnings
     from treadle.worlds.record import WorldFolders
 
     folders = WorldFolders(str(home))

@@ -19,9 +19,9 @@ from treadle.ports.sandbox import WorldMount
 from treadle.protocol.files import FileState
 from treadle.sandbox.launch.world import READY, TAKEN
 from treadle.sandbox.launcher import Launcher
+from treadle.workspace.history.beginnings import Beginnings
 from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.identity import Bound
-from treadle.worlds.rebase import Beginnings
 from treadle.worlds.record import World, WorldFolders
 
 LAUNCHER = Launcher()

@@ -14,11 +14,12 @@ from treadle.sandbox.none import NoSandbox
 from treadle.sandbox.supervisor.folder import boot
 from treadle.types import new_id
 from treadle.workspace.history import copied
+from treadle.workspace.history.beginnings import Beginnings
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.identity import locate
 from treadle.worlds.ground import WorldGround
-from treadle.worlds.rebase import Beginnings, Rebase
+from treadle.worlds.rebase import Rebase
 from treadle.worlds.record import World, WorldFolders
 
 _LEAVING_S = 5.0

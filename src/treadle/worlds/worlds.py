@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 
 from msgspec.structs import replace
 
 from treadle.engine.deps import Deps
 from treadle.errors import Conflict, ToolError, WorldBusy
-from treadle.following import applied
+from treadle.following import Following, applied
 from treadle.handle import Chat
 from treadle.ports.snapshots import Effect
 from treadle.ports.store import ChatFilter
@@ -21,6 +21,8 @@ from treadle.protocol.views import Status
 from treadle.worlds.home import WorldHome
 from treadle.worlds.record import World
 
+Answering = Callable[[Chat], Awaitable[Following | None]]
+"""Answers what a chat asks, and gives what to follow then; None: the question stays open."""
 _AT_WORK: tuple[Status, ...] = ("pending", "running", "interrupting")
 
 
@@ -43,14 +45,15 @@ class Worlds:
         self._begin = begin
 
     def committing(self, world: World) -> ChatOptions:
-        """The options of a chat in which a world is committed: it lets edits pass."""
+        """The options of a chat in which a world is committed. It asks what it would ask about any set of changes; that
+        there are changes at all was asked before."""
         return replace(
             self._options,
             root=world.root,
             root_id=world.root_id,
             world=world.parent,
-            mode="auto-edit",
-            auto_approve_sensitive_edits=True,  # who commits it has seen it, and each change was judged in it
+            mode=self._options.mode if self._options.mode in ("auto-edit", "autopilot") else "ask",
+            interactive=True,  # the question waits until a person answers it
             tools=(),  # nobody works in a chat that may do so
             instructions="",
             skills=(),
@@ -79,18 +82,24 @@ class Worlds:
         """The same for people, bounded and inert."""
         return await asyncio.to_thread(self._home.diff, id)
 
-    async def commit(self, id: str, into: Chat | None = None) -> Committed:
+    async def commit(self, id: str, into: Chat | None = None, answer: Answering | None = None) -> Committed:
         """Make what was changed in it the project's own (or its parent's), as one call in the log of `into`, which
-        must work there; without one, of a new chat. Conflict if somebody changed the same files: nothing is made."""
+        must work there; without one, of a new chat. Conflict if somebody changed the same files: nothing is made. What
+        is sensitive about the changes is asked in that chat: `answer` answers; ToolError if the question stays open."""
         world = await self.get(id)
         chat = into or self._begin(self.committing(world))
         if into is None:
             await chat.open()
             await chat.command(Rename(f"commit {world.label or id}"))
         came = await applied(chat.commit_world(id))
+        while came.done is None and answer is not None and (following := await answer(chat)) is not None:
+            came = await applied(following)
         done = came.done
         if done is None:
-            raise ToolError(f"The commit of {id} waits for an approval in chat {chat.id}.")
+            raise ToolError(
+                f"The commit of {id} waits for an approval in chat {chat.id}. Answer it there, or with: "
+                f"treadle approve {chat.id}"
+            )
         if not done.success:
             raise Conflict(done.error or done.result)
         return Committed(chat.id, done.call, came.files, done.result)

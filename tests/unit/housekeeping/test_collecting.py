@@ -21,8 +21,8 @@ from treadle.protocol.wire import Record
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.types import CallKey, ChatId
 from treadle.workspace.history import copied
+from treadle.workspace.history.beginnings import Beginnings
 from treadle.workspace.history.journal import Ending, Journal
-from treadle.worlds.rebase import Beginnings
 from treadle.worlds.record import World, WorldFolders
 
 

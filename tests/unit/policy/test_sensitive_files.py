@@ -73,15 +73,16 @@ def test_no_pattern_breaks_it(pattern: str, path: str) -> None:
      "CLAUDE.local.md", "AGENTS.override.md", ".clinerules", ".clinerules/x.md", ".agents/skills/x/SKILL.md",
      ".github/hooks/x.json", ".github/instructions/a.md", ".github/agents/a.md", ".github/skills/a/SKILL.md",
      ".github/prompts/a.prompt.md", ".helix/config.toml", "opencode.json", "opencode.jsonc", ".aider.conf.yml",
-     ".pdbrc", ".Rprofile", ".gitlab/agents/x/config.yaml", ".gitlab-ci-extra.yml", ".cursor/rules/x.mdc", ".cursorrules",
-     ".windsurf/rules/x.md", ".zed/tasks.json", ".vscode/settings.json", ".vscode/launch.json",
+     ".pdbrc", ".Rprofile", ".gitlab/agents/x/config.yaml", ".gitlab-ci-extra.yml", ".cursor/rules/x.mdc",
+     ".cursorrules", ".windsurf/rules/x.md", ".zed/tasks.json", ".vscode/settings.json", ".vscode/launch.json",
      ".idea/runConfigurations/x.xml", ".mise.toml", "mise.toml", "mise.local.toml", ".mise/config.toml",
      ".config/mise/config.toml", ".config/mise.toml", ".tool-versions", ".yarnrc.yml", ".yarn/releases/yarn-4.cjs",
      ".yarn/plugins/x.cjs", "pip.conf", "lefthook.yml", "lefthook-local.yml", ".lefthook/pre-push/x",
-     ".devcontainer/Dockerfile", ".tekton/pipeline.yaml", ".buildkite/pipeline.yml", ".cirrus.yml", "buildspec.yml", ".irbrc", ".psqlrc", ".ghci",
-     ".roo/rules/x.md", ".kiro/hooks/x.json", ".junie/guidelines.md", ".continue/config.yaml", ".goosehints",
-     ".nvim.lua", ".vim/vimrc", ".dir-locals-2.el", "x.sublime-project", ".bazelrc", ".pnpmfile.cjs", "bunfig.toml",
-     "init.gradle.kts", ".lintstagedrc.json", ".huskyrc", "nuget.config", "NuGet.Config", ".terraform.lock.hcl", "renovate.json"],
+     ".devcontainer/Dockerfile", ".tekton/pipeline.yaml", ".buildkite/pipeline.yml", ".cirrus.yml", "buildspec.yml",
+     ".irbrc", ".psqlrc", ".ghci", ".roo/rules/x.md", ".kiro/hooks/x.json", ".junie/guidelines.md",
+     ".continue/config.yaml", ".goosehints", ".nvim.lua", ".vim/vimrc", ".dir-locals-2.el", "x.sublime-project",
+     ".bazelrc", ".pnpmfile.cjs", "bunfig.toml", "init.gradle.kts", ".lintstagedrc.json", ".huskyrc", "nuget.config",
+     "NuGet.Config", ".terraform.lock.hcl", "renovate.json"],
 )  # fmt: skip
 def test_sensitive_by_default(path: str) -> None:
     found = judge(path, {})

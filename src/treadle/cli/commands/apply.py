@@ -13,7 +13,7 @@ from treadle.errors import InvalidInput, Refused, ToolError
 
 if TYPE_CHECKING:
     from treadle.config import Config
-    from treadle.following import Applied, Following
+    from treadle.following import Applied
     from treadle.handle import Chat
     from treadle.protocol.commands import Apply
     from treadle.protocol.files import FileChange
@@ -183,6 +183,7 @@ async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[
 
 async def _made(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:
     """Carry it out in the way of every call: policy, checkpoint, log."""
+    from treadle.cli.dialogue import answer_next
     from treadle.following import applied
     from treadle.protocol.commands import Rename
 
@@ -191,25 +192,9 @@ async def _made(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, 
         named = wish.source if wish.source not in (None, "-") else "standard input"
         await chat.command(Rename(f"apply {named}"))
     came = await applied(chat.apply(command.path, content=command.content, patch=command.patch))
-    while (answer := await _answer(terminal, chat, asks=not as_json)) is not None:
+    while (answer := await answer_next(terminal, chat, asks=not as_json)) is not None:
         came = await applied(answer)
     return _tell(terminal, chat, came, as_json)
-
-
-async def _answer(terminal: Terminal, chat: "Chat", *, asks: bool) -> "Following | None":
-    """What the person says to what the chat asks, such as for a sensitive file."""
-    from treadle.cli.dialogue import Dialogue, someone_is_there
-    from treadle.cli.keyboard import Keyboard
-    from treadle.presentation.notices import how_to_answer
-
-    actions = await chat.actions()
-    if not actions:
-        return None
-    if asks and someone_is_there():
-        with Keyboard() as keys:
-            return await Dialogue(terminal, keys).answer(chat, actions[0])
-    terminal.note(f"waits for an approval: {how_to_answer(chat.id, actions[0])}", "yellow")
-    return None
 
 
 def _tell(terminal: Terminal, chat: "Chat", came: "Applied", as_json: bool) -> int:

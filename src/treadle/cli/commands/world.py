@@ -96,13 +96,16 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
 @world.command("commit")
 @_ID
 @click.option("--chat", metavar="ID", help="Record it in this chat of the project; else in a new one.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask whether to commit; sensitive changes are still asked for.")
 @json_option("Print what was done as one JSON object, and do not ask.")
 @in_agent(works=True)
 async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: bool) -> int:
-    """Make what was changed in a world the project's own, as one change that treadle undo takes back."""
+    """Make what was changed in a world the project's own, as one change that treadle undo takes back.
+
+    Changes that would be asked for in the project itself, such as of sensitive files, are asked for here, too.
+    """
     from treadle.cli.changes import print_patch
-    from treadle.cli.dialogue import may_go_on
+    from treadle.cli.dialogue import answer_next, may_go_on
     from treadle.cli.session import find_chat
     from treadle.errors import Conflict
     from treadle.lines.changes import count
@@ -122,7 +125,8 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
     if not await may_go_on(terminal, question, asks=not (yes or as_json)):
         return EXIT_ERROR
     into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
-    done = await agent.worlds.commit(found.id, into)
+    asks = not (yes or as_json)
+    done = await agent.worlds.commit(found.id, into, lambda made: answer_next(terminal, made, asks=asks))
     if as_json:
         write_json(wire.whole(done))
     else:

@@ -27,6 +27,7 @@ from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
 from treadle.workspace.history.apply import ContentSource
+from treadle.workspace.history.beginnings import Beginnings
 from treadle.workspace.history.overlay_upper import UPPER, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, open_file, text_of
@@ -94,6 +95,7 @@ class _Walk:
         self._began = upper.began_ns
         self._counting = Counting()
         self._distrusted = distrusted
+        self._beginnings: dict[str, FileState | None] | None = None
 
     def find_missing(self) -> None:
         """Files that were brought up, and nothing lies beneath: moved here by the command, if it moved anything, else
@@ -162,7 +164,7 @@ class _Walk:
             if touched and self._brought_up(here, found):
                 self.touched[encode_path(here.path)] = found.st_mtime_ns
             return
-        if beneath is not None and not self._old(beneath):
+        if beneath is not None and not self._old(beneath) and not self._is_back(here, before):
             self._clash(here, CHANGED, after, before)
         elif beneath is None and here.shaken and found.st_nlink == 1 and self._brought_up(here, found):
             self._missing.append(self._conflict(here, GONE))
@@ -188,7 +190,7 @@ class _Walk:
     def _removed(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
         """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
         before = self._present(here, beneath)
-        if not self._old(beneath):
+        if not self._old(beneath) and not self._is_back(here, before):
             self._clash(here, CHANGED, None, before)
         self._change(here, before, None)
         if st.S_ISDIR(beneath.st_mode):
@@ -207,6 +209,13 @@ class _Walk:
                     if (beneath := _beneath(low, name)) is not None:
                         ignored = inner.covers(path, directory=st.S_ISDIR(beneath.st_mode))
                         self._removed(_Here(path, name, here.up, low, ignored), beneath, inner)
+
+    def _is_back(self, here: _Here, before: FileContent | None) -> bool:
+        """Whether it is byte for byte what it was when the world first changed it."""
+        if self._beginnings is None:
+            self._beginnings = Beginnings(self._upper.view).all() if self._upper.lasting else {}
+        path = encode_path(here.path)
+        return before is not None and path in self._beginnings and self._beginnings[path] == before.state
 
     def _change(self, here: _Here, before: FileContent | None, after: FileContent | None) -> None:
         stat = self._counting.stat(before, after)

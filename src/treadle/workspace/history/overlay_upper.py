@@ -41,7 +41,7 @@ class Upper(ContentSource):
     """`view` is the folder with `upper` and `began` in it. Paths are relative to the root, as the system gives them."""
 
     def __init__(self, view: str) -> None:
-        self._view = view
+        self.view = view
         self._modes = self._noted()
 
     @property
@@ -49,8 +49,8 @@ class Upper(ContentSource):
         """When the command began, by the clock that stamps files. A clock that was set back meanwhile has stamped what
         came later with earlier times: by so much the beginning is moved back."""
         try:
-            stamp = os.stat(f"{self._view}/{BEGAN}").st_ctime_ns
-            with open(f"{self._view}/{BEGAN}", encoding="ascii") as file:
+            stamp = os.stat(f"{self.view}/{BEGAN}").st_ctime_ns
+            with open(f"{self.view}/{BEGAN}", encoding="ascii") as file:
                 wall, steady = (int(number) for number in file.read().split())
         except (OSError, ValueError) as error:
             raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
@@ -60,13 +60,13 @@ class Upper(ContentSource):
     @property
     def lasting(self) -> bool:
         """Whether it is the view of a world, and not of a command."""
-        return os.path.exists(f"{self._view}/{LASTING}")
+        return os.path.exists(f"{self.view}/{LASTING}")
 
     @contextmanager
     def top(self) -> Iterator[int]:
         """The upper folder itself, open for listing."""
         try:
-            fd = os.open(f"{self._view}/{UPPER}", LIST)
+            fd = os.open(f"{self.view}/{UPPER}", LIST)
         except OSError as error:
             raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
         with held(fd):
@@ -101,10 +101,10 @@ class Upper(ContentSource):
             raise explain(error, decode_path(path)) from error
 
     def lend(self) -> AbstractContextManager[Folders | None]:
-        return nullcontext() if self.lasting else Folders(f"{self._view}/{UPPER}")
+        return nullcontext() if self.lasting else Folders(f"{self.view}/{UPPER}")
 
     def let_go(self, paths: Iterable[str]) -> None:
-        with suppress(OSError), Folders(f"{self._view}/{UPPER}") as folders:
+        with suppress(OSError), Folders(f"{self.view}/{UPPER}") as folders:
             for path in paths:
                 folder, name = folders.of(path)
                 os.unlink(name, dir_fd=folder)
@@ -120,19 +120,19 @@ class Upper(ContentSource):
         return os.fstat(fd).st_mtime_ns
 
     def touched(self) -> Iterator[tuple[str, int]]:
-        with suppress(OSError, msgspec.MsgspecError), open(f"{self._view}/{_TOUCHED}", "rb") as file:
+        with suppress(OSError, msgspec.MsgspecError), open(f"{self.view}/{_TOUCHED}", "rb") as file:
             yield from _touches.decode(file.read()).items()
 
     def note_touched(self, touched: dict[str, int]) -> None:
         """Remember, for the commit, which files stay as they are but for their time."""
-        if touched or os.path.exists(f"{self._view}/{_TOUCHED}"):
-            replace_file(f"{self._view}/{_TOUCHED}", msgspec.json.encode(touched))
+        if touched or os.path.exists(f"{self.view}/{_TOUCHED}"):
+            replace_file(f"{self.view}/{_TOUCHED}", msgspec.json.encode(touched))
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
         """The folder in which a path lies, from descriptor to descriptor, and its name there."""
         *above, name = decode_path(path).split("/")
-        fd = os.open(f"{self._view}/{UPPER}", LIST)
+        fd = os.open(f"{self.view}/{UPPER}", LIST)
         try:
             for step in above:
                 below = os.open(step, LIST, dir_fd=fd)
@@ -150,14 +150,14 @@ class Upper(ContentSource):
             self._modes[path] = mode
             note = b"%o %s\0" % (mode, os.fsencode(path))
             append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            with held(os.open(f"{self._view}/{_MODES}", append, 0o600)) as fd:
+            with held(os.open(f"{self.view}/{_MODES}", append, 0o600)) as fd:
                 os.write(fd, note)
             faultpoint("view.mode_noted")
         entries.chmod(parent, name, mode | more)
 
     def _noted(self) -> dict[str, int]:
         try:
-            with open(f"{self._view}/{_MODES}", "rb") as file:
+            with open(f"{self.view}/{_MODES}", "rb") as file:
                 notes = file.read().split(b"\0")[:-1]
         except OSError:
             return {}
