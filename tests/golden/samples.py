@@ -169,7 +169,10 @@ _ALL: tuple[e.Event, ...] = (
     e.UserInputCompleted("3.1", "main", "ada", "interrupted"),
     e.CheckpointCreated(7),
     e.FilesChanged(
-        (CHANGE, FileChange("old.py", "deleted", 0, 12, FileState("link", target="engine.py"), None, True)),
+        (
+            CHANGE,
+            FileChange("old.py", "deleted", 0, 12, FileState("link", target="engine.py"), None, True, tracked=True),
+        ),
         KEY,
         "view",
         "ab12",

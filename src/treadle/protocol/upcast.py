@@ -48,6 +48,10 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("workspace.undone", 1): _as_it_is,
     ("workspace.redone", 1): _as_it_is,
     ("workspace.kept", 1): _as_it_is,
+    ("workspace.files_changed", 2): _as_it_is,  # whether git tracks a file in a cache
+    ("workspace.undone", 2): _as_it_is,
+    ("workspace.redone", 2): _as_it_is,
+    ("workspace.kept", 2): _as_it_is,
     ("tool.execution_complete", 1): _as_it_is,  # with pictures
     ("user_input.requested", 1): _as_it_is,  # a tool may ask in the middle of its call
     ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads

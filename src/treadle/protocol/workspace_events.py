@@ -24,7 +24,7 @@ class FilesChanged(Event, frozen=True):
     """A call changed files of the project. Of very many changes the first are here and all of them in a blob."""
 
     TYPE = "workspace.files_changed"
-    VERSION = 2
+    VERSION = 3
     files: tuple[FileChange, ...]
     call: CallKey = CallKey("")
     source: Source = "tool"
@@ -80,14 +80,14 @@ class Undone(Restored, frozen=True):
     """Changes were taken back; what was there is kept, so that this can be taken back, too."""
 
     TYPE = "workspace.undone"
-    VERSION = 2
+    VERSION = 3
 
 
 class Redone(Restored, frozen=True):
     """An undo was taken back."""
 
     TYPE = "workspace.redone"
-    VERSION = 2
+    VERSION = 3
 
 
 class Kept(Restored, frozen=True):
@@ -95,7 +95,7 @@ class Kept(Restored, frozen=True):
     what the baseline moved."""
 
     TYPE = "workspace.kept"
-    VERSION = 2
+    VERSION = 3
 
 
 RESTORED: dict[RestoreKind, type[Restored]] = {"undo": Undone, "redo": Redone, "keep": Kept}
