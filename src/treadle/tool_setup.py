@@ -16,7 +16,7 @@ from treadle.policy.trust import Trust
 from treadle.ports.commands import Allowance
 from treadle.ports.hooks import Hooks
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
-from treadle.ports.snapshots import SnapshotsOf
+from treadle.ports.snapshots import Effect, SnapshotsOf
 from treadle.ports.store import Store
 from treadle.protocol.events import GitBranchCreated, SandboxNotice
 from treadle.protocol.files import FileChange
@@ -115,15 +115,15 @@ class ToolSetup:
 
         return ProjectSnapshots(self._roots(root, bound, world), self._data, lambda: self._git(root))
 
-    def _after_the_fact(self, root: str, files: Sequence[FileChange], options: ChatOptions) -> Sequence[str]:
+    def _after_the_fact(self, root: str, effect: Effect, options: ChatOptions) -> Sequence[str]:
         from treadle.policy.changes import after_the_fact
 
-        if not files:
+        if not effect.files:
             return ()
         try:
-            return after_the_fact(files, options, self._rules_of(root, options))
+            return after_the_fact(effect.files, options, self._rules_of(root, options), effect.history)
         except ConfigError:  # a book that cannot be read has its own way to be noticed: nothing more is allowed
-            return after_the_fact(files, options, options.rules)
+            return after_the_fact(effect.files, options, options.rules, effect.history)
 
     async def close(self) -> None:
         """Let go of worlds, and remove what nobody can come back to."""

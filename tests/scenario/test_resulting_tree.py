@@ -240,3 +240,26 @@ async def test_the_settings_of_a_bare_fixture_are_not_changed(stage: Stage, root
     seen = await play(chat.send("Go."))
     assert tree(root) == before
     assert "tests/fixture.git/config" in of(seen, e.ExecutionComplete)[0].result
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("core.hooksPath", "tools/run"), ("filter.x.clean", "./tools/run/clean.sh %f")]
+)
+async def test_files_that_the_configuration_of_git_names_are_asked_for(
+    stage: Stage, root: Path, setting: str, value: str
+) -> None:
+    git(root, "config", setting, value)
+    (root / "tools/run").mkdir(parents=True)
+    command = "echo x > tools/run/clean.sh"
+    assert "because .git/config names it" in await reason_of(stage, root, command)
+    assert await reason_of(stage, root, "echo x > tools/other.sh") == ""
+    agent = stage.agent([Call("write_file", path="tools/run/clean.sh", content="x"), Say("Done.")], builtin=True)
+    chat = agent.chat(root=str(root), mode="autopilot", interactive=True)
+    await play(chat.send("Go."))
+    assert "because .git/config names it" in (await chat.actions())[0].reason
+
+
+async def test_without_a_view_lost_history_is_told_after_the_fact(stage: Stage, root: Path) -> None:  # W-10
+    options = {"command_view": False, "auto_approve_commands": True}
+    seen = await play(chat_of(stage, root, "git branch -D topic", **options).send("Go."))
+    assert "would have been asked for: it deletes refs/heads/topic" in of(seen, e.ExecutionComplete)[0].result

@@ -81,9 +81,11 @@ def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule])
     return tuple(each for each in raised if each is not None)
 
 
-def after_the_fact(files: Sequence[FileChange], options: ChatOptions, found: Sequence[Rule]) -> tuple[str, ...]:
+def after_the_fact(
+    files: Sequence[FileChange], options: ChatOptions, found: Sequence[Rule], history: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Why changes that nobody could judge beforehand would not simply have been made (W-10), by the rules that hold."""
-    raised = concerns(ChangeSet(tuple(files)), options.sensitive, found)
+    raised = concerns(ChangeSet(tuple(files), history=tuple(history)), options.sensitive, found)
     if options.auto_approve_commands or options.mode in ("auto-edit", "autopilot"):
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
     never = left_out(files, lambda _path: False)

@@ -72,8 +72,9 @@ class Snapshots(Protocol):
         hash. With conflicts, or a ToolError, nothing was changed. If changes of this name are `unfinished`, those are
         completed. No decision is kept: whoever comes after a crash sees by the files whether they were made."""
 
-    def with_tracked_marked(self, files: Sequence[FileChange]) -> tuple[FileChange, ...]:
-        """These changes, with those marked that git tracks in a folder of caches (S-23)."""
+    def judged(self, files: Sequence[FileChange]) -> Effect:
+        """These changes as a judge must see them: marked where git tracks a file in a folder of caches, and with what
+        they mean to git (S-23)."""
 
     def unfinished(self, name: str) -> bool:
         """Whether it is decided that the changes of this name are made, and they are not made entirely."""

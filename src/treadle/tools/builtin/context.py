@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.ports.commands import Allowance, Commands
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
-from treadle.ports.snapshots import SnapshotsOf
+from treadle.ports.snapshots import Effect, SnapshotsOf
 from treadle.ports.subagents import Subagents
 from treadle.ports.workspace import WorkspaceOf
 from treadle.ports.worlds import WorldPlaces
@@ -71,7 +71,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     subagents: Callable[[], Subagents] | None = None
     """None: this Agent has no sub-agents. Asked for like worlds."""
     unrecoverable: Unrecoverable = lambda _project, _files: ()
-    after_the_fact: Callable[[str, Sequence[FileChange], ChatOptions], Sequence[str]] = lambda _root, _files, _how: ()
+    after_the_fact: Callable[[str, Effect, ChatOptions], Sequence[str]] = lambda _root, _effect, _how: ()
     """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""
 
 

@@ -39,11 +39,10 @@ class FileTool(WithContext, PlainTool, ABC):
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._considered(invocation)
         changed = [each.file for each in planned if each.alters]
-        files = await in_thread(self._snapshots(invocation).with_tracked_marked, changed)
-        lost = await in_thread(self._context.unrecoverable, invocation.project, files)
-        return Rehearsal(
-            "", files, unrecoverable=tuple(path for path in lost if path not in invocation.changed)
-        )  # `preview` shows it, if somebody is asked
+        effect = await in_thread(self._snapshots(invocation).judged, changed)
+        lost = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
+        own = tuple(path for path in lost if path not in invocation.changed)
+        return Rehearsal("", effect.files, unrecoverable=own, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
         then, snapshots = recorded(invocation.plan), self._snapshots(invocation)

@@ -47,6 +47,14 @@ _OBEYED_TEXTS: Mapping[str, re.Pattern[bytes]] = {
 """Files of an unfinished operation that git reads as words of a command, and how their lines look if git wrote them."""
 
 
+_NAMING = re.compile(
+    rb"^[ \t]*(?:hooksPath|path|fsmonitor|pager|editor|askPass|sshCommand|gitProxy|alternateRefsCommand|attributesFile"
+    rb"|textconv|command|clean|smudge|process|driver|helper|program|cmd|[\w-]+[ \t]*=[ \t]*\"?!)[ \t]*=?[ \t]*(.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Settings of git whose values name programs, or files with further settings; and aliases that run something."""
+
+
 class RepositoryChanges:
     """`before` and `after` read what a changed file was and is. `git` is the project's own, asked only if needed."""
 
@@ -265,6 +273,22 @@ class RepositoryChanges:
         with suppress(ToolError):
             return index_marks(content(file, _LARGEST_INDEX))
         return IndexMarks()
+
+
+def files_named_in_configuration(root: Root, files: Iterable[FileChange]) -> Iterator[str]:
+    """Changed files that git runs or reads because the project's own `.git/config` names them or their folder, such as
+    by `core.hooksPath`: each as the end of a sentence that begins with `it`."""
+    try:
+        values = _NAMING.findall(root.read_bytes(f"{_PREFIX}config", _LARGEST_TEXT))
+    except ToolError:
+        return
+    words = [os.fsdecode(word) for value in values for word in re.split(rb"[\s\"';|&]+", value) if word]
+    named = {os.path.normpath(os.path.join(base, word)) for word in words for base in ("", ".git")}
+    for file in files if named else ():
+        path = decode_path(file.path)
+        above = {path, *(path[:at] for at, letter in enumerate(path) if letter == "/")}
+        if file.after is not None and not path.startswith(_PREFIX) and above & named:
+            yield f"changes {path}, which git runs or reads because .git/config names it"
 
 
 def packed_refs(data: bytes) -> dict[str, str]:

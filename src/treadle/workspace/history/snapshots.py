@@ -26,6 +26,7 @@ from treadle.protocol.files import (
     Link,
     Trail,
     Uncaptured,
+    decode_path,
     git_unit,
 )
 from treadle.workspace.history.apply import GivenContent, StoreSource
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from treadle.workspace.git import Git
     from treadle.workspace.history.capture import Captures
     from treadle.workspace.history.copied import Beginning
+    from treadle.workspace.history.repository_changes import Content, RepositoryChanges
 
 
 class ProjectSnapshots:
@@ -70,8 +72,10 @@ class ProjectSnapshots:
             self.remember(effect.files)
         return effect
 
-    def with_tracked_marked(self, files: Sequence[FileChange]) -> tuple[FileChange, ...]:
-        return mark_tracked(self._root, files)
+    def judged(self, files: Sequence[FileChange]) -> Effect:
+        from treadle.workspace.history.repository_changes import files_named_in_configuration
+
+        return Effect(mark_tracked(self._root, files), history=tuple(files_named_in_configuration(self._root, files)))
 
     def unfinished(self, name: str) -> bool:
         return self._transactions.unfinished(name)
@@ -126,20 +130,28 @@ class ProjectSnapshots:
         """Without what no view brings in; if it is to be `judged`, with what it does to git's history."""
         files = without_compiled(mark_tracked(self._root, effect.files))
         effect = replace(effect, files=files)
-        if not any(file.path.startswith(".git/") for file in files):
-            return withhold(self._root, effect)
         from treadle.workspace.history import effects
+
+        repository = self._repository(
+            files,
+            self._bytes_now,
+            lambda file, most: effects.left_bytes(view, file, most),
+        )
+        left = withhold(self._root, effect, repository.new_gitlinks() if repository is not None else {})
+        if not judged:
+            return left
+        reasons = repository.reasons() if repository is not None else ()
+        return replace(left, history=(*reasons, *self.judged(files).history))
+
+    def _repository(
+        self, files: Sequence[FileChange], before: "Content", after: "Content"
+    ) -> "RepositoryChanges | None":
+        """What the changes do to the repository; None if nothing of it is changed."""
+        if not any(file.path.startswith(".git/") for file in files):
+            return None
         from treadle.workspace.history.repository_changes import RepositoryChanges
 
-        repository = RepositoryChanges(
-            self._root,
-            files,
-            lambda file, most: self._root.read_bytes(file.path, most),
-            lambda file, most: effects.left_bytes(view, file, most),
-            self._git,
-        )
-        left = withhold(self._root, effect, repository.new_gitlinks())
-        return replace(left, history=repository.reasons()) if judged else left
+        return RepositoryChanges(self._root, files, before, after, self._git)
 
     def discard(self, name: str) -> Effect | None:
         from treadle.workspace.history import effects
@@ -160,11 +172,20 @@ class ProjectSnapshots:
 
     def compare(self, name: str) -> Effect:
         effect = self._captures().compare(name)
-        effect = replace(effect, files=mark_tracked(self._root, effect.files))
+        repository = self._repository(effect.files, self._bytes_before, self._bytes_now)
+        seen = self.judged(effect.files)
+        reasons = repository.reasons() if repository is not None else ()
+        effect = replace(effect, files=seen.files, history=(*reasons, *seen.history))
         if self._root.ground is not None:
             self._root.ground.changing({file.path: file.before for file in effect.files})
         self.remember(effect.files)
         return effect
+
+    def _bytes_before(self, file: FileChange, most: int) -> bytes:
+        return self.content(file.before.digest if file.before is not None else "", most)
+
+    def _bytes_now(self, file: FileChange, most: int) -> bytes:
+        return self._root.read_bytes(decode_path(file.path), most)
 
     def withdraw(self, name: str, effect: Effect) -> Effect:
         left = withhold(self._root, effect)

@@ -148,7 +148,7 @@ class CommandProject:
         files = tuple(file for file in effect.files if not (seen and _is_seen(file, seen)))
         effect = msgspec.structs.replace(effect, files=files)
         change = change_of(effect, source)
-        raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect.files, self._options))
+        raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect, self._options))
         said = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
         undone = [each for each in effect.uncaptured if each not in lacking]
         said += [f"[undone: {_inert_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]
