@@ -88,6 +88,12 @@ SHRINKING = {
     "printf '%s\\n' \"'a'\\$(id)\" > .git/BISECT_NAMES": "BISECT_NAMES",
     "git bisect start; echo 'git bisect good $(id)' >> .git/BISECT_LOG": "BISECT_LOG",
     "rm -r .git/refs": "takes .git/refs away",
+    "git rev-parse main > .git/refs/heads/topic; rm -r .git/logs/refs/heads/topic .git/logs/HEAD": "refs/heads/topic",
+    "git checkout -q topic; git reset -q --hard main; git reflog delete HEAD@{0}; rm -r .git/logs": "commits that no",
+    "git reset -q --hard HEAD~1; git reflog expire --expire=now --all": "stashed change",
+    "git repack -q -a -d; rm -f .git/objects/pack/*.pack": "of the history that git keeps",
+    "f=$(ls .git/objects/??/* | head -1); chmod +w $f; echo > $f": "alters .git/objects/",
+    "mkdir -p .git/worktrees/w/rebase-merge; echo 'x id' > .git/worktrees/w/rebase-merge/git-rebase-todo": "x id",
 }
 
 
@@ -106,6 +112,10 @@ ORDINARY = [
     f"git stash pop; {WHO} commit -qam more; git branch -D merged",
     f"{WHO} merge -q --no-ff -m join topic && git branch -d topic",
     "git pack-refs --all",
+    "git branch -m merged renamed",
+    f"git checkout -q merged; {WHO} commit -q --allow-empty -m x; git checkout -q main",
+    "git branch -f topic main",
+    "git fetch -q . topic:fetched",
     "git gc -q",
     "git repack -q -a -d",
     f"{WHO} commit -q --allow-empty --amend -m other",

@@ -7,7 +7,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 
 from treadle.errors import ToolError
@@ -20,14 +20,19 @@ from treadle.workspace.root import Root
 Content = Callable[[FileChange, int], bytes]
 """The bytes of a changed file, at most so many. ToolError if they cannot be had."""
 _PREFIX = ".git/"
-_INDEX = re.compile(r"\.git/(?:index|sharedindex\..+)")
+_INDEX = re.compile(r"\.git/(?:(?:worktrees|modules)/.+/)?(?:index|sharedindex\..+)")
+_WITHIN = re.compile(r"(?:worktrees|modules)/.+?/(?=(?:rebase-merge|rebase-apply|sequencer)/|BISECT_)")
+"""Repositories of worktrees and submodules, which have operations of their own."""
 _LOOSE = re.compile(r"objects/([0-9a-f]{2})/([0-9a-f]{38}|[0-9a-f]{62})")
 _PACK_INDEX = re.compile(r"objects/pack/pack-[0-9a-f]+\.idx")
+_PACK = re.compile(r"objects/pack/pack-[0-9a-f]+\.pack")
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _LARGEST_INDEX = 256 << 20
 _LARGEST_TEXT = 16 << 20
 _MOST_REFS = 20_000
 _MOST_COMMITS = 2_000
+_MOST_ASKED = 200
+"""More commits than this are not looked for: they count as lost."""
 _STASH = "refs/stash"
 _REPLACE = "refs/replace/"
 
@@ -45,8 +50,6 @@ _OBEYED_TEXTS: Mapping[str, re.Pattern[bytes]] = {
     r"rebase-(?:merge|apply)/author-script": re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\'')*')?"),
 }
 """Files of an unfinished operation that git reads as words of a command, and how their lines look if git wrote them."""
-
-
 _NAMING = re.compile(
     rb"^[ \t]*(?:hooksPath|path|fsmonitor|pager|editor|askPass|sshCommand|gitProxy|alternateRefsCommand|attributesFile"
     rb"|textconv|command|clean|smudge|process|driver|helper|program|cmd|[\w-]+[ \t]*=[ \t]*\"?!)[ \t]*=?[ \t]*(.*)$",
@@ -98,9 +101,13 @@ class RepositoryChanges:
             yield f"hides changes of {os.fsdecode(names[0])}{more} from git (assume-unchanged or skip-worktree)"
 
     def _steps(self) -> Iterator[str]:
-        for path, file in self._files.items():
+        for full_path, file in self._files.items():
+            path = _WITHIN.sub("", full_path, count=1)
             pattern = _PLAIN_STEP if _TODO.fullmatch(path) else _obeyed_text(path)
-            if pattern is None or not _is_file(file.after):
+            if pattern is None or file.after is None or not _is_file(file.after):
+                continue
+            if file.after.size > _LARGEST_TEXT:
+                yield f"leaves {file.path} so large that its steps were not read"
                 continue
             lines = self._text(file, self._after).split(b"\n")
             odd = next((line for line in lines if pattern.fullmatch(line.removesuffix(b"\r")) is None), None)
@@ -131,7 +138,7 @@ class RepositoryChanges:
     def _lost_refs(self) -> Iterator[str]:
         gone = dict(self._deleted_refs())
         stashes = self._dropped_stashes()
-        if not gone and not stashes:
+        if not gone and not stashes and not any(path.startswith("logs/") for path in self._files):
             return
         kept = self._remaining_ids()
         commits = {name: id for name, id in gone.items() if id not in kept and name != _STASH}
@@ -139,6 +146,9 @@ class RepositoryChanges:
             first = next(iter(commits))
             more = f" and {len(commits) - 1} more" if len(commits) > 1 else ""
             yield f"deletes {first}{more} from git, and with it commits that no other reference holds"
+        forgotten = self._forgotten_ids()
+        if forgotten and not commits and not self._all_reachable(forgotten - kept, kept):
+            yield f"removes {count(len(forgotten), 'commit')} from git's log of references (reflog)"
         lost = [id for id in stashes if not self._is_in_tree(id)]
         if lost:
             yield f"drops {count(len(lost), 'stashed change')} from git"
@@ -151,9 +161,36 @@ class RepositoryChanges:
                 packed = now if "packed-refs" in self._files else self._packed_on_disk()
                 if packed.get(path) != id and _ID.fullmatch(id):
                     yield path, id
+            elif path.startswith("refs/") and _is_file(file.before) and _is_file(file.after):
+                id = self._text(file, self._before).strip().decode(errors="replace")
+                if _ID.fullmatch(id) and id not in self._logged(path):
+                    yield path, id
         for name, id in was.items():
             if name not in now and not self._is_loose(name):
                 yield name, id
+
+    def _logged(self, ref: str) -> frozenset[str]:
+        """The commits that the logs of this reference and of HEAD name afterwards: where git moved it, they name the
+        commit from before."""
+        return frozenset(id for name in (ref, "HEAD") for id in _logged_ids(self._log_after(f"logs/{name}"), both=True))
+
+    def _log_after(self, path: str) -> bytes:
+        if (file := self._files.get(path)) is not None:
+            return self._text(file, self._after) if _is_file(file.after) else b""
+        with suppress(ToolError):
+            return self._root.read_bytes(_PREFIX + path, _LARGEST_TEXT)
+        return b""
+
+    def _forgotten_ids(self) -> frozenset[str]:
+        """The commits that logs of references named before and no log names now, of references that are still there."""
+        found: set[str] = set()
+        for path, file in self._files.items():
+            ref = path.removeprefix("logs/")
+            if ref in (path, _STASH) or not _is_file(file.before) or not (ref == "HEAD" or self._is_loose(ref)):
+                continue
+            now = set(_logged_ids(self._log_after(path), both=True))
+            found.update(id for id in _logged_ids(self._text(file, self._before), both=True) if id not in now)
+        return frozenset(found - {"0" * 40, "0" * 64})
 
     def _packed_on_disk(self) -> dict[str, str]:
         with suppress(ToolError):
@@ -199,7 +236,9 @@ class RepositoryChanges:
                 todo += _parents(self._text(new[id], self._after))
         return frozenset(found)
 
-    def _all_reachable(self, ids: set[str], kept: frozenset[str]) -> bool:
+    def _all_reachable(self, ids: Set[str], kept: frozenset[str]) -> bool:
+        if not ids or len(ids) > _MOST_ASKED:
+            return not ids
         with suppress(ToolError):  # without a sandbox git is not asked
             if (git := self._git()) is not None:
                 known = [id for id in sorted(kept) if git.agrees("cat-file", "-e", id)] if len(kept) < 50 else []
@@ -229,6 +268,9 @@ class RepositoryChanges:
     # -- objects ---------------------------------------------------------------------------------------------------
 
     def _lost_objects(self) -> Iterator[str]:
+        altered = [path for path, file in self._files.items() if _holds_objects(path) and _is_altered(file)]
+        if altered:
+            yield f"alters .git/{altered[0]}, which git never changes once it is written"
         gone = set(self._object_ids(lambda file: file.after is None, self._before))
         if not gone:
             return
@@ -244,9 +286,18 @@ class RepositoryChanges:
                 continue
             if match := _LOOSE.fullmatch(path):
                 yield "".join(match.groups())
-            elif _PACK_INDEX.fullmatch(path):
+            elif _PACK.fullmatch(path) and (index := f"{path.removesuffix('.pack')}.idx") not in self._files:
+                with suppress(ToolError):  # without its pack an index holds nothing
+                    yield from pack_ids(self._root.read_bytes(_PREFIX + index, _LARGEST_INDEX))
+            elif _PACK_INDEX.fullmatch(path) and (file.after is None or self._has_pack(path)):
                 with suppress(ToolError):
                     yield from pack_ids(content(file, _LARGEST_INDEX))
+
+    def _has_pack(self, index: str) -> bool:
+        """Whether the pack of an index lies there afterwards."""
+        path = f"{index.removesuffix('.idx')}.pack"
+        file = self._files.get(path)
+        return self._root.inspect(_PREFIX + path) is not None if file is None else file.after is not None
 
     def _packed_objects(self) -> set[str]:
         """The objects of packs that the changes leave alone."""
@@ -254,7 +305,7 @@ class RepositoryChanges:
         with suppress(OSError):
             for name in os.listdir(folder):
                 path = f"objects/pack/{name}"
-                if _PACK_INDEX.fullmatch(path) and path not in self._files:
+                if _PACK_INDEX.fullmatch(path) and path not in self._files and self._has_pack(path):
                     with suppress(ToolError):
                         found.update(pack_ids(self._root.read_bytes(_PREFIX + path, _LARGEST_INDEX)))
         return found
@@ -332,9 +383,19 @@ def _loose_refs(root: str) -> Iterator[tuple[str, str]]:
                 yield os.path.relpath(os.path.join(folder, name), base), file.read(64).strip().decode(errors="replace")
 
 
-def _logged_ids(data: bytes) -> list[str]:
-    words = (line.split(b" ", 2) for line in data.split(b"\n"))
-    return [line[1].decode(errors="replace") for line in words if len(line) == 3]
+def _logged_ids(data: bytes, *, both: bool = False) -> list[str]:
+    """The commits that the lines of a log lead to; with `both` also those that they come from."""
+    words = [line.split(b" ", 2) for line in data.split(b"\n")]
+    return [id.decode(errors="replace") for line in words if len(line) == 3 for id in (line[:2] if both else line[1:2])]
+
+
+def _holds_objects(path: str) -> bool:
+    return any(kind.fullmatch(path) for kind in (_LOOSE, _PACK, _PACK_INDEX))
+
+
+def _is_altered(file: FileChange) -> bool:
+    before, after = file.before, file.after
+    return before is not None and after is not None and before.digest != after.digest
 
 
 def _obeyed_text(path: str) -> re.Pattern[bytes] | None:
