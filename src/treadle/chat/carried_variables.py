@@ -61,7 +61,7 @@ _GIT = re.compile(
     r"GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)|GIT_TERMINAL_PROMPT|GIT_MERGE_AUTOEDIT|GIT_OPTIONAL_LOCKS|GIT_ADVICE"
     r"|GIT_LFS_SKIP_SMUDGE|GIT_PROGRESS_DELAY|GIT_TRACE\w*|GIT_CURL_VERBOSE"
 )
-"""What carries over of git's own variables: all others name programs, configuration or another repository."""
+"""Variables of git that carry over. All others name programs, configuration or another repository."""
 _PROMPT = re.compile(r"PS[0-4]|RPS\d|RPROMPT")
 _RUNS_IN_PROMPT = re.compile(r"\$[({\[]|`")
 _APPEARANCE = re.compile(
@@ -71,7 +71,7 @@ _APPEARANCE = re.compile(
 
 
 def starts_programs(name: str, value: str) -> bool:
-    """Whether a variable makes programs run, load or obey something else first, so that it must not carry over."""
+    """True for a variable that makes programs run, load or obey something else first: it must not carry over."""
     if name.startswith("GIT_"):
         return _GIT.fullmatch(name) is None
     if _PROMPT.fullmatch(name):

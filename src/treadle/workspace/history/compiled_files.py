@@ -1,7 +1,7 @@
 """Compiled Python files do not get from a view into the project (S-23). Python runs a `.pyc` instead of its source, and
 a person cannot see whether it says the same; Python makes it again when it is needed.
 
-Two exceptions. What git tracks is a file of the project like any other, and is shown. In a folder of installed packages
+Two exceptions. A tracked file is a file of the project like any other, and is shown. In a folder of installed packages
 a `.pyc` comes with the source that the same command installed: that source is not read either, and without the compiled
 files every later command would compile the packages anew.
 """
@@ -18,14 +18,14 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 def without_compiled(files: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """The changes without compiled files, and without folders that would only hold those. Removals stay."""
-    made = [file for file in files if file.after is not None]
-    if not any(file.path.endswith(_SUFFIXES) for file in made):
+    present = [file for file in files if file.after is not None]
+    if not any(file.path.endswith(_SUFFIXES) for file in present):
         return tuple(files)
-    written = {decode_path(file.path) for file in made}
-    dropped = {file.path for file in made if is_compiled(file) and not _is_installed(file, written)}
-    kept = {file.path.rpartition("/")[0] for file in made if file.path not in dropped}
-    for file in made:
-        empty = is_folder(file) and file.before is None and file.path not in kept
+    sources = {decode_path(file.path) for file in present}
+    dropped = {file.path for file in present if is_compiled(file) and not _is_installed(file, sources)}
+    used_folders = {file.path.rpartition("/")[0] for file in present if file.path not in dropped}
+    for file in present:
+        empty = is_folder(file) and file.before is None and file.path not in used_folders
         if empty and file.path.rpartition("/")[2] == _FOLDER:
             dropped.add(file.path)
     return tuple(file for file in files if file.path not in dropped)
@@ -35,11 +35,11 @@ def is_compiled(file: FileChange) -> bool:
     return file.path.endswith(_SUFFIXES) and not is_folder(file) and not file.tracked
 
 
-def _is_installed(file: FileChange, written: set[str]) -> bool:
-    """Whether it lies among installed packages and its source was written by the same changes."""
+def _is_installed(file: FileChange, sources: set[str]) -> bool:
+    """True for a file among installed packages whose source the same changes write."""
     path = decode_path(file.path)
     folder, _, name = path.rpartition("/")
     if not (cache_of(file) or file.ignored) or not set(_INSTALLED).intersection(folder.split("/")):
         return False
-    beside = folder.removesuffix(f"/{_FOLDER}")
-    return f"{beside}/{name.partition('.')[0]}.py" in written
+    source_folder = folder.removesuffix(f"/{_FOLDER}")
+    return f"{source_folder}/{name.partition('.')[0]}.py" in sources

@@ -1,4 +1,4 @@
-"""What a set of changes does to the project's own git repository beyond its bytes (S-16, S-23): history that shrinks or
+"""The meaning of a set of changes for the project's own git repository (S-16, S-23): history that shrinks or
 is hidden, files that `git status` no longer shows, steps of an unfinished operation that would run a program. Looks
 only at what changed under `.git`; asks git only if a reference is gone.
 """
@@ -31,7 +31,7 @@ _LARGEST_INDEX = 256 << 20
 _LARGEST_TEXT = 16 << 20
 _MOST_REFS = 20_000
 _MOST_COMMITS = 2_000
-_MOST_ASKED = 200
+_MOST_ASKED = 20
 """More commits than this are not looked for: they count as lost."""
 _STASH = "refs/stash"
 _REPLACE = "refs/replace/"
@@ -183,14 +183,14 @@ class RepositoryChanges:
 
     def _forgotten_ids(self) -> frozenset[str]:
         """The commits that logs of references named before and no log names now, of references that are still there."""
-        found: set[str] = set()
+        ids: set[str] = set()
         for path, file in self._files.items():
             ref = path.removeprefix("logs/")
             if ref in (path, _STASH) or not _is_file(file.before) or not (ref == "HEAD" or self._is_loose(ref)):
                 continue
             now = set(_logged_ids(self._log_after(path), both=True))
-            found.update(id for id in _logged_ids(self._text(file, self._before), both=True) if id not in now)
-        return frozenset(found - {"0" * 40, "0" * 64})
+            ids.update(id for id in _logged_ids(self._text(file, self._before), both=True) if id not in now)
+        return frozenset(ids - {"0" * 40, "0" * 64})
 
     def _packed_on_disk(self) -> dict[str, str]:
         with suppress(ToolError):
@@ -213,40 +213,41 @@ class RepositoryChanges:
 
     def _remaining_ids(self) -> frozenset[str]:
         """The commits that references point to afterwards, with the parents of those that the changes made."""
-        found: set[str] = set()
+        ids: set[str] = set()
         _, now = self._packed()
         packed = now if "packed-refs" in self._files else self._packed_on_disk()
-        found.update(packed.values())
+        ids.update(packed.values())
         for path, file in self._files.items():
             if (path.startswith("refs/") or path == "HEAD") and _is_file(file.after):
-                found.add(self._text(file, self._after).strip().decode(errors="replace"))
+                ids.add(self._text(file, self._after).strip().decode(errors="replace"))
         if self._root.ground is None:
-            found.update(id for path, id in _loose_refs(self._root.path) if path not in self._files)
-        return self._with_new_parents(each for each in found if _ID.fullmatch(each))
+            ids.update(id for path, id in _loose_refs(self._root.path) if path not in self._files)
+        return self._with_new_parents(each for each in ids if _ID.fullmatch(each))
 
     def _with_new_parents(self, ids: Iterable[str]) -> frozenset[str]:
         new = {"".join(match.groups()): file for path, file in self._files.items() if (match := _LOOSE.fullmatch(path))}
-        found, todo = set[str](), [*ids]
-        while todo and len(found) < _MOST_COMMITS:
+        commits, todo = set[str](), [*ids]
+        while todo and len(commits) < _MOST_COMMITS:
             id = todo.pop()
-            if id in found:
+            if id in commits:
                 continue
-            found.add(id)
+            commits.add(id)
             if id in new and _is_file(new[id].after):
                 todo += _parents(self._text(new[id], self._after))
-        return frozenset(found)
+        return frozenset(commits)
 
     def _all_reachable(self, ids: Set[str], kept: frozenset[str]) -> bool:
         if not ids or len(ids) > _MOST_ASKED:
             return not ids
         with suppress(ToolError):  # without a sandbox git is not asked
             if (git := self._git()) is not None:
-                known = [id for id in sorted(kept) if git.agrees("cat-file", "-e", id)] if len(kept) < 50 else []
-                return bool(known) and git.ask("rev-list", "--count", *sorted(ids), "--not", *known) == "0"
+                # Commits that the changes made are only on the view: missing ones are left aside among those that stay.
+                words = ("rev-list", "--count", "--ignore-missing", *sorted(ids), "--not", *sorted(kept))
+                return all(git.agrees("cat-file", "-e", id) for id in ids) and git.ask(*words) == "0"
         return False
 
     def _is_in_tree(self, stash: str) -> bool:
-        """Whether the work tree has by these changes what the stash holds: it was popped, not dropped."""
+        """True if these changes bring the content of the stash into the work tree: it was popped, not dropped."""
         with suppress(ToolError):
             if (git := self._git()) is not None:
                 said = git.ask("diff-tree", "-r", "--no-renames", f"{stash}^1", stash)
@@ -257,13 +258,13 @@ class RepositoryChanges:
         return False
 
     def _blobs(self) -> set[str]:
-        found: set[str] = set()
+        ids: set[str] = set()
         for file in self._all:
             if not file.path.startswith(_PREFIX) and _is_file(file.after):
                 with suppress(ToolError):
                     data = self._after(file, _LARGEST_TEXT)
-                    found |= blob_ids(len(data), (data,))
-        return found
+                    ids |= blob_ids(len(data), (data,))
+        return ids
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -294,21 +295,21 @@ class RepositoryChanges:
                     yield from pack_ids(content(file, _LARGEST_INDEX))
 
     def _has_pack(self, index: str) -> bool:
-        """Whether the pack of an index lies there afterwards."""
+        """True if the pack of an index lies there afterwards."""
         path = f"{index.removesuffix('.idx')}.pack"
         file = self._files.get(path)
         return self._root.inspect(_PREFIX + path) is not None if file is None else file.after is not None
 
     def _packed_objects(self) -> set[str]:
         """The objects of packs that the changes leave alone."""
-        folder, found = f"{self._root.path}/{_PREFIX}objects/pack", set[str]()
+        folder, ids = f"{self._root.path}/{_PREFIX}objects/pack", set[str]()
         with suppress(OSError):
             for name in os.listdir(folder):
                 path = f"objects/pack/{name}"
                 if _PACK_INDEX.fullmatch(path) and path not in self._files and self._has_pack(path):
                     with suppress(ToolError):
-                        found.update(pack_ids(self._root.read_bytes(_PREFIX + path, _LARGEST_INDEX)))
-        return found
+                        ids.update(pack_ids(self._root.read_bytes(_PREFIX + path, _LARGEST_INDEX)))
+        return ids
 
     # -- content ---------------------------------------------------------------------------------------------------
 

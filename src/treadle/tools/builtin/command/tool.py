@@ -23,8 +23,7 @@ class RunCommand(WithContext, PlainTool):
         description=(
             "Run a shell command (bash) in the project: pipes, redirections and && work. Output and errors come "
             f"merged, with the exit code; of long output the first {HEAD_LINES} and the last {TAIL_LINES} lines, and a "
-            "handle for read_output. The working directory and exported variables carry over to the next command, "
-            "except variables that make programs run something else first. "
+            "handle for read_output. The working directory and exported variables carry over to the next command. "
             "No input: use flags that answer questions. Of the home only folders of tools are seen. "
             "Everything it starts is stopped when it ends or "
             f"after timeout_s seconds ({DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). For servers and interactive "
