@@ -70,9 +70,9 @@ async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
             async with asyncio.timeout(TIMEOUT_S):
                 return LinterAnswer(server.command, tuple(await _talk(argv, server, target, around)))
         except TimeoutError:
-            return LinterAnswer(failed=f"{server.command} gave no answer in {TIMEOUT_S:g} seconds")
+            return LinterAnswer(failed=(f"{server.command} gave no answer in {TIMEOUT_S:g} seconds",))
         except (OSError, SandboxError, Broken) as error:
-            return LinterAnswer(failed=f"{server.command} could not be asked: {error}")
+            return LinterAnswer(failed=(f"{server.command} could not be asked: {error}",))
     return LinterAnswer(missing=tuple(missing))
 
 
