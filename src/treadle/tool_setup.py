@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _LOOK_S = 10.0
 """How long it is remembered what lies in the user's home and which keys the machine has: commands come one after the
 other, and each looks several times."""
+_RETRY_S = 600.0
+"""After this time a process asks again which sandbox holds, and whether views work where they did not."""
 
 
 class ToolSetup:
@@ -68,10 +70,10 @@ class ToolSetup:
         self._grounds: dict[str, WorldGround] = {}
         self.commands = SupervisedCommands(self._data / "commands")
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.history_of)
-        self._choice_of = lru_cache(maxsize=8)(self._choice)
+        self._choices = lru_cache(maxsize=8)(self._choice)
         self._homes = lru_cache(maxsize=8)(self._private_home)
         self._keys = lru_cache(maxsize=1)(_system_keys)
-        self._viewed: dict[tuple[str, str], bool] = {}
+        self._viewed: dict[tuple[str, str], tuple[bool, float]] = {}
         self.context = ToolContext(
             self._roots,
             store,
@@ -133,10 +135,13 @@ class ToolSetup:
             await self.commands.close()
             self._forget()
 
-    def _choice(self, demand: Demand) -> "ChosenSandbox":
+    def _choice(self, demand: Demand, _moment: int) -> "ChosenSandbox":
         from treadle.sandbox.choose import choose
 
         return choose(self._home, demand)
+
+    def _choice_of(self, demand: Demand) -> "ChosenSandbox":
+        return self._choices(demand, int(time.monotonic() / _RETRY_S))
 
     def _sandbox_of(self, demand: Demand) -> Sandbox:
         return self._choice_of(demand).sandbox
@@ -153,13 +158,15 @@ class ToolSetup:
         return SandboxNotice(choice.level, view, bool(choice.reasons) or not view, text)
 
     def _views(self, sandbox: Sandbox, root: str) -> bool:
-        """Tried once for each project."""
+        """Tried once for each project; where it failed, again after a while."""
         from treadle.sandbox.view_trial import view_works
 
-        key = (sandbox.level, root)
-        if key not in self._viewed:
-            self._viewed[key] = view_works(sandbox, root, self.commands.folder)
-        return self._viewed[key]
+        key, now = (sandbox.level, root), time.monotonic()
+        works, until = self._viewed.get(key, (False, now))
+        if not works and now >= until:
+            works = view_works(sandbox, root, self.commands.folder)
+            self._viewed[key] = works, now + _RETRY_S
+        return works
 
     def watched(self, hooks: Sequence[Hooks]) -> list[Hooks]:
         """The same hooks, with what programs of the user change in the project known (W-10)."""

@@ -84,9 +84,10 @@ class Bubblewrap(Sandbox):
         _check(confinement)
         missing: list[str] = []
         found = listening()
+        folders, sockets = self._sockets(confinement, found)
         mounts = [
             *self._outside(confinement),
-            *self._sockets(confinement, found),
+            *((folder, _overlay(folder, "--remount-ro", folder)) for folder in folders),
             *((path, ["--bind", path, path]) for path in confinement.writable),
             *self._protected(confinement, missing),
         ]
@@ -99,12 +100,15 @@ class Bubblewrap(Sandbox):
         words += ["--ro-bind", "/", "/"]
         for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
             words += mount
+        mounted = len(words)
         words += ["--sync-fd", str(ALIVE_FD)] if missing else []
         words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
         line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
         if given := self._gitconfig(confinement):
             line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), given, *words]
+        if sockets:
+            line = self._launcher.line("cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line)
         if isinstance(confinement.network, Hosts):
             line = self._through_proxy(confinement.network, line)
         if missing:
@@ -140,17 +144,15 @@ class Bubblewrap(Sandbox):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
 
-    def _sockets(self, confinement: Confinement, found: Iterable[str]) -> Iterable[Mount]:
-        """What covers the ways to daemons outside the project. On a view those inside lead nowhere, too."""
+    def _sockets(self, confinement: Confinement, found: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The folders to cover so that daemons outside the project cannot be reached, and the sockets for which there
+        is no such folder. On a view those inside the project lead nowhere, too."""
         own = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
         reached = [path for path in found if _shown(confinement, path) and not any(is_below(path, e) for e in own)]
         mounts = mount_points() if reached and self.views else ()
         device = os.stat(self._scratch).st_dev
-        covers: dict[str, list[str]] = {}
-        for path in reached:
-            folder = settled_folder(path, device, mounts) if self.views else ""
-            covers[folder or path] = _overlay(folder, "--remount-ro", folder) if folder else _nothing(path)
-        return covers.items()
+        folders = {path: settled_folder(path, device, mounts) if self.views else "" for path in reached}
+        return sorted({*folders.values()} - {""}), sorted(path for path, folder in folders.items() if not folder)
 
     def _home(self, confinement: Confinement, found: Iterable[str]) -> Iterable[Mount]:
         home = confinement.home
