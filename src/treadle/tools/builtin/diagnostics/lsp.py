@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import SandboxError
 from treadle.jsonrpc.framing import BadMessage, frame, read_message
-from treadle.subprocesses import kill_group
+from treadle.subprocesses import kill_group, start_program
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, Severity
 from treadle.tools.builtin.diagnostics.linters import Target
@@ -77,15 +77,7 @@ async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
 
 
 async def _talk(argv: Sequence[str], server: LanguageServer, target: Target, around: LinterContext) -> list[Diagnostic]:
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=target.root,
-        env=dict(around.env),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = await start_program(argv, around.env, target.root)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
