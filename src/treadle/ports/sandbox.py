@@ -12,6 +12,9 @@ from treadle.protocol.options import SandboxChoice
 Level = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 """From the strongest to none. The level stands in every command's result and is never lowered silently."""
 
+HIDING: tuple[Level, ...] = ("bubblewrap", "sandbox-exec")
+"""The levels that can hide single files of the project."""
+
 Demand = SandboxChoice
 """What a person may ask for: the strongest that holds, or this one and no other."""
 
@@ -133,6 +136,8 @@ class Confinement(Value, frozen=True):
     """Not writable even below the root, and cannot be made where they do not exist (.git/hooks, .git/config …)."""
     hidden: tuple[str, ...] = ()
     """Not readable: Treadle's own data, key files."""
+    secrets: tuple[str, ...] = ()
+    """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
     home: PrivateHome | None = None
     """None: homes are as they are, but for what is hidden."""
     writable: tuple[str, ...] = ()

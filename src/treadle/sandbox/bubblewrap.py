@@ -92,7 +92,7 @@ class Bubblewrap(Sandbox):
             *self._protected(confinement, missing),
         ]
         mounts.append((confinement.root, self._root(confinement)))
-        mounts += [*self._home(confinement, found), *_hidden(confinement)]
+        mounts += [*self._home(confinement, found), *_hidden(confinement), *self._secrets(confinement)]
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
         words += [] if isinstance(confinement.network, AllHosts) else ["--unshare-net"]
@@ -200,6 +200,14 @@ class Bubblewrap(Sandbox):
                     )
                 return ["--bind", LAID, root] if laid else [*layers, "--overlay", upper, work, root]
 
+    def _secrets(self, confinement: Confinement) -> Iterable[Mount]:
+        """An empty file in the place of each: a program that reads one goes on without it. A mount changes nothing in
+        the layer of a view, so the file is no part of the command's effect."""
+        empty = os.path.join(self._scratch, "instead", "empty")
+        for path in confinement.secrets:
+            _write(empty, b"")
+            yield path, ["--ro-bind", empty, path]
+
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """The mounts that hold protected paths; what does not exist is put into `missing`."""
         if isinstance(confinement.mount, Unwritable):
@@ -292,7 +300,13 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _check(confinement: Confinement) -> None:
-    for path in (confinement.root, *confinement.protected, *confinement.hidden, *confinement.writable):
+    for path in (
+        confinement.root,
+        *confinement.protected,
+        *confinement.hidden,
+        *confinement.secrets,
+        *confinement.writable,
+    ):
         if not os.path.isabs(path) or os.path.normpath(path) != path:
             raise SandboxError(f"{path!r} is no absolute path without detours; a sandbox cannot be made of it")
     for path in confinement.protected:

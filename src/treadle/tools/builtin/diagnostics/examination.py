@@ -27,7 +27,7 @@ class Examination:
     async def examine(self, paths: Sequence[str], invocation: Invocation) -> Outcome:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
         workspace = self._context.workspace_of(*invocation.project)
-        around = await in_thread(linter_context, self._context, workspace, invocation.options.sandbox)
+        around = await in_thread(linter_context, self._context, workspace, invocation)
         said: list[LinterAnswer] = []
         unknown: list[str] = []
         for path in dict.fromkeys(paths):

@@ -17,7 +17,8 @@ import msgspec
 
 from treadle.errors import SandboxError, ToolError
 from treadle.file_system import is_below
-from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
+from treadle.ports.sandbox import HIDING, Confinement, Sandbox, Unwritable
+from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace
 from treadle.subprocesses import Completed, run_program
 from treadle.tools.builtin.base import in_thread
@@ -54,6 +55,7 @@ class LinterContext(msgspec.Struct, frozen=True):
     env: Mapping[str, str]
     sandbox: Sandbox | None = None
     guarded: Guarded = Guarded()
+    secrets: tuple[str, ...] = ()
 
     @property
     def confined(self) -> bool:
@@ -68,12 +70,17 @@ class LinterContext(msgspec.Struct, frozen=True):
             return argv
         hidden, home = self.guarded.hidden, self.guarded.home
         confinement = Confinement(
-            self.workspace.path, Unwritable(), hidden=hidden, home=home, world=self.workspace.world
+            self.workspace.path,
+            Unwritable(),
+            hidden=hidden,
+            secrets=self.secrets,
+            home=home,
+            world=self.workspace.world,
         )
         return self.sandbox.wrap(argv, confinement, cwd)
 
 
-def linter_context(context: ToolContext, workspace: Workspace, level: Demand) -> LinterContext:
+def linter_context(context: ToolContext, workspace: Workspace, invocation: Invocation) -> LinterContext:
     """The sandbox that this chat's commands have; without one there is none here either."""
     env = command_environment(context.env or os.environ, context.allowance.env) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     for name in _UNWANTED:
@@ -81,10 +88,12 @@ def linter_context(context: ToolContext, workspace: Workspace, level: Demand) ->
     sandbox: Sandbox | None = None
     if context.sandbox_of is not None:
         try:
-            sandbox = context.sandbox_of(level)
+            sandbox = context.sandbox_of(invocation.options.sandbox)
         except SandboxError:
             sandbox = None
-    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path))
+    secrets = context.secrets(invocation) if sandbox is not None and sandbox.level in HIDING else ()
+    hidden = tuple(f"{workspace.path}/{path}" for path in secrets)
+    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path), hidden)
 
 
 class Asking:
