@@ -52,7 +52,7 @@ class Act(msgspec.Struct, frozen=True):
 def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
     if (command := spec.command_in(arguments)) is not None:
-        return _command(command, folder_of(invocation))
+        return _command(command, start_folder(invocation))
     if spec.input_argument:
         return _input(str(arguments.get(spec.input_argument) or ""))
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
@@ -116,7 +116,7 @@ def _patch_paths(text: str) -> Iterator[str]:
         yield path[2:]
 
 
-def folder_of(invocation: Invocation) -> str:
+def start_folder(invocation: Invocation) -> str:
     """Where a command starts, relative to the root."""
     named = invocation.arguments.get("cwd")
     if isinstance(named, str) and named:

@@ -9,7 +9,7 @@ import msgspec
 from treadle.errors import ConfigError
 from treadle.inert import printable
 from treadle.policy import offers, rules, secret_files
-from treadle.policy.acts import Act, act_of, folder_of
+from treadle.policy.acts import Act, act_of, start_folder
 from treadle.policy.changes import listed
 from treadle.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
 from treadle.policy.sensitive_files import Sensitive, names
@@ -98,7 +98,7 @@ def names_secret(case: Case) -> Verdict | None:
         return None
     command = case.spec.command_in(invocation.arguments)
     words = act.files if command is None else secret_files.words_of(command)
-    folder = "." if command is None else folder_of(invocation)
+    folder = "." if command is None else start_folder(invocation)
     named = secret_files.named_secrets(root, folder, words)
     hidden = [*secret_files.still_hidden(root, named, case.rules, invocation.seen)]
     if not hidden:
