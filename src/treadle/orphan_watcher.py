@@ -7,7 +7,7 @@ in a process with threads; and it reaches the program alone, not what the progra
 
 import os
 
-_KILL = 9  # without `signal`, which loads more than all the rest
+_KILL = 9  # without `signal`, which loads more than all the others
 
 
 def start_time(pid: int) -> bytes:
@@ -22,9 +22,9 @@ def start_time(pid: int) -> bytes:
 
 def main() -> None:
     groups: dict[int, bytes] = {}
-    rest = b""
+    partial_line = b""
     while data := os.read(0, 1 << 16):
-        *lines, rest = (rest + data).split(b"\n")
+        *lines, partial_line = (partial_line + data).split(b"\n")
         for line in lines:
             group = int(line[1:])
             if line.startswith(b"+"):

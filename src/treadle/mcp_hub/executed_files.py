@@ -1,6 +1,6 @@
 """Which files of a project its MCP servers execute: those that the declaration names, and those that the program looks
-for by itself. Trust in a declaration is trust in these files as they are (E-01, S-09). What they import in turn is not
-followed: the sandbox bounds what that can do."""
+for by itself. Trust in a declaration is trust in these files as they are (E-01, S-09). Imports of these
+files are not followed: the sandbox bounds the rest."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from treadle.mcp_hub.settings import Server, filled
 MOST_BYTES = 64 << 20
 """Of one file: servers are often one file that a bundler made."""
 _STARTED = ("__main__.py", "index.js", "index.mjs", "index.cjs", "index.ts", "package.json")
-"""What an interpreter runs of a folder that it is given."""
+"""The files that interpreters run when their argument is a folder."""
 _LOOKED_FOR = {
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun", "npx", "deno"), ("package.json", "deno.json")),
     **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
@@ -35,13 +35,13 @@ def executed_files(server: Server, root: str, environment: Mapping[str, str]) ->
         return ()
     real = os.path.realpath(root)
     folder = os.path.join(real, cwd)
-    named = (path for number, word in enumerate(words) for path in _named(words, number, word, folder))
+    argument_paths = (path for number, word in enumerate(words) for path in _paths_of_word(words, number, word, folder))
     looked_for = (os.path.join(folder, name) for name in _LOOKED_FOR.get(os.path.basename(words[0]), ()))
-    found = (os.path.realpath(path) for path in (*named, *looked_for))
-    return tuple(dict.fromkeys(path for path in found if is_below(path, real) and os.path.isfile(path)))
+    paths = (os.path.realpath(path) for path in (*argument_paths, *looked_for))
+    return tuple(dict.fromkeys(path for path in paths if is_below(path, real) and os.path.isfile(path)))
 
 
-def _named(words: list[str], number: int, word: str, folder: str) -> Iterator[str]:
+def _paths_of_word(words: list[str], number: int, word: str, folder: str) -> Iterator[str]:
     if number and words[number - 1] == "-m":
         module = word.replace(".", "/")
         yield from (os.path.join(folder, place) for place in (f"{module}.py", f"{module}/__main__.py"))

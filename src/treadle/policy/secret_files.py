@@ -41,7 +41,7 @@ _SECRET_BY_CONTENT = (
     ),
 )
 _PRUNED = frozenset((*CACHES, ".git", ".hg", ".svn", ".jj", "site-packages", "vendor", "dist", "build", "target"))
-"""Folders that are not looked through: what lies there was installed or built."""
+"""Folders with installed or built files; they are not searched."""
 _MOST_ENTRIES = 20_000
 _HEAD = 16_384
 _WORDS = re.compile(r"[\s;|&<>()'\"=,:@`]+")
@@ -52,9 +52,9 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def find_secrets(root: str, top: int) -> tuple[str, ...]:
     """The secret files below an open folder, as paths relative to it, the nearest first; of a link the file it leads
     to. `root` is its path. At most 20,000 entries are looked at."""
-    found: dict[str, None] = {}
-    folders, left = deque([""]), _MOST_ENTRIES
-    while folders and left > 0:
+    secrets: dict[str, None] = {}
+    folders, entries_left = deque([""]), _MOST_ENTRIES
+    while folders and entries_left > 0:
         folder = folders.popleft()
         try:
             fd = os.open(folder or ".", _OPEN | os.O_DIRECTORY, dir_fd=top)
@@ -63,32 +63,32 @@ def find_secrets(root: str, top: int) -> tuple[str, ...]:
         try:
             with os.scandir(fd) as entries:
                 for entry in entries:
-                    left -= 1
+                    entries_left -= 1
                     path = f"{folder}/{entry.name}" if folder else entry.name
                     if entry.is_dir(follow_symlinks=False):
                         folders.extend(() if entry.name in _PRUNED else (path,))
                     elif entry.is_symlink():
-                        found.update(dict.fromkeys(_target(root, path)))
+                        secrets.update(dict.fromkeys(_target(root, path)))
                     elif entry.is_file(follow_symlinks=False) and _is_secret(entry.name, entry.name, fd):
-                        found[path] = None
+                        secrets[path] = None
         except OSError:
             pass
         finally:
             os.close(fd)
-    return tuple(found)
+    return tuple(secrets)
 
 
 def named_secrets(root: str, folder: str, words: Iterable[str]) -> tuple[str, ...]:
     """Those of these words that name a secret file, relative to the root. `folder` is where they are looked up."""
-    found: dict[str, None] = {}
+    secrets: dict[str, None] = {}
     for word in words:
         if not word or "\0" in word:
             continue
         for name in names(root, os.path.join(folder, word)):
             inside = name != ".." and not name.startswith("../")
             if inside and _is_secret(os.path.basename(name), os.path.join(root, name)):
-                found[os.path.relpath(os.path.realpath(os.path.join(root, name)), os.path.realpath(root))] = None
-    return tuple(found)
+                secrets[os.path.relpath(os.path.realpath(os.path.join(root, name)), os.path.realpath(root))] = None
+    return tuple(secrets)
 
 
 def words_of(command: str) -> list[str]:
@@ -96,10 +96,12 @@ def words_of(command: str) -> list[str]:
     return [word for word in _WORDS.split(command) if word][:_MOST_WORDS]
 
 
-def still_hidden(root: str, paths: Iterable[str], found: Sequence[Rule], seen: Mapping[str, str]) -> Iterator[str]:
+def still_hidden(
+    root: str, paths: Iterable[str], rules: Sequence[Rule], known_hashes: Mapping[str, str]
+) -> Iterator[str]:
     """Those that no rule allows to be read and whose content the model does not know."""
     for path in paths:
-        if not _is_allowed(path, found) and not _is_known(root, path, seen):
+        if not _is_allowed(path, rules) and not _is_known(root, path, known_hashes):
             yield path
 
 
@@ -120,20 +122,20 @@ def way_out(paths: Sequence[str]) -> str:
     return printable(f"A person can allow it with: treadle rules add --allow {literal(paths[0])} --tool {READ_TOOL}.")
 
 
-def _is_allowed(path: str, found: Iterable[Rule]) -> bool:
+def _is_allowed(path: str, rules: Iterable[Rule]) -> bool:
     """A pattern that happens to include the file does not count: it must be named."""
     return any(
         rule.effect == "allow" and rule.tool == READ_TOOL and is_literal(rule.pattern) and matches(rule.pattern, path)
-        for rule in found
+        for rule in rules
         if rule.pattern
     )
 
 
-def _is_known(root: str, path: str, seen: Mapping[str, str]) -> bool:
-    if path not in seen:
+def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
+    if path not in known_hashes:
         return False
     with suppress(OSError), open(os.path.join(root, path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == seen[path]
+        return hashlib.file_digest(file, "sha256").hexdigest() == known_hashes[path]
     return False
 
 
@@ -148,10 +150,10 @@ def _target(root: str, path: str) -> Iterator[str]:
 
 
 def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
-    """Whether there is a file at this path and it holds secrets, by its last name and its beginning."""
+    """Whether the path is a regular file that holds secrets, by its last name and its beginning."""
     plain = folded(name)
-    wanted = next((content for pattern, content in _SECRET_BY_CONTENT if pattern.fullmatch(plain)), None)
-    if wanted is None and not _SECRET.fullmatch(plain):
+    content_pattern = next((content for pattern, content in _SECRET_BY_CONTENT if pattern.fullmatch(plain)), None)
+    if content_pattern is None and not _SECRET.fullmatch(plain):
         return False
     try:
         if folder is None:
@@ -163,6 +165,6 @@ def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             return False
-        return status.st_size > 0 if wanted is None else wanted.search(os.read(fd, _HEAD)) is not None
+        return status.st_size > 0 if content_pattern is None else content_pattern.search(os.read(fd, _HEAD)) is not None
     finally:
         os.close(fd)

@@ -136,8 +136,6 @@ class Confinement(Value, frozen=True):
     """Not writable even below the root, and cannot be made where they do not exist (.git/hooks, .git/config …)."""
     hidden: tuple[str, ...] = ()
     """Not readable: Treadle's own data, key files."""
-    secrets: tuple[str, ...] = ()
-    """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
     home: PrivateHome | None = None
     """None: homes are as they are, but for what is hidden."""
     writable: tuple[str, ...] = ()
@@ -146,6 +144,8 @@ class Confinement(Value, frozen=True):
     """None: the root is what lies at its path."""
     terminal: bool = False
     """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
+    secrets: tuple[str, ...] = ()
+    """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
 
 
 class Sandbox(ABC):

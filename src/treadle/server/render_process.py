@@ -1,7 +1,7 @@
-"""Rendering in a process of its own, so that a text that takes long delays nobody else (S-20): the process has so many
+"""Rendering in a process of its own, so that a slow text does not delay other texts (S-20): the process has so many
 seconds of processor time for each text and is killed by the kernel when they are over. Then, and while it is busy with
-texts of others for too long, the text is shown as it is. What was made is kept by its content, so that it is made once
-for all who look.
+texts of others for too long, the text is shown as it is. The HTML is cached by the content of the
+text.
 
 The process starts with the first text. It ends when its input does: with the server, also when that is killed."""
 
@@ -53,27 +53,27 @@ class Rendering:
     async def html(self, kind: Kind, text: str, language: str = "", *, split: bool = False) -> str:
         text, language = (each.encode("utf-8", "replace").decode() for each in (text, language))
         key = hashlib.sha256(f"{kind}\0{language}\0{split}\0{text}".encode()).digest()
-        if (known := self._kept.get(key)) is not None:
+        if (cached := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
-            return known
+            return cached
         if self._queue is None:
             self._queue = ThreadPoolExecutor(1, "render")
-        begun = self._queue.submit(self._process.render, RenderRequest(kind, text, language, split))
-        result = asyncio.wrap_future(begun)
+        job = self._queue.submit(self._process.render, RenderRequest(kind, text, language, split))
+        result = asyncio.wrap_future(job)
         await asyncio.wait((result,), timeout=self._queue_s)
-        if begun.cancel():  # others came first, and it has not begun
+        if job.cancel():  # others came first, and it has not begun
             return plain(text)
-        made = await result
-        if made is None:
+        html = await result
+        if html is None:
             return plain(text)
-        self._keep(key, made)
-        return made
+        self._keep(key, html)
+        return html
 
-    def _keep(self, key: bytes, made: str) -> None:
-        if len(made) > self._most or key in self._kept:
+    def _keep(self, key: bytes, html: str) -> None:
+        if len(html) > self._most or key in self._kept:
             return
-        self._kept[key] = made
-        self._size += len(made)
+        self._kept[key] = html
+        self._size += len(html)
         while self._size > self._most:
             self._size -= len(self._kept.popitem(last=False)[1])
 
@@ -115,9 +115,13 @@ class _RenderProcess:
         paths = [str(Path(__file__).resolve().parents[2]), *(path for path in sys.path if os.path.isabs(path))]
         run = f"from treadle.server.render_process import main; main({self._processor_s})"
         code = f"import sys; sys.path[:] = {paths!r}; {run}"
-        (given, writer), (reader, made) = os.pipe(), os.pipe()
+        (child_in, writer), (reader, child_out) = os.pipe(), os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
-        actions = [(os.POSIX_SPAWN_DUP2, given, 0), (os.POSIX_SPAWN_DUP2, made, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+        actions = [
+            (os.POSIX_SPAWN_DUP2, child_in, 0),
+            (os.POSIX_SPAWN_DUP2, child_out, 1),
+            (os.POSIX_SPAWN_DUP2, null, 2),
+        ]
         argv = [sys.executable, "-I", "-S", "-c", code]
         try:
             self._pid = os.posix_spawn(sys.executable, argv, {"LC_ALL": "C.UTF-8"}, file_actions=actions, setsid=True)
@@ -127,7 +131,7 @@ class _RenderProcess:
             os.close(reader)
             raise
         finally:
-            for end in (given, made, null):
+            for end in (child_in, child_out, null):
                 os.close(end)
         os.set_blocking(writer, False)
 
@@ -148,12 +152,12 @@ class _RenderProcess:
 
 
 def _write(fd: int, data: bytes, until: float) -> None:
-    left = memoryview(len(data).to_bytes(8, "big") + data)
-    while left:
+    remaining = memoryview(len(data).to_bytes(8, "big") + data)
+    while remaining:
         _, ready, _ = select.select([], [fd], [], max(0.0, until - time.monotonic()))
         if not ready:
             raise TimeoutError
-        left = left[os.write(fd, left) :]
+        remaining = remaining[os.write(fd, remaining) :]
 
 
 def _read(fd: int, until: float) -> str:
@@ -178,13 +182,13 @@ def main(processor_s: float) -> None:
 
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    render("markdown", "`x`\n\n```python\nx\n```\n")  # what is loaded for it is no text's fault
-    with open(0, "rb", closefd=False) as given, open(1, "wb", closefd=False) as made:
-        while len(head := given.read(8)) == 8:
-            request = msgspec.json.decode(given.read(int.from_bytes(head, "big")), type=RenderRequest)
+    render("markdown", "`x`\n\n```python\nx\n```\n")  # loads the libraries before the timer runs
+    with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as answers:
+        while len(head := requests.read(8)) == 8:
+            request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=RenderRequest)
             signal.setitimer(signal.ITIMER_VIRTUAL, processor_s)
             html = render(request.kind, request.text, request.language, split=request.split)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             data = html.encode("utf-8", "replace")
-            made.write(len(data).to_bytes(8, "big") + data)
-            made.flush()
+            answers.write(len(data).to_bytes(8, "big") + data)
+            answers.flush()

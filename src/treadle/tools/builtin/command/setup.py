@@ -97,10 +97,10 @@ class CommandSetup:
                 network_of(plan.network, log),
                 guarded.protected,
                 guarded.hidden,
-                tuple(f"{root}/{path}" for path in secrets),
                 guarded.home,
                 world=self._world,
                 terminal=request.pty,
+                secrets=tuple(f"{root}/{path}" for path in secrets),
             )
             argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
         return CommandSpec(
