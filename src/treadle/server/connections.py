@@ -13,6 +13,8 @@ STALL_S = 30.0
 stream can be resumed where it was."""
 
 if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
     _Protocol = H11Protocol
 else:
     _Protocol = object
