@@ -1,6 +1,6 @@
 """Programs that Treadle runs to their end, each without a shell and in a session of its own that is killed when its
-caller leaves: `run_program` for a bounded answer, `Program` for output as it comes, `run_blocking` for threads.
-Commands of the model have a supervisor instead.
+caller leaves, and when this process is killed: `run_program` for a bounded answer, `Program` for output as it comes,
+`run_blocking` for threads, `start_program` for those that talk. Commands of the model have a supervisor instead.
 
 The streams of an asynchronous program are pipes that are made here. Those of asyncio are no pipes in every version of
 Python, and some programs read their input only from a pipe; and asyncio may wait for the end of its pipes before it
@@ -13,15 +13,17 @@ import selectors
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
+from treadle import orphan_watcher
 from treadle.errors import ToolError
 from treadle.file_system import is_below
 
@@ -83,15 +85,8 @@ class Program:
                 tempfile.TemporaryDirectory(prefix="treadle-program-", ignore_cleanup_errors=True)
             )
             pipes = stack.enter_context(_Pipes(self._errors_cap))
-            process = await asyncio.create_subprocess_exec(
-                *self._argv,
-                stdin=pipes.far[0],
-                stdout=pipes.far[1],
-                stderr=pipes.far[2],
-                cwd=cwd,
-                env=self._env,
-                start_new_session=True,
-            )
+            stdin, stdout, stderr = pipes.far
+            process = await start_program(self._argv, self._env, cwd, stdin, stdout, stderr)
             watch = asyncio.create_task(_watch(process, pipes))
             try:
                 await pipes.connect(self._given)
@@ -115,9 +110,122 @@ async def _watch(process: asyncio.subprocess.Process, pipes: "_Pipes") -> None:
     pipes.close()
 
 
+# -- ending with their caller -----------------------------------------------------------------------------------------
+
+
+async def start_program(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None = None,
+    stdin: int = asyncio.subprocess.PIPE,
+    stdout: int = asyncio.subprocess.PIPE,
+    stderr: int = asyncio.subprocess.DEVNULL,
+    limit: int = _READ,
+) -> asyncio.subprocess.Process:
+    """A program in a session of its own, which the caller ends with `kill_group`. OSError if it cannot be started."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        env=dict(env),
+        start_new_session=True,
+        limit=limit,
+    )
+    _groups.add(process.pid)
+    return process
+
+
+@contextmanager
+def start_blocking(
+    argv: Sequence[str | bytes],
+    env: Mapping[str, str],
+    cwd: str,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    pass_fds: Sequence[int] = (),
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """The program, which is gone at the end of the block with all that it started. OSError or ValueError if it cannot
+    be started."""
+    process = subprocess.Popen(
+        argv,
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=pass_fds,
+        env=dict(env),
+        start_new_session=True,
+    )
+    _groups.add(process.pid)
+    with process:
+        try:
+            yield process
+        finally:
+            if process.returncode is None:  # not waited for, so its number is still its own, and its group's
+                kill_group(process.pid)
+            else:
+                _groups.remove(process.pid)
+
+
 def kill_group(group: int) -> None:
     with suppress(ProcessLookupError, PermissionError):  # macOS says EPERM of a group of zombies
         os.killpg(group, signal.SIGKILL)
+    _groups.remove(group)
+
+
+class _WatchedGroups:
+    """The process groups that must not outlive this process. The process that sees to it starts with the first of
+    them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._groups: set[int] = set()
+        self._watcher = -1
+
+    def add(self, group: int) -> None:
+        with self._lock:
+            self._groups.add(group)
+            self._tell(f"+{group}\n")
+
+    def remove(self, group: int) -> None:
+        with self._lock:
+            if group in self._groups:
+                self._groups.remove(group)
+                self._tell(f"-{group}\n")
+
+    def _tell(self, line: str) -> None:
+        if self._watcher >= 0:
+            with suppress(BrokenPipeError):
+                os.write(self._watcher, line.encode())
+                return
+            os.close(self._watcher)  # the watcher was killed: the next one learns of all groups
+            self._watcher = -1
+        if self._groups:
+            self._watcher = _start_watcher()
+            os.write(self._watcher, "".join(f"+{group}\n" for group in self._groups).encode())
+
+
+_groups = _WatchedGroups()
+
+
+def _start_watcher() -> int:
+    """The end of a pipe to a new watcher, which acts when the pipe is closed: by the end of this process."""
+    told, tells = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, told, 0), (os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+        argv = [sys.executable, "-I", "-S", orphan_watcher.__file__]
+        os.posix_spawn(sys.executable, argv, {}, file_actions=actions, setsid=True)
+    except BaseException:
+        os.close(tells)
+        raise
+    finally:
+        os.close(told)
+        os.close(null)
+    return tells
 
 
 class _Input(asyncio.Protocol):
@@ -216,8 +324,14 @@ class Launch(msgspec.Struct, frozen=True):
     pass_fds: Sequence[int] = ()
 
 
+class StopSign(Protocol):
+    """An Event, or something like it."""
+
+    def is_set(self) -> bool: ...
+
+
 def run_blocking(
-    launch: Launch, feed: Callable[[bytes], None], timeout_s: float, stop: threading.Event | None = None
+    launch: Launch, feed: Callable[[bytes], None], timeout_s: float, stop: StopSign | None = None
 ) -> Completed:
     """Run a program that only reads, and hand on its output piece by piece: memory does not grow with it. It ends when
     its time is up or `stop` is set. ToolError if it cannot be started."""
@@ -246,26 +360,13 @@ def run_blocking(
 
 @contextmanager
 def _started(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
-    """The program, which is gone at the end of the block whatever happened in it."""
-    try:
-        process = subprocess.Popen(
-            launch.argv,
-            cwd=launch.cwd,
-            stdin=launch.stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=launch.pass_fds,
-            env=dict(launch.env),
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        raise ToolError(f"{launch.argv[0]} could not be started: {error}.") from error
-    with process:
+    with ExitStack() as stack:
         try:
-            yield process
-        finally:
-            if process.returncode is None:  # not waited for, so its number is still its own, and its group's
-                kill_group(process.pid)
+            started = start_blocking(launch.argv, launch.env, launch.cwd, launch.stdin, pass_fds=launch.pass_fds)
+            process = stack.enter_context(started)
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{launch.argv[0]} could not be started: {error}.") from error
+        yield process
 
 
 def program_outside(name: str, project: str) -> str | None:

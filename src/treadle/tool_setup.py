@@ -18,6 +18,7 @@ from treadle.ports.hooks import Hooks
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import Effect, SnapshotsOf
 from treadle.ports.store import Store
+from treadle.ports.toolset import Invocation
 from treadle.protocol.events import GitBranchCreated, SandboxNotice
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 _LOOK_S = 10.0
 """How long it is remembered what lies in the user's home and which keys the machine has: commands come one after the
 other, and each looks several times."""
+_SECRETS_S = 2.0
+"""How long it is remembered which files of a project hold secrets."""
+_RETRY_S = 600.0
+"""After this time a process asks again which sandbox holds, and whether views work where they did not."""
 
 
 class ToolSetup:
@@ -68,10 +73,11 @@ class ToolSetup:
         self._grounds: dict[str, WorldGround] = {}
         self.commands = SupervisedCommands(self._data / "commands")
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.history_of)
-        self._choice_of = lru_cache(maxsize=8)(self._choice)
+        self._choices = lru_cache(maxsize=8)(self._choice)
         self._homes = lru_cache(maxsize=8)(self._private_home)
+        self._secret_files = lru_cache(maxsize=64)(self._find_secrets)
         self._keys = lru_cache(maxsize=1)(_system_keys)
-        self._viewed: dict[tuple[str, str], bool] = {}
+        self._viewed: dict[tuple[str, str], tuple[bool, float]] = {}
         self.context = ToolContext(
             self._roots,
             store,
@@ -81,6 +87,7 @@ class ToolSetup:
             _outside,
             redact,
             self._guarded,
+            self._secrets,
             self.snapshots_of,
             notice=self._notice,
             views=self._views,
@@ -133,10 +140,13 @@ class ToolSetup:
             await self.commands.close()
             self._forget()
 
-    def _choice(self, demand: Demand) -> "ChosenSandbox":
+    def _choice(self, demand: Demand, _moment: int) -> "ChosenSandbox":
         from treadle.sandbox.choose import choose
 
         return choose(self._home, demand)
+
+    def _choice_of(self, demand: Demand) -> "ChosenSandbox":
+        return self._choices(demand, int(time.monotonic() / _RETRY_S))
 
     def _sandbox_of(self, demand: Demand) -> Sandbox:
         return self._choice_of(demand).sandbox
@@ -153,13 +163,15 @@ class ToolSetup:
         return SandboxNotice(choice.level, view, bool(choice.reasons) or not view, text)
 
     def _views(self, sandbox: Sandbox, root: str) -> bool:
-        """Tried once for each project."""
+        """Tried once for each project; where it failed, again after a while."""
         from treadle.sandbox.view_trial import view_works
 
-        key = (sandbox.level, root)
-        if key not in self._viewed:
-            self._viewed[key] = view_works(sandbox, root, self.commands.folder)
-        return self._viewed[key]
+        key, now = (sandbox.level, root), time.monotonic()
+        works, until = self._viewed.get(key, (False, now))
+        if not works and now >= until:
+            works = view_works(sandbox, root, self.commands.folder)
+            self._viewed[key] = works, now + _RETRY_S
+        return works
 
     def watched(self, hooks: Sequence[Hooks]) -> list[Hooks]:
         """The same hooks, with what programs of the user change in the project known (W-10)."""
@@ -206,6 +218,34 @@ class ToolSetup:
         # What lies in something hidden is out of sight with it, and there is no place to mount anything any more.
         outermost = [path for path in apart if not any(is_below(path, other) for other in apart if other != path)]
         return Guarded(protected(root), tuple(outermost), self._homes(root, moment))
+
+    def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
+        """The secret files that a call may not read. A person's own call may read all of them; one that a person
+        allowed, those that it names."""
+        from treadle.policy import secret_files
+
+        if invocation.by_person or not invocation.root:
+            return ()
+        root, moment = os.path.realpath(invocation.root), int(time.monotonic() / _SECRETS_S)
+        paths = self._secret_files(invocation.project, moment)
+        try:
+            rules = self._rules_of(root, invocation.options)
+        except ConfigError:
+            rules = ()
+        hidden = secret_files.still_hidden(root, paths, rules, invocation.seen)
+        named: tuple[str, ...] = ()
+        if invocation.approved:
+            arguments = invocation.arguments
+            words = secret_files.words_of(str(arguments.get("command") or ""))
+            named = secret_files.named_secrets(root, str(arguments.get("cwd") or invocation.shell.cwd), words)
+        return tuple(path for path in hidden if path not in named)
+
+    def _find_secrets(self, project: Project, _moment: int) -> tuple[str, ...]:
+        from treadle.policy.secret_files import find_secrets
+        from treadle.workspace.paths.entries import held
+
+        with held(self._roots(*project).top()) as top:
+            return find_secrets(os.path.realpath(project.root), top)
 
     def _private_home(self, root: str, _moment: int) -> PrivateHome | None:
         from treadle.sandbox.homes import private_home

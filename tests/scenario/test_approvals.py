@@ -85,6 +85,8 @@ def test_a_file_that_changed_behind_the_diff_is_asked_for_again(cli: CommandLine
     (cli.project / ".env").write_text("A=1\n")
     read = '[[turn]]\ncall = [{ name = "read_file", args = { path = ".env" } }]\n'
     chat = ask(cli, read + SECRET + DONE)
+    assert "may hold secrets" in cli("pending").out  # S-18
+    cli("approve", chat)  # it is read, and now the edit is asked for
     shown = cli("pending").out
     assert "-A=1" in shown
     assert "+A=2" in shown

@@ -1,9 +1,6 @@
 """Checks, instructions and hooks on the command line (L-16, E-03)."""
 
-import shutil
 import stat
-
-import pytest
 
 from tests.scenario.command_line import CommandLine
 
@@ -41,17 +38,16 @@ def test_checks_can_be_set_in_the_users_file_and_by_a_variable(cli: CommandLine)
     assert [c["command"] for c in ended.of("check.started")] == ["true", "echo two"]
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
 def test_errors_in_changed_files_go_back_to_the_model(cli: CommandLine) -> None:
-    call = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a.js", content = "%s" } }]\n'
-    model = cli.script(call % "let x = ;" + DONE + call % "let x = 1;" + DONE)
+    call = '[[turn]]\ncall = [{ name = "write_file", args = { path = "a.py", content = "%s" } }]\n'
+    model = cli.script(call % "def f(:" + DONE + call % "x = 1" + DONE)
     ended = cli("run", "Do it.", "--model", model, "--json")
     assert ended.code == 0
     first, second = ended.of("check.completed")
-    assert "a.js:1:9: error" in first["result"]
+    assert "a.py:1:7: error" in first["result"]
     assert second["success"]
     [said] = [message for message in ended.of("user.message") if message["source"] == "check"]
-    assert "a.js:1:9: error" in said["content"]
+    assert "a.py:1:7: error" in said["content"]
 
 
 def test_a_project_instructs_and_a_hook_refuses(cli: CommandLine) -> None:

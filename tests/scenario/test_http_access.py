@@ -1,6 +1,7 @@
 """Who gets in (S-13, fault 29), and what a request may be: tokens, tickets, hosts, origins, sizes, kinds."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.scenario.http_kit import WAIT_S, Client, Server, serving
 from treadle.models.scripted import Say
+from treadle.server import header_timeout
 from treadle.server.admission import Admission
 from treadle.server.app import ROUTES
 from treadle.server.guard import OPEN
@@ -262,3 +264,47 @@ async def test_readiness_and_numbers(server: Server) -> None:
 def test_every_code_of_the_routes_is_known() -> None:
     known = codes()
     assert {code for route in ROUTES for code in route.codes} <= set(known)
+
+
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /healthz HTT", WHOLE + b"GET / HTTP/1.1\r\nHost: "])
+async def test_a_connection_that_sends_no_headers_is_closed(
+    server: Server, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-20: one byte now and then keeps no connection open."""
+    monkeypatch.setattr(header_timeout, "HEADERS_S", 0.5)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
+    writer.write(begun)
+
+    async def drip() -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            writer.write(b"x")
+
+    dripping = asyncio.create_task(drip()) if begun else None
+    try:
+        async with asyncio.timeout(WAIT_S):
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(1 << 16):
+                    pass
+    finally:
+        if dripping is not None:
+            dripping.cancel()
+        writer.close()
+
+
+async def test_a_slow_answer_and_a_quiet_connection_are_no_missing_headers(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(header_timeout, "HEADERS_S", 0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.address.rpartition(":")[2]))
+    for _ in range(2):
+        writer.write(WHOLE)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        assert head.startswith(b"HTTP/1.1 200")
+        length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+        await reader.readexactly(length)
+        await asyncio.sleep(0.5)  # longer than headers may take, shorter than a connection may rest
+    writer.close()

@@ -4,8 +4,9 @@ world is committed, as one call that can be undone (W-11, W-12)."""
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import suppress
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,13 @@ from tests.scenario.kit import Stage, of, play, until
 from tests.trees import tree
 from tests.writing import write
 from treadle import Chat
-from treadle.errors import Conflict, ToolError, WorldBusy
+from treadle.errors import Conflict, NotFound, ToolError, WorldBusy
 from treadle.following import Following
 from treadle.models.scripted import Call, Hang, Say
 from treadle.protocol import events as e
 from treadle.stores.sqlite import SqliteStore
 from treadle.worlds.home import WorldHome
+from treadle.worlds.record import WorldFolders
 
 
 @pytest.fixture
@@ -381,6 +383,74 @@ async def test_a_holder_that_is_killed_loses_nothing(solo: Stage, root: Path) ->
     write(files, "notes.txt", b"the world's\n")
     os.kill(_holder(world.id), signal.SIGKILL)
     assert files.read_bytes("notes.txt") == b"the world's\n"
+
+
+async def test_a_holder_whose_starter_is_gone_says_nothing_on_the_terminal(solo: Stage, root: Path) -> None:
+    """Its reader was killed before it could say that it is ready; the world can be reached all the same."""
+    agent = solo.agent([], builtin=True)
+    world = await agent.worlds.open(root)
+    files = agent.workspace_of(world.project)
+    write(files, "notes.txt", b"the world's\n")
+    pid = _holder(world.id)
+    line = _command_line(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert _errors_without_reader(line) == ""
+    assert _errors_without_reader(line) == ""  # this one is told that there is a holder
+    assert files.read_bytes("notes.txt") == b"the world's\n"
+
+
+def _command_line(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+
+
+def _errors_without_reader(line: list[str]) -> str:
+    """What a holder says on the terminal whose standard output leads nowhere, until it has let go of both."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    told, tells = os.pipe()
+    started = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=writer, stderr=tells)
+    assert started.wait(60) == 0
+    for end in (writer, tells):
+        os.close(end)
+    with os.fdopen(told) as errors:
+        return errors.read()
+
+
+async def test_worlds_of_killed_trials_are_hidden_and_swept(solo: Stage, root: Path, tmp_path: Path) -> None:
+    agent = solo.agent([], builtin=True)
+    world = await agent.worlds.open(root)
+    folders = WorldFolders(str(tmp_path / "home"))
+    trial = folders.make_trial(str(root), world.root_id)  # and its process is killed here
+    assert [each.id for each in folders.all()] == [world.id]
+    assert [*folders.problems()] == []
+    assert folders.sweep() == 0  # it may belong to a process that lives
+    with freeze_clock(time.time() + 7200):
+        assert folders.sweep() == 1
+    with pytest.raises(NotFound):
+        folders.get(trial.id)
+    assert folders.get(world.id) == world
+
+
+@contextmanager
+def freeze_clock(now: float) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("treadle.worlds.record.time.time", lambda: now)
+        yield
+
+
+async def test_that_no_layers_work_is_tried_again(
+    solo: Stage, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 40: one failed trial makes no world a copy; a failure is not remembered until the machine starts anew."""
+    agent = solo.agent([], builtin=True)
+    (tmp_path / "home/worlds").mkdir(parents=True, exist_ok=True)
+    failures = iter(["a holder died", "", "a holder died", "a holder died"])
+    monkeypatch.setattr(WorldHome, "_try_layers", lambda *_: next(failures))
+    assert (await agent.worlds.open(root)).how == "overlay"
+    (tmp_path / "home/worlds/trials.json").unlink()
+    assert (await agent.worlds.open(root)).how == "copy"
+    monkeypatch.undo()
+    assert (await agent.worlds.open(root)).how == "overlay"
 
 
 def git(root: Path, *words: str) -> str:

@@ -34,3 +34,85 @@ def test_what_a_program_left_behind_goes_with_it(ending: str, tmp_path: Path) ->
     while not _gone(int(note.read_text())) and time.monotonic() < until:
         time.sleep(0.02)
     assert _gone(int(note.read_text()))
+
+
+# -- a worker that is killed ------------------------------------------------------------------------------------------
+
+SLEEPS = [
+    sys.executable,
+    "-c",
+    LEAVES_A_CHILD + "import os, time; open(sys.argv[1] + '.own', 'w').write(str(os.getpid()))\ntime.sleep(600)",
+]
+HELPERS = {
+    "for a bounded answer": "asyncio.run(run_program(argv, cwd='/', env=os.environ, timeout_s=600))",
+    "in a thread": "run_blocking(Launch(argv, os.environ), lambda _: None, 600.0)",
+    "that talks": "asyncio.run(talk())",
+    "without its watcher": "kill_watcher(); asyncio.run(run_program(argv, cwd='/', env=os.environ, timeout_s=600))",
+}
+WORKER = """
+import asyncio, os, sys
+from treadle import subprocesses
+from treadle.subprocesses import Launch, run_blocking, run_program, start_program
+argv = sys.argv[2:]
+
+async def talk():
+    process = await start_program(argv, os.environ)
+    await process.wait()
+
+def kill_watcher():
+    run_blocking(Launch(["/bin/true"], os.environ), lambda _: None, 60.0)
+    for pid in open(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read().split():
+        os.kill(int(pid), 9)
+        os.waitpid(int(pid), 0)
+
+exec(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+@pytest.mark.parametrize("how", HELPERS)
+def test_helpers_end_with_a_worker_that_is_killed(how: str, tmp_path: Path) -> None:
+    """S-14, fault 38: SIGKILL, which the worker cannot answer; also what its program started is gone."""
+    note = tmp_path / "child"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, HELPERS[how], *SLEEPS, str(note)])
+    try:
+        own = _number(Path(f"{note}.own"))
+        child = _number(note)
+        assert not _gone(own)
+        assert not _gone(child)
+    finally:
+        worker.kill()
+        worker.wait()
+    _wait_until_gone(own)
+    _wait_until_gone(child)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_the_watcher_ends_with_its_worker_and_leaves_what_has_ended_alone(tmp_path: Path) -> None:
+    body = (
+        "run_blocking(Launch(['/bin/true'], os.environ), lambda _: None, 60.0); print(os.getpid(), flush=True); input()"
+    )
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, body], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    pid = int(worker.stdout.readline())
+    (watcher,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    worker.communicate("\n")
+    _wait_until_gone(int(watcher))
+
+
+def _number(note: Path) -> int:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if note.exists() and (text := note.read_text()):
+            return int(text)
+        time.sleep(0.02)
+    raise AssertionError(f"{note} was not written")
+
+
+def _wait_until_gone(pid: int) -> None:
+    until = time.monotonic() + 60
+    while not _gone(pid):
+        assert time.monotonic() < until, "it lives"
+        time.sleep(0.02)

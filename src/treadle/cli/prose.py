@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from unicodedata import east_asian_width
 
+from treadle.code_languages import LEXERS
 from treadle.presentation.styled import Colour, Line, Span, line, spans
 
 WIDEST = 110
@@ -239,6 +240,8 @@ def _painter(language: str) -> Callable[[str], Line]:
     try:
         lexer = get_lexer_by_name(language.split()[0].strip("{}.") if language else "", stripnl=False, ensurenl=False)
     except (ClassNotFound, IndexError):
+        return line
+    if lexer.name not in LEXERS:
         return line
     looks: tuple[tuple[Any, Colour], ...] = (
         (Token.Comment, "dim"),

@@ -84,6 +84,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         {} if by_person else known_files(state),
         state.outputs,
         by_person,
+        call.phase == "approved",
         network=call.network,
         reaches=bool(call.network),
         changed=frozenset(state.run.changed if state.run is not None else ()),

@@ -158,6 +158,7 @@ class _Keeper:
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
+            _sweep_trials(self._home)
         worlds = collect_worlds(self._chats, self._home, self._now - self._retention.world_days * DAY_S, dry=dry)
         keep = {digest for digest, worth in self._worth.items() if worth > line}
         since, going = self._stamp.shard if resumes else "", self._paced() if self._going is not None else None
@@ -259,3 +260,11 @@ class _Keeper:
 
 def _chat(capture: Capture) -> ChatId:
     return ChatId(capture.name.split("/")[0])
+
+
+def _sweep_trials(home: Path) -> None:
+    """Remove what probes of the sandbox left when they were killed."""
+    from treadle.sandbox.choose import FOLDER
+    from treadle.sandbox.probe import sweep_trials
+
+    sweep_trials(home / FOLDER)

@@ -4,7 +4,6 @@ effects, the environment and the limits, with each sandbox. Ways out of a sandbo
 import os
 import secrets
 import stat
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from treadle.ports.sandbox import Level
 from treadle.protocol.content import ResultsEntry
 from treadle.runtime import Agent
 from treadle.sandbox.report import EscapeResult
+from treadle.sandbox.trial_folders import trial_folder
 
 LIMITS = Limits(processes=100, memory=100 << 20, disk=64 << 20, file=96 << 20, cpu_s=0, open_files=0)
 ALLOWANCE = Allowance(limits=LIMITS)
@@ -85,7 +85,7 @@ TRIALS = (
 async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
     """Try all with this sandbox, as a chat that nobody watches. SandboxError if it does not hold here."""
     place = _ROOMY if os.access(_ROOMY, os.W_OK) else str(home)
-    with tempfile.TemporaryDirectory(prefix="treadle-trial-", dir=place, ignore_cleanup_errors=True) as name:
+    with trial_folder("treadle-trial-", place) as name:
         project = _make_project(Path(name))
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": name, VARIABLE: secrets.token_hex(16)}
         said = await _results(project, Agent(model=_model(), home=home, env=env, allowance=ALLOWANCE), level)

@@ -14,6 +14,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import METHOD_NOT_FOUND, JSONRPCError, jsonrpc_message_adapter
 
 from treadle.errors import ConfigError
+from treadle.subprocesses import start_program
 from treadle.termination import terminate, uncancelled
 
 LONGEST_LINE = 16 << 20
@@ -48,16 +49,7 @@ async def program(
 ) -> AsyncIterator[TransportStreams]:
     """Run a server's program for as long as the context; `gone` is set when it says no more. OSError if it cannot be
     started. It and all that it started are gone when the context is left."""
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=cwd or None,
-        env=dict(env),
-        start_new_session=True,
-        limit=LONGEST_LINE,
-    )
+    process = await start_program(argv, env, cwd or None, stderr=asyncio.subprocess.PIPE, limit=LONGEST_LINE)
     to_session, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     assert process.stdin is not None

@@ -11,6 +11,8 @@ import msgspec
 
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import ConfigError, InvalidInput
+from treadle.host_patterns import ALL
+from treadle.host_patterns import check as check_host
 from treadle.mcp.listing import Sampling
 
 FILE_NAME = "mcp.json"
@@ -43,11 +45,13 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     start_s: float = 30.0
     """How long the start may take."""
     sandbox: bool | None = None
-    """Whether the program runs confined; None: it does if it is a project's."""
+    """Whether the program runs confined; None: it does if it is a project's. Never taken from a project."""
     write: bool = False
     """Whether a confined program may write in the project."""
     network: bool = True
-    """Whether a confined program reaches the network."""
+    """Whether a confined program reaches the network. Never taken from a project, whose servers have `hosts` only."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that a confined program reaches, through a proxy; with any, `network` does not count."""
     scope: str = ""
     """OAuth scopes that are asked for."""
     sampling: Sampling = "refuse"
@@ -102,6 +106,9 @@ def check(name: str, server: Server) -> None:
         raise InvalidInput(f"{server.url!r} is no address of a server; it begins with https:// or http://")
     if server.type == "sse":
         raise InvalidInput(f"the server {name!r} has the old transport sse; name its address for streamable HTTP")
+    for host in server.hosts:
+        if host != ALL:
+            check_host(host)
     if server.timeout_s <= 0 or server.start_s <= 0:
         raise InvalidInput(f"the times of the server {name!r} must be more than 0")
 
@@ -121,7 +128,9 @@ def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
         except InvalidInput as error:
             raise ConfigError(f"{path}: {error}") from error
         asks: Sampling = "ask" if server.sampling == "allow" else server.sampling
-        modest = msgspec.structs.replace(server, accept_hints=False, sampling=asks)
+        if ALL in server.hosts:
+            raise ConfigError(f"{path}: the server {name!r} of a project reaches hosts that it names, not all of them")
+        modest = msgspec.structs.replace(server, accept_hints=False, sampling=asks, network=False, sandbox=None)
         kept.append(Declared(name, modest, path, root))
     return tuple(kept)
 

@@ -15,8 +15,11 @@ import msgspec
 
 from treadle.errors import ConfigError, InvalidInput, SandboxError
 from treadle.file_system import is_below
+from treadle.host_patterns import choice
+from treadle.inert import inert_line
 from treadle.mcp.listing import Listing
 from treadle.mcp.tool import Keeping
+from treadle.mcp_hub.executed_files import MOST_BYTES, executed_files
 from treadle.mcp_hub.hub import Hub, Place
 from treadle.mcp_hub.known import FILE_NAME as LISTINGS_NAME
 from treadle.mcp_hub.known import ListingsFile, remember
@@ -33,8 +36,9 @@ from treadle.mcp_hub.settings import (
     server_of,
 )
 from treadle.policy.home_file import HomeFile
-from treadle.policy.trust import read
-from treadle.ports.sandbox import AllHosts, Confinement, Direct, NoNetwork, PrivateHome, Unwritable, WorldMount
+from treadle.policy.trust import MAX_BYTES, read
+from treadle.ports.sandbox import Confinement, Direct, PrivateHome, Unwritable, WorldMount
+from treadle.tools.builtin.command.network import network_of, through_proxy
 from treadle.tools.builtin.context import ToolContext
 from treadle.tools.builtin.environment import command_environment
 
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
     from treadle.mcp.transport import Errors
 
 TOKENS_NAME = "mcp-tokens.json"
+NETWORK_LOG = "mcp-network.jsonl"
+"""What confined servers reached by name, and what they were refused."""
 
 
 class _TokensFile(msgspec.Struct, frozen=True):
@@ -180,10 +186,27 @@ class McpServers(Offerings):
                 warnings.append(f"{name} of this project declares MCP servers and is not trusted: treadle trust {name}")
                 continue
             try:
-                found += read_project(data, path, root)
+                servers = read_project(data, path, root)
             except ConfigError as error:
                 warnings.append(f"The MCP servers of this project cannot be used: {error}")
+                continue
+            for declared in servers:
+                if changed := self._untrusted_files(declared):
+                    shown = inert_line(os.path.relpath(changed[0], os.path.realpath(root)))
+                    warnings.append(
+                        f"The MCP server {declared.name} of this project runs {shown}, which is not trusted as it is "
+                        f"now: treadle trust {shown}"
+                    )
+                else:
+                    found.append(declared)
         return found
+
+    def _untrusted_files(self, declared: Declared) -> list[str]:
+        """Files of the project that a server of its executes and that nobody trusted with this content."""
+        files = executed_files(declared.server, declared.root, self._context.env)
+        return [
+            path for path in files if (data := _contents(path, MOST_BYTES)) is None or not self._trusted(path, data)
+        ]
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
         """Sign in to a server in a browser; `show` is given the address. Whether the server asked for it at all."""
@@ -249,12 +272,17 @@ class McpServers(Offerings):
 
         server, env, root = declared.server, self._context.env, place.root
         if server.command:
+            changed = await asyncio.to_thread(self._untrusted_files, declared) if declared.root else []
+            if changed:
+                raise ConfigError(f"a file that {declared.name} runs was changed since it was trusted")
             argv = [filled(word, env) for word in (server.command, *server.args)]
             given = {name: filled(value, env) for name, value in server.env.items()}
             cwd = filled(server.cwd, env) or root or env.get("HOME") or "/"
             if declared.confined or place.world:
                 argv = await asyncio.to_thread(self._placed, argv, declared, place, cwd)
             environment = command_environment(env, self._context.allowance.env) | given
+            if declared.confined and server.hosts:
+                environment |= through_proxy()
             async with transport.program(argv, environment, cwd, errors, gone) as streams:
                 yield streams
             return
@@ -278,14 +306,17 @@ class McpServers(Offerings):
 
     def _confined(self, argv: list[str], server: Server, root: str, cwd: str, world: WorldMount | None) -> list[str]:
         if self._context.sandbox_of is None or (sandbox := self._context.sandbox_of("auto")).level == "none":
-            raise SandboxError("it runs only in a sandbox, and none works here; say `sandbox: false` if you trust it")
+            raise SandboxError(
+                "it runs only in a sandbox, and none works here; declare it yourself with `sandbox: false` if "
+                "you trust it"
+            )
         guarded = self._context.guarded(root)
         program = shutil.which(argv[0], path=self._context.env.get("PATH")) or argv[0]
         _require_visible(program, root, guarded.home)
         confinement = Confinement(
             root,
             Direct() if server.write else Unwritable(live=True),
-            AllHosts() if server.network else NoNetwork(),
+            network_of(choice(server.hosts) if server.hosts else server.network, str(self._home / NETWORK_LOG)),
             protected=guarded.protected,
             hidden=guarded.hidden,
             home=guarded.home,
@@ -301,13 +332,13 @@ def _require_visible(program: str, root: str, home: PrivateHome | None) -> None:
     if not any(is_below(program, seen) for seen in (root, *home.visible, *home.caches)):
         raise SandboxError(
             f"{program} lies in a home, which a confined program does not see; name its folder in the setting "
-            "visible_paths, or say `sandbox: false` if you trust it"
+            "visible_paths, or declare it yourself with `sandbox: false` if you trust it"
         )
 
 
-def _contents(path: str) -> bytes | None:
+def _contents(path: str, most: int = MAX_BYTES) -> bytes | None:
     """Of a file of a project; None if there is none that may be read."""
     try:
-        return read(path) if os.path.lexists(path) else None
+        return read(path, most) if os.path.lexists(path) else None
     except InvalidInput:
         return None

@@ -57,7 +57,7 @@ class Act(msgspec.Struct, frozen=True):
 def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
     if (command := spec.command_in(arguments)) is not None:
-        return _command(command, _folder(invocation), _variables(invocation))
+        return _command(command, start_folder(invocation), _variables(invocation))
     if spec.input_argument:
         return _input(str(arguments.get(spec.input_argument) or ""))
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
@@ -134,7 +134,7 @@ def _variables(invocation: Invocation) -> dict[str, str | None]:
     return {} if invocation.arguments.get("fresh") else unknown_variables(invocation.shell)
 
 
-def _folder(invocation: Invocation) -> str:
+def start_folder(invocation: Invocation) -> str:
     """Where a command starts, relative to the root."""
     named = invocation.arguments.get("cwd")
     if isinstance(named, str) and named:

@@ -12,7 +12,9 @@ _TAIL = 400
 _BEGINS = re.compile(
     r"(?:(?<![A-Za-z0-9_\-])(?:sk-|[sr]k_|whsec_|gh[pousr]_|github_pat_|gl(?:pat|dt|rt)-|AKIA|ASIA|AIza|ya29\.|xox|xapp-"
     r"|npm_|pypi-|hf_|dckr_pat_|SG\.|eyJ)[A-Za-z0-9_\-.]*"
-    r"|(?i:bearer|basic)[ ]+[^\s]*|[A-Za-z][A-Za-z0-9+.\-]*://[^\s/@]*|[A-Z][A-Z0-9_]*=[^\s]*)$"
+    r"|(?i:bearer|basic)[ ]+[^\s]*|[A-Za-z][A-Za-z0-9+.\-]*://[^\s/]*|[A-Z][A-Z0-9_]*=[^\s]*"
+    r"|[\w.\-]*(?i:passw(?:or)?d|passphrase|secret|token|api[_\-]?key)"
+    r"(?:=|[\"']?[ \t]*:[ \t]*)[\"']?[^\s\"']*[\"']?[ \t]*)$"
 )
 _KEY_BEGINS = "-----BEGIN "
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]*-----")

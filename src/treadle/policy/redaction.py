@@ -20,8 +20,9 @@ SHORTEST = 8
 _SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRIVATE_?KEY", re.I)
 # fmt: off
 _COMMON = frozenset({
-    "changeme", "default", "defaults", "development", "disabled", "enabled", "localhost", "password", "postgres",
-    "production", "required", "staging", "undefined", "unlimited", "username",
+    "changeme", "change_me", "default", "defaults", "development", "disabled", "empty", "enabled", "example", "false",
+    "localhost", "none", "null", "optional", "passphrase", "passwd", "password", "postgres", "prompt", "production",
+    "required", "secret", "staging", "string", "true", "undefined", "unlimited", "username", "your_password",
 })
 # fmt: on
 
@@ -61,9 +62,23 @@ _PLAIN = r"(?![$<{(*%\[]|\.\.\.)"
 """No placeholder."""
 _BEARER = rf"{_PLAIN}(?P<secret>(?=[A-Za-z\-_.+/]*[0-9])[A-Za-z0-9\-_.~+/]{{16,}}=*)"
 _PEM = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+_PEM_LINE = (
+    r"(?:\s|\\[nr]){1,20}(?:\d{1,6}[\t│|: ]{1,4})?[+>|\-]?[ ]{0,20}(?:[A-Za-z\-]+: [^\n]{1,200}|[A-Za-z0-9+/=]{16,})"
+)
+"""Of a key whose end is missing, as `head` shows it: numbered, in a diff, or with its line breaks escaped."""
 
 FAMILIES: tuple[_Family, ...] = (
-    _inside("private key", "-----BEGIN", rf"-----BEGIN {_PEM}(?:(?!-----BEGIN)[\s\S]){{0,20000}}?-----END {_PEM}"),
+    _inside(
+        "private key",
+        "-----BEGIN",
+        rf"-----BEGIN {_PEM}(?:(?:(?!-----BEGIN)[\s\S]){{0,20000}}?-----END {_PEM}|(?:{_PEM_LINE}){{1,400}})",
+    ),
+    _inside(
+        "private key",
+        "-----END",
+        rf"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{{16,}}(?:{_PEM_LINE}){{0,60}}\s{{1,4}}"
+        rf"(?:\d{{1,6}}[\t│|: ]{{1,4}})?-----END {_PEM}",
+    ),
     _token("Anthropic key", "sk-ant-", r"[A-Za-z0-9_\-]{20,}"),
     _token("API key", "sk-", rf"{_LONG_RUN}[A-Za-z0-9_\-]{{20,}}"),
     _token("Stripe key", "sk_live_ rk_live_ sk_test_ whsec_", r"[A-Za-z0-9]{16,}"),
@@ -84,13 +99,31 @@ FAMILIES: tuple[_Family, ...] = (
     _inside(
         "authorization", "uthorization", rf"uthorization[\"']?\s*[:=]\s*[\"']?(?i:bearer|basic|token)[ ]+{_BEARER}"
     ),
-    _inside("password", "://", rf"://[^\s/:@\"'<>]*:{_PLAIN}(?P<secret>[^\s/@\"'<>]{{3,}})@"),
+    _inside("password", "://", rf"://[^\s/:@\"'<>]{{0,200}}:{_PLAIN}(?P<secret>[^\s/\"'<>]{{3,200}})@(?=[\w\[.\-$])"),
+    _inside("token", "://", rf"://{_PLAIN}(?P<secret>(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-.~%+]{{16,200}})@(?=[\w\[])"),
 )
 
 _VALUE = r"=[\"']?(?P<secret>[^\s\"'#]{8,})"
-_ASSIGNED = tuple((f"{word}=", re.compile(word + _VALUE)) for word in ("KEY", "TOKEN", "SECRET", "PASSWORD"))
+_ASSIGNED = tuple((f"{word}=", re.compile(word + _VALUE)) for word in ("KEY", "TOKEN", "SECRET"))
 """As in a file of settings for the environment: NAME=value at the beginning of a line."""
-_LINE_BEFORE = re.compile(r"[ \t0-9│|:]*(?:export[ \t]+)?([A-Z][A-Z0-9_]*)?")
+_LINE_BEFORE = re.compile(r"[ \t0-9│|:+>\-]*(?:(?:export|ENV|ARG)[ \t]+)?([A-Z][A-Z0-9_]*)?")
+
+_PASSWORD_HINT = re.compile(r"assw|ASSW|assphrase|ASSPHRASE")
+_PASSWORD = re.compile(
+    r"^[ \t0-9│|:+>\-]*(?:(?:export|set|ENV|ARG)[ \t]+)?"
+    r"(?P<name>[A-Za-z][\w.\-]{0,60}?)?(?P<word>(?i:passw(?:or)?d|passphrase))="
+    r"(?P<quote>[\"']?)(?P<secret>[^\s\"'#]{4,})(?P=quote)[ \t]*$",
+    re.MULTILINE,
+)
+"""NAME_PASSWORD=value and nothing else on its line, as in `.env` and `.properties`."""
+_KEYED_HINT = re.compile(r"(?i:passw|passphrase|secret|token|api_?-?key)[\w\-]{0,20}[\"']?[ \t]*:")
+_KEYED = re.compile(
+    r"(?:^|[{,])(?P<before>[ \t0-9│|:+>\-]*)(?P<mark>[\"']?)"
+    r"(?P<name>[\w.\-]{0,60}?(?i:passw(?:or)?d|passphrase|secret|token|api[_\-]?key|secret[_\-]?access[_\-]?key))(?P=mark)"
+    r"[ \t]*:[ \t]*(?P<quote>[\"']?)(?P<secret>[^\s\"',;{}]{8,200})(?P=quote)(?=[ \t]*(?:[,}]|#.*|\r?$))",
+    re.MULTILINE,
+)
+"""`password: value` in YAML and `"password": "value"` in JSON."""
 
 
 class Redactor:
@@ -113,6 +146,10 @@ class Redactor:
         for literal, pattern in _ASSIGNED:
             if literal in text:
                 text = pattern.sub(_assigned, text)
+        if _PASSWORD_HINT.search(text):
+            text = _PASSWORD.sub(_password, text)
+        if _KEYED_HINT.search(text):
+            text = _KEYED.sub(_keyed, text)
         return text
 
     def live(self) -> Callable[[str], str]:
@@ -165,6 +202,25 @@ def _assigned(match: re.Match[str]) -> str:
     if _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"]):
         return _without_secret(f"[redacted: {name}]", match)
     return match[0]
+
+
+def _password(match: re.Match[str]) -> str:
+    """Passwords need not look random: under a name in capitals every plain value is one. In small letters it may be
+    the argument of a call."""
+    name, value = (match["name"] or "") + match["word"], match["secret"]
+    plain = not re.search(r"[(){}<>;,\[\]]|\$|^%|^\*+$|^\.\.\.", value) and value.lower() not in _COMMON
+    if not plain or not (name.isupper() or (_looks_random(value) and len(value) >= SHORTEST)):
+        return match[0]
+    return _without_secret(f"[redacted: {name}]", match)
+
+
+def _keyed(match: re.Match[str]) -> str:
+    """A quoted name has a quoted value: without quotes it is code. Names of variables, paths and addresses are none."""
+    value = match["secret"]
+    code = bool(match["mark"]) and not match["quote"]
+    if code or not is_secret(match["name"], value) or not _looks_random(value) or re.search(r"[:/\[\]*]|\w\.\w", value):
+        return match[0]
+    return _without_secret(f"[redacted: {match['name']}]", match)
 
 
 def _looks_random(value: str) -> bool:

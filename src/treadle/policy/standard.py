@@ -70,10 +70,11 @@ class StandardPolicy:
             found = self._rules(invocation.root, options)
         except ConfigError as error:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
-        if spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in found):
+        plain = spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in found)
+        if plain and not word_verdicts.may_name_files(spec, invocation):
             return Verdict("allow")
         case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins, self.every_command(options))
-        stopped = network.stopped(case) or word_verdicts.stopped(case)
+        stopped = network.stopped(case) or word_verdicts.stopped(case) or word_verdicts.names_secret(case)
         if closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
         return network.standing(case, stopped or _by_words_or_review(case))

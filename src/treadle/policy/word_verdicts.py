@@ -8,8 +8,8 @@ import msgspec
 
 from treadle.errors import ConfigError
 from treadle.inert import printable
-from treadle.policy import offers, rules
-from treadle.policy.acts import Act
+from treadle.policy import offers, rules, secret_files
+from treadle.policy.acts import Act, act_of, start_folder
 from treadle.policy.changes import listed
 from treadle.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
 from treadle.policy.sensitive_files import Sensitive, names
@@ -84,6 +84,26 @@ def stopped(case: Case) -> Verdict | None:
         return None
     why = "says so" if match == "yes" else "may cover it: its words do not say which command runs"
     return asked(case, Need(f"{rules.in_words(rule)} {why}", way_out=_REVOKE))
+
+
+def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:
+    return bool(act_of(spec, invocation).files)
+
+
+def names_secret(case: Case) -> Verdict | None:
+    """The question about a call that names a secret file of the project (S-18). A command that is trusted is not asked
+    about: the file is hidden from it like from every other."""
+    act, invocation, root = case.act, case.invocation, case.root
+    if invocation.by_person or not root or (act.kind == "command" and trusted(case)):
+        return None
+    command = case.spec.command_in(invocation.arguments)
+    words = act.files if command is None else secret_files.words_of(command)
+    folder = "." if command is None else start_folder(invocation)
+    named = secret_files.named_secrets(root, folder, words)
+    hidden = [*secret_files.still_hidden(root, named, case.rules, invocation.seen)]
+    if not hidden:
+        return None
+    return asked(case, Need(secret_files.reason(hidden), secret_files.offers(hidden), secret_files.way_out(hidden)))
 
 
 def refused(rule: Rule) -> Verdict:

@@ -12,6 +12,9 @@ from treadle.protocol.options import SandboxChoice
 Level = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 """From the strongest to none. The level stands in every command's result and is never lowered silently."""
 
+HIDING: tuple[Level, ...] = ("bubblewrap", "sandbox-exec")
+"""The levels that can hide single files of the project."""
+
 Demand = SandboxChoice
 """What a person may ask for: the strongest that holds, or this one and no other."""
 
@@ -141,6 +144,8 @@ class Confinement(Value, frozen=True):
     """None: the root is what lies at its path."""
     terminal: bool = False
     """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
+    secrets: tuple[str, ...] = ()
+    """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
 
 
 class Sandbox(ABC):

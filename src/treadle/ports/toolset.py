@@ -83,6 +83,8 @@ class Invocation(msgspec.Struct, frozen=True):
     """By call: the blob with the whole output of a result that was cut (T-11)."""
     by_person: bool = False
     """Whether a person makes the call and not the model: then what the model has seen is no matter (L-18)."""
+    approved: bool = False
+    """Whether a person allowed this very call."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False

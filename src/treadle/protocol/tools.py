@@ -27,6 +27,7 @@ WORLD_TOOL = "commit_world"
 DELEGATE_TOOL = "delegate"
 RACE_TOOL = "race"
 EDIT_TOOL = "edit_file"
+READ_TOOL = "read_file"
 EDIT_TOOLS = frozenset({WRITE_TOOL, EDIT_TOOL, PATCH_TOOL})
 """Built-in tools that are known by their names: rules and logs name them, and the loop calls some by itself."""
 

@@ -84,14 +84,15 @@ class Bubblewrap(Sandbox):
         _check(confinement)
         missing: list[str] = []
         found = listening()
+        folders, sockets = self._sockets(confinement, found)
         mounts = [
             *self._outside(confinement),
-            *self._sockets(confinement, found),
+            *((folder, _overlay(folder, "--remount-ro", folder)) for folder in folders),
             *((path, ["--bind", path, path]) for path in confinement.writable),
             *self._protected(confinement, missing),
         ]
         mounts.append((confinement.root, self._root(confinement)))
-        mounts += [*self._home(confinement, found), *_hidden(confinement)]
+        mounts += [*self._home(confinement, found), *_hidden(confinement), *self._secrets(confinement)]
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
         words += [] if isinstance(confinement.network, AllHosts) else ["--unshare-net"]
@@ -99,12 +100,15 @@ class Bubblewrap(Sandbox):
         words += ["--ro-bind", "/", "/"]
         for _, mount in sorted(mounts, key=lambda each: each[0].rstrip("/").count("/")):
             words += mount
+        mounted = len(words)
         words += ["--sync-fd", str(ALIVE_FD)] if missing else []
         words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
         line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
         if given := self._gitconfig(confinement):
             line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), given, *words]
+        if sockets:
+            line = self._launcher.line("cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line)
         if isinstance(confinement.network, Hosts):
             line = self._through_proxy(confinement.network, line)
         if missing:
@@ -140,17 +144,15 @@ class Bubblewrap(Sandbox):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
 
-    def _sockets(self, confinement: Confinement, found: Iterable[str]) -> Iterable[Mount]:
-        """What covers the ways to daemons outside the project. On a view those inside lead nowhere, too."""
+    def _sockets(self, confinement: Confinement, found: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The folders to cover so that daemons outside the project cannot be reached, and the sockets for which there
+        is no such folder. On a view those inside the project lead nowhere, too."""
         own = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
         reached = [path for path in found if _shown(confinement, path) and not any(is_below(path, e) for e in own)]
         mounts = mount_points() if reached and self.views else ()
         device = os.stat(self._scratch).st_dev
-        covers: dict[str, list[str]] = {}
-        for path in reached:
-            folder = settled_folder(path, device, mounts) if self.views else ""
-            covers[folder or path] = _overlay(folder, "--remount-ro", folder) if folder else _nothing(path)
-        return covers.items()
+        folders = {path: settled_folder(path, device, mounts) if self.views else "" for path in reached}
+        return sorted({*folders.values()} - {""}), sorted(path for path, folder in folders.items() if not folder)
 
     def _home(self, confinement: Confinement, found: Iterable[str]) -> Iterable[Mount]:
         home = confinement.home
@@ -197,6 +199,14 @@ class Bubblewrap(Sandbox):
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
                 return ["--bind", LAID, root] if laid else [*layers, "--overlay", upper, work, root]
+
+    def _secrets(self, confinement: Confinement) -> Iterable[Mount]:
+        """An empty file in the place of each: a program that reads one goes on without it. A mount changes nothing in
+        the layer of a view, so the file is no part of the command's effect."""
+        empty = os.path.join(self._scratch, "instead", "empty")
+        for path in confinement.secrets:
+            _write(empty, b"")
+            yield path, ["--ro-bind", empty, path]
 
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """The mounts that hold protected paths; what does not exist is put into `missing`."""
@@ -290,7 +300,13 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _check(confinement: Confinement) -> None:
-    for path in (confinement.root, *confinement.protected, *confinement.hidden, *confinement.writable):
+    for path in (
+        confinement.root,
+        *confinement.protected,
+        *confinement.hidden,
+        *confinement.secrets,
+        *confinement.writable,
+    ):
         if not os.path.isabs(path) or os.path.normpath(path) != path:
             raise SandboxError(f"{path!r} is no absolute path without detours; a sandbox cannot be made of it")
     for path in confinement.protected:

@@ -1,11 +1,15 @@
-"""Which sandbox commands get: the strongest that holds, tried once and remembered until the machine starts anew; or
-the one that was demanded, or an error. A level is never lowered without a word."""
+"""Which sandbox commands get: the strongest that holds, or the one that was demanded, or an error. A level is never
+lowered without a word.
+
+A level that holds is remembered until the machine starts anew. One that failed was tried twice, and is tried again
+after a while: the cause may have been another process, a full disk or a busy machine."""
 
 import importlib.util
 import os
 import platform
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -25,6 +29,8 @@ LEVELS = _LEVELS.get(sys.platform, ())
 """What this kind of machine can have, the strongest first."""
 FOLDER = "sandbox"
 REMEMBERED = "probe.json"
+RETRY_S = 600.0
+"""For how long a level below the strongest is remembered."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -45,6 +51,13 @@ class Findings(msgspec.Struct, frozen=True):
 
     machine: Machine
     reports: tuple[LevelReport, ...]
+    time_s: float = 0.0
+    """When they were made, in seconds since 1970."""
+
+    @property
+    def best(self) -> bool:
+        """Whether commands get the most that this kind of machine can give."""
+        return all(_is_best(report) for report in self.reports[:1])
 
 
 class ChosenSandbox(msgspec.Struct, frozen=True):
@@ -95,19 +108,31 @@ def known(home: Path) -> Findings:
     except (OSError, msgspec.MsgspecError):
         return examine(home)
     current = remembered.machine == machine and all(report.complete for report in remembered.reports)
-    return remembered if current else examine(home)
+    fresh = remembered.best or 0 <= time.time() - remembered.time_s < RETRY_S
+    return remembered if current and fresh else examine(home)
 
 
 def examine(home: Path) -> Findings:
     """Try every level anew, and remember what came of it."""
-    from treadle.sandbox.probe import examine_level  # loads what a command need not wait for
+    from treadle.sandbox.probe import examine_level, sweep_trials  # loads what a command need not wait for
 
     machine = _machine()
     scratch = _scratch(home)
-    findings = Findings(machine, tuple(examine_level(level, machine.bubblewrap, scratch) for level in LEVELS))
+    sweep_trials(scratch)
+    reports = []
+    for level in LEVELS:
+        report = examine_level(level, machine.bubblewrap, scratch)
+        if not _is_best(report) and not report.stuck:  # waiting for one that does not end takes too long
+            report = examine_level(level, machine.bubblewrap, scratch)
+        reports.append(report)
+    findings = Findings(machine, tuple(reports), time.time())
     file = scratch / REMEMBERED
     replace_file(str(file), msgspec.json.encode(findings), fault="sandbox.probed")
     return findings
+
+
+def _is_best(report: LevelReport) -> bool:
+    return report.holds and (report.views or report.level != "bubblewrap")
 
 
 def find_bubblewrap() -> str:

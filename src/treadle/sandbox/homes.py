@@ -8,16 +8,18 @@ import glob
 import os
 import pwd
 import re
-import subprocess
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
+from treadle.errors import ToolError
 from treadle.file_system import is_below
 from treadle.ports.sandbox import PrivateHome
 from treadle.sandbox.places import own_python
+from treadle.subprocesses import Launch, run_blocking
 
 HOMES = ("/home", "/root", "/Users")
 """Where people's homes lie."""
@@ -166,12 +168,14 @@ _SYSTEM_PATH = "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin"
 @cache
 def _git_settings(home: str) -> str:
     """Of the user's git settings those that name neither programs nor secrets: who commits, and how lines end."""
-    line = ["git", "config", "--global", "--includes", "--null", "--list"]
-    env = {"HOME": home, "PATH": _SYSTEM_PATH, "GIT_CONFIG_NOSYSTEM": "1"}
-    try:
-        said = subprocess.run(line, cwd="/", env=env, capture_output=True, timeout=_GIT_S, check=False).stdout
-    except (OSError, subprocess.TimeoutExpired):
+    git = shutil.which("git", path=_SYSTEM_PATH)
+    if git is None:
         return ""
+    env = {"HOME": home, "PATH": _SYSTEM_PATH, "GIT_CONFIG_NOSYSTEM": "1"}
+    said = bytearray()
+    line = [git, "config", "--global", "--includes", "--null", "--list"]
+    with suppress(ToolError):
+        run_blocking(Launch(line, env), said.extend, _GIT_S)
     pairs = (entry.partition("\n")[::2] for entry in said.decode(errors="replace").split("\0"))
     return "".join(_git_lines(key, value) for key, value in pairs if _GIT_KEYS.match(key))
 

@@ -4,7 +4,6 @@ variants, and what came of it. Does not know which level is used at last."""
 import os
 import secrets
 import subprocess
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -18,12 +17,14 @@ from treadle.sandbox.landlock import Landlock
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.macos import BINARY, SandboxExec
 from treadle.sandbox.none import NoSandbox
-from treadle.sandbox.probe_fixture import ProbeFixture, Stuck
+from treadle.sandbox.probe_fixture import ProbeFixture, Stuck, sweep_sockets
 from treadle.sandbox.report import ESCAPES, EscapeResult, LevelReport
 from treadle.sandbox.supervisor.removal import remove_tree
+from treadle.sandbox.trial_folders import sweep_trial_folders, trial_folder
 
 OLDEST_BUBBLEWRAP = (0, 8)
 """The first one that can forbid nested namespaces. Views need 0.11."""
+TRIAL = "trial-"
 VERSION_S = 15.0
 VIEW_S = 15.0
 _IN_VAIN = {"survive": "it was ended with the command"}
@@ -31,8 +32,8 @@ _IN_VAIN = {"survive": "it was ended with the command"}
 
 def examine_level(level: Level, bubblewrap: str, scratch: Path) -> LevelReport:
     """Try one level. What it needs for that lies in a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="trial-", dir=_beside_tmp(scratch), ignore_cleanup_errors=True) as name:
-        trial = Path(name).resolve()
+    with trial_folder(TRIAL, str(_beside_tmp(scratch))) as name:
+        trial = Path(name)
         match level:
             case "bubblewrap":
                 return _try_bubblewrap(bubblewrap, trial)
@@ -44,6 +45,12 @@ def examine_level(level: Level, bubblewrap: str, scratch: Path) -> LevelReport:
                 return probe(SandboxExec(), trial)
             case "none":
                 return probe(NoSandbox(), trial)
+
+
+def sweep_trials(scratch: Path) -> None:
+    """Remove what killed probes left."""
+    sweep_trial_folders(TRIAL, str(_beside_tmp(scratch)))
+    sweep_sockets()
 
 
 def bubblewrap_version(binary: str) -> tuple[int, ...]:
@@ -70,17 +77,22 @@ def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
     if version < OLDEST_BUBBLEWRAP:
         shown, needed = (".".join(map(str, each)) for each in (version, OLDEST_BUBBLEWRAP))
         return LevelReport("bubblewrap", failure=f"{binary} is version {shown}, {needed} is needed")
-    report = probe(Bubblewrap(binary, str(trial)), trial)
-    nested = bool(report.failure) and not report.stuck
-    if nested:  # in some containers bubblewrap cannot forbid namespaces inside; the filter does so, too
-        second = probe(Bubblewrap(binary, str(trial), nested=True), trial)
-        if second.failure:
-            return report
-        report = second
-    tried = Bubblewrap(binary, str(trial), views=True, nested=nested)
-    views = report.holds and has_views(tried, trial)
-    lays = views and has_views(tried, trial, lays=Launcher())
-    return msgspec.structs.replace(report, views=views, lays=lays, nested=nested)
+    failure: LevelReport | None = None
+    for nested in (False, True):  # in some containers bubblewrap cannot forbid namespaces inside; the filter does so
+        for views in (True, False):
+            sandbox = Bubblewrap(binary, str(trial), views=views, nested=nested)
+            report = probe(sandbox, trial)
+            if report.stuck:
+                return report
+            if report.failure:
+                failure = failure if failure or views else report
+            elif not report.holds or not views:
+                return msgspec.structs.replace(report, views=False, nested=nested)
+            elif has_views(sandbox, trial):
+                lays = has_views(sandbox, trial, lays=Launcher())
+                return msgspec.structs.replace(report, views=True, lays=lays, nested=nested)
+    assert failure is not None  # without views it either failed or was returned
+    return failure
 
 
 def _try_landlock(trial: Path) -> LevelReport:

@@ -4,6 +4,7 @@ that must stay as they are, listeners that must hear nothing, a process that mus
 import fcntl
 import os
 import pty
+import re
 import secrets
 import selectors
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +24,7 @@ from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, PrivateHome, Sandbox
 from treadle.sandbox.launcher import Launcher
 from treadle.sandbox.report import ESCAPES
+from treadle.sandbox.sockets import listening
 
 SILENCE_S = 15.0
 """How long nothing may be heard of the attempts; all together they take a fraction of a second."""
@@ -276,6 +279,24 @@ def _bind_somewhere(listener: socket.socket, folders: Sequence[str]) -> Path:
         path.chmod(0o777)
         return path
     raise SandboxError(f"no socket can be made in {folders[-2]}; choose a home with a shorter path with TREADLE_HOME")
+
+
+_SOCKET_NAME = re.compile(r"treadle-[0-9a-f]{12}\.sock")
+_ABANDONED_S = 3600.0
+
+
+def sweep_sockets() -> None:
+    """Remove the sockets of probes that were killed. Connecting would tell whether one is alive, but a probe takes a
+    connection for an escape; so only old ones are removed at which no process listens."""
+    live = listening()
+    for folder in {"/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", ROOMY}:
+        with suppress(OSError):
+            for path in Path(folder).iterdir():
+                status = path.lstat()
+                abandoned = stat.S_ISSOCK(status.st_mode) and status.st_ctime < time.time() - _ABANDONED_S
+                own = status.st_uid == os.geteuid() and _SOCKET_NAME.fullmatch(path.name)
+                if own and abandoned and str(path) not in live:
+                    path.unlink(missing_ok=True)
 
 
 def _mode(path: Path) -> int:

@@ -3,13 +3,14 @@ the file system on which a real one lies may not have what it takes."""
 
 import os
 import subprocess
-import tempfile
 
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Sandbox, View
-from treadle.sandbox.supervisor.removal import remove_tree
+from treadle.sandbox.trial_folders import trial_folder
 
 _LONGEST_S = 15.0
+_TRIES = 2
+"""A view that does not work is looked at twice, because the answer holds for the whole process."""
 
 
 def view_works(sandbox: Sandbox, root: str, folder: str) -> bool:
@@ -17,23 +18,24 @@ def view_works(sandbox: Sandbox, root: str, folder: str) -> bool:
     if not sandbox.views:
         return False
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    trial = tempfile.mkdtemp(prefix=".view-", dir=folder)
-    root = os.path.realpath(root)
+    return any(_try_view(sandbox, os.path.realpath(root), folder) for _ in range(_TRIES))
+
+
+def _try_view(sandbox: Sandbox, root: str, folder: str) -> bool:
     try:
-        upper, work = os.path.join(trial, "upper"), os.path.join(trial, "work")
-        for each in (upper, work):
-            os.mkdir(each, 0o700)
-        line = sandbox.wrap(["/bin/sh", "-c", ":"], Confinement(root, View(upper, work)), root)
-        return not subprocess.run(
-            line,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=root,
-            timeout=_LONGEST_S,
-            check=False,
-        ).returncode
+        with trial_folder(".view-", folder) as trial:
+            upper, work = os.path.join(trial, "upper"), os.path.join(trial, "work")
+            for each in (upper, work):
+                os.mkdir(each, 0o700)
+            line = sandbox.wrap(["/bin/sh", "-c", ":"], Confinement(root, View(upper, work)), root)
+            return not subprocess.run(
+                line,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=root,
+                timeout=_LONGEST_S,
+                check=False,
+            ).returncode
     except (OSError, SandboxError, subprocess.TimeoutExpired):
         return False
-    finally:
-        remove_tree(trial)

@@ -4,14 +4,17 @@ the last frame of either. Closing a connection politely waits until its buffer i
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from treadle.server.header_timeout import TimedH11Protocol
 
 STALL_S = 30.0
 """How often a connection with unsent bytes is looked at. One that has taken nothing between two looks is aborted; a
 stream can be resumed where it was."""
 
 if TYPE_CHECKING:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
     _Protocol = H11Protocol
 else:
     _Protocol = object
@@ -54,7 +57,7 @@ class StallWatch(_Protocol):
         self._next_look = asyncio.get_running_loop().call_later(STALL_S, self._look)
 
 
-class HttpConnection(StallWatch, H11Protocol):
+class HttpConnection(StallWatch, TimedH11Protocol):
     pass
 
 

@@ -1,15 +1,13 @@
 """Markdown, code and diffs as HTML, by libraries (S-12). What comes in was written by a model, a tool or a stranger: no
 HTML of theirs gets through, no image is loaded, links lead to the web or to a mailbox and nowhere else. There are no
-styles in it, only classes. What was made is kept by its content, so that it is made once for all who look."""
+styles in it, only classes."""
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from html import escape
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
+from treadle.code_languages import LEXERS
 from treadle.inert import inert, inert_line
 from treadle.server.diff_tables import diff_table
 
@@ -21,36 +19,11 @@ Kind = Literal["markdown", "code", "diff"]
 MOST_MARKDOWN = 200_000
 MOST_COLOURED = 64_000
 """Characters; what is longer is shown as plain text."""
-KEPT = 16 << 20
 _LINKS = ("http://", "https://", "mailto:")
 
 
-class Rendering:
-    """Makes HTML, and keeps what it made up to so many characters. One passage at a time, whichever thread asks: the
-    libraries finish their rules at the first use, and whoever came meanwhile would be given less than all of them."""
-
-    def __init__(self, most: int = KEPT) -> None:
-        self._kept: OrderedDict[bytes, str] = OrderedDict()
-        self._size = 0
-        self._most = most
-        self._lock = Lock()
-
-    def html(self, kind: Kind, text: str, language: str = "", *, split: bool = False) -> str:
-        key = hashlib.sha256(f"{kind}\0{language}\0{split}\0{text}".encode("utf-8", "replace")).digest()
-        with self._lock:
-            if (found := self._kept.get(key)) is not None:
-                self._kept.move_to_end(key)
-                return found
-            made = _made(kind, text, language, split)
-            if len(made) <= self._most:
-                self._kept[key] = made
-                self._size += len(made)
-                while self._size > self._most:
-                    self._size -= len(self._kept.popitem(last=False)[1])
-            return made
-
-
-def _made(kind: Kind, text: str, language: str, split: bool) -> str:
+def render(kind: Kind, text: str, language: str = "", *, split: bool = False) -> str:
+    """Takes as long as the text makes it: servers ask `render_process` instead."""
     match kind:
         case "markdown":
             return markdown(text)
@@ -60,11 +33,16 @@ def _made(kind: Kind, text: str, language: str, split: bool) -> str:
             return diff_table(inert(text), split=split, coloured=lambda lines, path: _lines(lines, path or language))
 
 
+def plain(text: str) -> str:
+    """The text as it is, without marks and colours."""
+    return f"<pre class=plain>{escape(inert(text))}</pre>"
+
+
 def markdown(text: str) -> str:
     """A message. One that is too long stays as it is."""
     safe = inert(text)
     if len(safe) > MOST_MARKDOWN:
-        return f"<pre class=plain>{escape(safe)}</pre>"
+        return plain(text)
     return inert(_parser().render(safe))  # once more: Markdown decodes entities such as &#x202e;
 
 
@@ -151,7 +129,7 @@ def _lexer(language: str) -> Callable[[], Any] | None:
             found = find_lexer_class_for_filename(find) if "." in find else type(get_lexer_by_name(find))
         except ClassNotFound:
             continue
-        if found is not None:
+        if found is not None and found.name in LEXERS:
             kind = found
             return lambda: kind(**plain)
     return None

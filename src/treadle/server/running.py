@@ -125,6 +125,7 @@ class Running:
         if self._serving is not None:
             drained = [] if self._pool is None else [self._pool.drain(self._drain_s, self._hurry)]
             await asyncio.gather(self._serving, *drained)
+        self.service.rendering.close()
 
 
 def _config(service: Service) -> uvicorn.Config:

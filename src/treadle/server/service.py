@@ -27,7 +27,7 @@ from treadle.server.chat_counts import ChatCounts
 from treadle.server.idempotency import Key, first_answer
 from treadle.server.metrics import Metrics
 from treadle.server.problems import Problem
-from treadle.server.rendering import Rendering
+from treadle.server.render_process import Rendering
 from treadle.server.replies import ApiReply, reply
 from treadle.server.sign_in import SignIn
 from treadle.server.sse import Frames

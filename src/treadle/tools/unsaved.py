@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.ports.workspace import WorkspaceOf, inert
-from treadle.protocol.tools import EDIT_TOOLS, ToolSpec
+from treadle.protocol.tools import EDIT_TOOLS, READ_TOOL, ToolSpec
 from treadle.tools.builtin.read import numbered_text
 from treadle.tools.builtin.text import MAX_FILE, Text, decode
 from treadle.types import ChatId
@@ -19,7 +19,6 @@ from treadle.types import ChatId
 ReadText = Callable[[str], Awaitable[str]]
 """By absolute path: the text as the editor has it. Raises whatever, if it has none."""
 
-READ_TOOL = "read_file"
 WAIT_S = 5.0
 """How long an editor may take; then the disk counts."""
 _IN_PATCH = re.compile(r"^\*\*\* ?(?:Update|Modify|Delete|Remove) File: ?(.+?)\s*$", re.IGNORECASE | re.MULTILINE)

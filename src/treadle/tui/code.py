@@ -2,6 +2,7 @@
 only where something is drawn with it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.theme import Theme
 
+from treadle.code_languages import LEXERS
 from treadle.inert import InertText, inert
 from treadle.presentation.rich_text import Drawable, RichText, Text
 
@@ -23,19 +25,21 @@ MOST_COLOURED = 40_000
 
 @lru_cache(100)
 def lexer_named(name: str) -> Lexer:
-    try:
-        return get_lexer_by_name(name or "text")
-    except ClassNotFound:
-        return get_lexer_by_name("text")
+    with suppress(ClassNotFound):
+        found = get_lexer_by_name(name or "text")
+        if found.name in LEXERS:
+            return found
+    return get_lexer_by_name("text")
 
 
 @lru_cache(200)
 def lexer_of(file: str) -> Lexer:
     """By the name of a file: the colours of its language. Finding it costs more than using it."""
-    try:
-        return get_lexer_for_filename(file)
-    except ClassNotFound:
-        return lexer_named("text")
+    with suppress(ClassNotFound):
+        found = get_lexer_for_filename(file)
+        if found.name in LEXERS:
+            return found
+    return lexer_named("text")
 
 
 class _Code(CodeBlock):

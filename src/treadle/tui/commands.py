@@ -1,6 +1,7 @@
 """The commands that begin with a slash: their names and lines of help, and what each does."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
 from treadle.presentation.rich_text import Group, Text
 from treadle.protocol.options import MODES, Mode
+from treadle.subprocesses import run_program
 from treadle.tui import choosing
 from treadle.tui.chat_list import pick_chat
 from treadle.tui.command_context import CommandContext, Purpose, outcome_words
@@ -244,15 +246,15 @@ async def _paste(context: CommandContext, rest: str) -> None:
     context.app.composer.focus()
 
 
+DOCTOR_S = 120.0
+
+
 async def _doctor(context: CommandContext, rest: str) -> None:
     context.app.say_status("looking …", "yellow")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "treadle", "doctor", stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    data, _ = await process.communicate()
+    argv = [sys.executable, "-m", "treadle", "doctor"]
+    ran = await run_program(argv, cwd=os.getcwd(), env=os.environ, timeout_s=DOCTOR_S)
     context.app.say_status("")
-    context.app.push_screen(Reading("Doctor", Text(data.decode(errors="replace"))))
+    context.app.push_screen(Reading("Doctor", Text(ran.output + ran.errors)))
 
 
 async def _quit(context: CommandContext, rest: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from treadle.errors import InvalidInput
 from treadle.pictures import KINDS
+from treadle.subprocesses import kill_group, start_program
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PATIENCE_S = 10.0
@@ -57,14 +58,13 @@ async def clipboard_picture(folder: Path | None) -> str:
         raise InvalidInput(
             "the clipboard cannot be read here: install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
         )
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
+    process = await start_program(command, os.environ, stdin=asyncio.subprocess.DEVNULL)
     try:
         data, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     except TimeoutError as error:
-        process.kill()
         raise InvalidInput(f"{command[0]} does not answer") from error
+    finally:
+        kill_group(process.pid)
     if not data.startswith(PNG):
         raise InvalidInput("there is no picture in the clipboard")
     return await asyncio.to_thread(_kept, data, folder)

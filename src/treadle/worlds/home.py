@@ -55,22 +55,28 @@ class WorldHome:
         return self.folders.make(world, lambda view: copied.make(source, view, images, own) if why else None)
 
     def _missing(self, root: str, root_id: str) -> str:
-        """Why there can be no layers over this root; empty if there can. Tried once for each file system."""
+        """Why there can be no layers over this root; empty if there can. That they work is remembered for each file
+        system; that they do not is tried twice each time."""
         trials = self.folders.trials()
         key = f"{boot()} {os.stat(root).st_dev} {os.geteuid()}"
-        if key not in trials:
-            trial = self.folders.make(World("", root, root_id))
-            try:
-                ground = WorldGround(self.folders, trial.id)
-                os.close(ground.open(os.O_RDONLY))
-                ground.end()
-                trials[key] = ""
-            except ToolError as error:
-                trials[key] = f"no overlay can be mounted here: {error}"
-            finally:
-                self.folders.remove(trial)
-            self.folders.keep_trials(trials)
-        return trials[key]
+        if trials.get(key) == "":
+            return ""
+        failure = self._try_layers(root, root_id) and self._try_layers(root, root_id)
+        if not failure:
+            self.folders.keep_trials({**trials, key: ""})
+        return failure
+
+    def _try_layers(self, root: str, root_id: str) -> str:
+        trial = self.folders.make_trial(root, root_id)
+        try:
+            ground = WorldGround(self.folders, trial.id)
+            os.close(ground.open(os.O_RDONLY))
+            ground.end()
+        except ToolError as error:
+            return f"no overlay can be mounted here: {error}"
+        finally:
+            self.folders.remove(trial)
+        return ""
 
     def named(self, options: ChatOptions, owner: str, own: str = "") -> str:
         """The world that a new chat says it works in, or one that is opened for it, with the id `own` if that is given.

@@ -28,6 +28,8 @@ _ID = re.compile(r"world_[A-Za-z0-9_-]{1,64}")
 _RECORD = "world.json"
 _DROPPED = ".dropped-"
 _TRIALS = "trials.json"
+_TRIAL = "world_trial_"
+"""How the ids of worlds begin that are made to try whether layers can be mounted."""
 
 
 class World(Value, frozen=True):
@@ -78,10 +80,12 @@ class WorldFolders:
             raise _unknown(id) from error
 
     def all(self) -> Iterator[World]:
-        """The oldest first."""
+        """The oldest first, without those that are made to try something."""
         with suppress(FileNotFoundError):
             found = []
             for name in os.listdir(self.folder):
+                if name.startswith(_TRIAL):
+                    continue
                 with suppress(NotFound):
                     found.append(self.get(name))
             yield from sorted(found, key=lambda world: (world.made_ms, world.id))
@@ -119,6 +123,10 @@ class WorldFolders:
             remove_tree(made)
             return self.get(world.id)
         return world
+
+    def make_trial(self, root: str, root_id: str) -> World:
+        """One that is swept an hour later if its process is killed."""
+        return self.make(World(new_id(_TRIAL.rstrip("_")), root, root_id))
 
     def trials(self) -> dict[str, str]:
         """Where layers were tried, and what was in their way."""
@@ -161,7 +169,7 @@ class WorldFolders:
         with suppress(FileNotFoundError):
             known = {world.id: world for world in self.all()}
             for name in sorted(os.listdir(self.folder)):
-                if _ID.fullmatch(name) and name not in known:
+                if _ID.fullmatch(name) and name not in known and not name.startswith(_TRIAL):
                     yield f"the world {name} cannot be read; what was changed in it lies in {self.folder}/{name}/view"
             for world in known.values():
                 if world.parent and world.parent not in known:
@@ -175,7 +183,7 @@ class WorldFolders:
         with suppress(FileNotFoundError):
             for name in os.listdir(self.folder):
                 path = f"{self.folder}/{name}"
-                if name.startswith(_DROPPED) or (name.startswith(".") and _old(path)):
+                if name.startswith(_DROPPED) or (name.startswith((".", _TRIAL)) and _old(path)):
                     remove_tree(path)
                     count += 1
         return count

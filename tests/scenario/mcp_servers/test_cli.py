@@ -56,6 +56,24 @@ def test_what_is_wrong_is_said(cli: CommandLine) -> None:
     assert (failed.code, "there is no program /no/such/program" in failed.err) == (1, True)
 
 
+def test_trust_in_a_declaration_covers_the_files_that_it_runs(cli: CommandLine) -> None:  # E-01
+    (cli.project / "tools").mkdir()
+    (cli.project / "tools/server.py").write_text("print(1)\n")
+    (cli.project / ".mcp.json").write_text(
+        json.dumps({"mcpServers": {"theirs": {"command": "python3", "args": ["-u", "tools/server.py", "/etc/hosts"]}}})
+    )
+    trusted = cli("trust", ".mcp.json")
+    assert "print(1)" in trusted.err
+    assert [line.split()[1].rpartition("/")[2] for line in trusted.out.splitlines()] == [".mcp.json", "server.py"]
+    assert "theirs" in cli("mcp", "list").out
+    (cli.project / "tools/server.py").write_text("print(2)\n")
+    listed = cli("mcp", "list")
+    assert "theirs" not in listed.out
+    assert "treadle trust tools/server.py" in listed.err
+    assert cli("trust", "tools/server.py").code == 0
+    assert "theirs" in cli("mcp", "list").out
+
+
 def test_a_projects_servers_are_told_and_count_once_trusted(cli: CommandLine) -> None:
     file = cli.project / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": {"theirs": {"command": "x\x1b[2J"}}}))

@@ -3,6 +3,7 @@ server floods, hangs or dies (faults 9, 12)."""
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from tests.scenario.kit import Recording, of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
+from tests.unit.sandbox.grounds import missing
 from treadle.chat.history import tokens
 from treadle.errors import ConfigError, InvalidInput
 from treadle.mcp.listing import ListedTool, Listing
@@ -309,6 +311,71 @@ async def test_a_projects_servers_count_once_trusted_and_run_confined(kit: Kit) 
     file.write_text(file.read_text() + " ")
     events = await seen(kit.chat(kit.agent(list(steps), True)).send("Go."))
     assert "There is no tool 'theirs__note'" in results(events)[0].error
+
+
+PROJECTS_OWN = """
+import json, socket, sys, urllib.request
+def reach(host):
+    try:
+        return str(urllib.request.urlopen(f"http://{host}/", timeout=20).status)
+    except OSError as error:
+        return f"{type(error).__name__} {getattr(error, 'code', '')}".strip()
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {}
+    if asked["method"] == "initialize":
+        result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "own", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        result = {"tools": [{"name": "reach", "inputSchema": {"type": "object"}}]}
+    elif asked["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": ", ".join(map(reach, ("named.test", "other.test")))}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+@pytest.mark.skipif(bool(missing("bubblewrap")), reason=missing("bubblewrap") or "")
+@pytest.mark.parametrize(
+    ("hosts", "said"), [([], "URLError, URLError"), (["named.test"], "HTTPError 502, HTTPError 403")]
+)
+async def test_a_projects_server_reaches_no_hosts_but_those_it_names(kit: Kit, hosts: list[str], said: str) -> None:
+    """E-01, S-18: whatever else its declaration says. (The proxy is asked; there is no such host to be reached.)"""
+    kit.replayed = False
+    (kit.root / "own.py").write_text(PROJECTS_OWN)
+    file = kit.root / ".mcp.json"
+    declared = {"command": sys.executable, "args": ["own.py"], "network": True, "sandbox": False, "hosts": hosts}
+    file.write_text(json.dumps({"mcpServers": {"theirs": declared}}))
+    for path in (file, kit.root / "own.py"):
+        Trust(kit.home).add(str(path), path.read_bytes())
+    agent = kit.agent([Call("theirs__reach"), Say("Done.")], True)
+    events = await seen(kit.chat(agent).send("Go."))
+    assert results(events)[0].result == said, results(events)
+
+
+async def test_a_changed_server_script_must_be_trusted_again(kit: Kit) -> None:  # E-01, S-09
+    if Path(__file__).is_relative_to("/tmp"):
+        pytest.skip("the checkout lies in /tmp, of which a confined program sees nothing")
+    kit.replayed = False
+    script = kit.root / "own.py"
+    script.write_text(PROJECTS_OWN)
+    file = kit.root / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"theirs": {"command": sys.executable, "args": ["own.py"]}}}))
+    trust = Trust(kit.home)
+    trust.add(str(file), file.read_bytes())
+    refused = ["The MCP server theirs of this project runs own.py, which is not trusted as it is now"]
+
+    async def notices() -> list[str]:
+        agent = kit.agent([Call("theirs__reach"), Say("Done.")], True)
+        events = await seen(kit.chat(agent).send("Go."))
+        return [notice.text.partition(":")[0] for notice in of(events, e.ModelNotice)]
+
+    assert await notices() == refused
+    trust.add(str(script), script.read_bytes())
+    assert await notices() == []
+    script.write_text(PROJECTS_OWN + "# and more\n")
+    assert await notices() == refused
 
 
 async def test_a_damaged_file_of_the_users_is_told(kit: Kit) -> None:

@@ -45,7 +45,9 @@ def test_a_projects_file_is_read_in_the_shapes_that_others_write_and_gives_no_tr
             {key: {"a": {"command": "x", "accept_hints": True, "sampling": "allow", "type": "stdio", "unknown": 1}}}
         )
         (found,) = read_project(text.encode(), ".mcp.json", "/p")
-        assert found == Declared("a", Server(command="x", type="stdio", sampling="ask"), ".mcp.json", "/p")
+        assert found == Declared(
+            "a", Server(command="x", type="stdio", sampling="ask", network=False), ".mcp.json", "/p"
+        )
         assert found.confined
     for wrong in (b"{", b'{"mcpServers": {"a": {}}}', b'{"mcpServers": {"a": {"command": 7}}}', b"\xff"):
         with pytest.raises(ConfigError, match=r"\.mcp\.json"):

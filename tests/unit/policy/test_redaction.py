@@ -17,6 +17,9 @@ from treadle.policy.redaction import Redactor
 PLAIN = Redactor({})
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU\n-----END OPENSSH PRIVATE KEY-----"
+BODY = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun"
+HEAD = f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n{BODY}"
+NUMBERED = "".join(f"{number}\t{line}\n" for number, line in enumerate(HEAD.split("\n"), 1)) + "[more]"
 SECRETS = {
     "API key": "sk-proj-abcdEFGH1234ijklMNOP5678qrstUVWX",
     "Anthropic key": "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789",
@@ -52,6 +55,18 @@ def test_by_shape(kind: str, around: str) -> None:
         ("-H 'authorization: Basic dXNlcjpwYXNzd29yZDE='", "-H 'authorization: Basic [redacted: authorization]'"),
         ("DB_PASSWORD=hunter2hunter\nX=1", "DB_PASSWORD=[redacted: DB_PASSWORD]\nX=1"),
         ("   3│export API_TOKEN='abc123def456'", "   3│export API_TOKEN='[redacted: API_TOKEN]'"),
+        ("DB_PASSWORD=correcthorse", "DB_PASSWORD=[redacted: DB_PASSWORD]"),
+        ("+SMTP_PASSWD='hunter2'\n", "+SMTP_PASSWD='[redacted: SMTP_PASSWD]'\n"),
+        ("spring.datasource.password=abc12345", "spring.datasource.password=[redacted: spring.datasource.password]"),
+        ("db:\n  password: hunter2hunter # x", "db:\n  password: [redacted: password] # x"),
+        ('{"user": "me", "api_key": "abc123def456"}', '{"user": "me", "api_key": "[redacted: api_key]"}'),
+        ("  12\tclient_secret: 'aB3dE5gH'", "  12\tclient_secret: '[redacted: client_secret]'"),
+        ("https://a1b2c3d4e5f6a7b8c9d0@host.example/x.git", "https://[redacted: token]@host.example/x.git"),
+        ("redis://u:p@ss:w0rd@db:1/0", "redis://u:[redacted: password]@db:1/0"),
+        (f"{HEAD}\nprompt$ ", "[redacted: private key]\nprompt$ "),
+        ("KEY='" + HEAD.replace("\n", "\\n"), "KEY='[redacted: private key]"),
+        (NUMBERED, "1\t[redacted: private key]\n[more]"),
+        (f"{BODY}\n{BODY}\n-----END RSA PRIVATE KEY-----\n", "[redacted: private key]\n"),
         ("aws_secret\nAWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLE1", None),
     ],
 )
@@ -109,6 +124,13 @@ def harmless() -> list[str]:
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
         "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----",
         "eyJ not a token. eyJhbGciOiJIUzI1NiJ9",
+        '_START = "-----BEGIN OPENSSH PRIVATE KEY-----"\n_NEXT = 1\n',
+        "PASSWORD=$(pass show x)\nDB_PASSWORD=\nDB_PASSWORD=${X}\nDB_PASSWORD=changeme\nPASSWORD=****\n",
+        "    password=password,\n    token=self._token1\n    login(user, password=secret2)\n",
+        'call({"password": password1, "token": settings.token2})\ninterface A { password: string; token2: Token }\n',
+        "def f(password: str = 'x', token: bytes32) -> None: ...\nif token: return key1\n",
+        "token: ${{ secrets.GITHUB_TOKEN2 }}\nsecret: file:/run/secrets/a1\npassword: {{ vault_pw1 }}\n",
+        "https://example.com/@user1234567890123456 https://host.example:8080/x?a=b@c git+ssh://deploy@host/x",
     ]
 
 
@@ -152,6 +174,25 @@ def test_a_secret_in_two_pieces_is_not_shown(kind: str) -> None:
         begun = shown.removeprefix("before ").partition("[")[0]  # no more of it than how all of its kind begin
         assert len(begun) <= 10, cut
         assert secret.startswith(begun), cut
+
+
+SPLIT = [
+    ("DB_PASSWORD=correcthorse\n", "correcthorse"),
+    ("db:\n  password: hunter2hunter\n", "hunter2hunter"),
+    ('{"api_key": "abc123def456"}\n', "abc123def456"),
+    ("redis://u:p@ss:w0rd@db:1/0 x\n", "p@ss:w0rd"),
+    ("https://a1b2c3d4e5f6a7b8c9d0@host.example/x.git\n", "a1b2c3d4e5f6a7b8c9d0"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), SPLIT)
+def test_what_stands_around_a_secret_may_be_cut(text: str, secret: str) -> None:
+    for cut in range(len(text)):
+        for second in range(cut, len(text)):
+            live = PLAIN.live()
+            shown = live(text[:cut]) + live(text[cut:second]) + live(text[second:]) + live("\n")
+            assert secret not in shown, (cut, second)
+            assert "[redacted" in shown, (cut, second)
 
 
 def test_a_secret_letter_by_letter() -> None:

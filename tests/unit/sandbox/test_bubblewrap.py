@@ -13,10 +13,11 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from tests.unit.sandbox.grounds import WAIT_S, Grounds, missing
+from tests.unit.sandbox.grounds import WAIT_S, Grounds, missing, only_filtered
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import AllHosts, Unwritable, View
 from treadle.sandbox import landlock, places
+from treadle.sandbox.bubblewrap import Bubblewrap
 from treadle.sandbox.sockets import listening
 
 LEVEL = "bubblewrap"
@@ -264,6 +265,24 @@ def test_a_socket_that_vanishes_keeps_no_command_from_starting(bubblewrap: Groun
         line = bubblewrap.line(LEVEL, "echo ran")
     path.unlink()
     assert subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False).stdout == "ran\n"
+
+
+@pytest.mark.parametrize("vanished", [True, False])
+def test_a_socket_is_covered_by_path_where_there_are_no_views(bubblewrap: Grounds, vanished: bool) -> None:
+    """S-18, fault 40: as in the first probe, and with an older bubblewrap."""
+    sandbox = Bubblewrap(bubblewrap.bubblewrap, str(bubblewrap.scratch), nested=only_filtered(None))
+    (bubblewrap.folder / "brief").mkdir()
+    path = bubblewrap.folder / "brief" / "a.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        argv = ["/bin/sh", "-c", f"echo ran; {connecting(repr(str(path)))}"]
+        line = sandbox.wrap(argv, bubblewrap.confinement(), str(bubblewrap.root))
+        if vanished:
+            path.unlink()
+            path.parent.rmdir()
+        ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ended.stdout == "ran\n", ended.stderr
 
 
 def test_with_the_network_abstract_sockets_are_closed(bubblewrap: Grounds) -> None:  # S-18

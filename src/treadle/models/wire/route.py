@@ -139,11 +139,15 @@ async def _tunnel(connection: ServerConnection, to: Address, proxy: Address) -> 
     """Ask the proxy for the server behind it, and speak TLS with that."""
     place = f"{to.named.removesuffix(f':{to.port}')}:{to.port}"
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
+    loop = asyncio.get_running_loop()
+    context = await loop.run_in_executor(None, tls_context)
     answer = await connection.send(_head(f"CONNECT {place} HTTP/1.1", {"Host": place, **login}), tunnels=True)
     if answer.status != 200:
         raise ConnectionError(f"{answer.status} {answer.reason}, says the proxy {proxy.named}")
-    loop = asyncio.get_running_loop()
-    context = await loop.run_in_executor(None, tls_context)
+    # A transport that is closed would never tell that there is no TLS on it. From here to the end of `start_tls` its
+    # loss is noticed: nothing else runs in between, and then it is the business of TLS.
+    if connection.is_lost:
+        raise ConnectionError(f"the proxy {proxy.named} closed the connection to {place}")
     inner = await loop.start_tls(connection.transport, connection, context, server_hostname=to.host)
     assert inner is not None
     connection.transport = inner

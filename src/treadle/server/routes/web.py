@@ -123,10 +123,8 @@ async def sign_in(call: ApiRequest) -> ApiReply:
 async def render(call: ApiRequest) -> ApiReply:
     wanted = call.body(Passages).passages
     make = call.service.rendering.html
-    made = await asyncio.to_thread(
-        lambda: tuple(make(each.kind, each.text, each.language, split=each.split) for each in wanted)
-    )
-    return reply(Rendered(html=made))
+    made = [await make(each.kind, each.text, each.language, split=each.split) for each in wanted]
+    return reply(Rendered(html=tuple(made)))
 
 
 async def fork(call: ApiRequest) -> ApiReply:

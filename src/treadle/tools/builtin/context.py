@@ -9,6 +9,7 @@ from treadle.ports.commands import Allowance, Commands
 from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import Effect, SnapshotsOf
 from treadle.ports.subagents import Subagents
+from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import WorkspaceOf
 from treadle.ports.worlds import WorldPlaces
 from treadle.protocol.events import SandboxNotice
@@ -58,6 +59,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     """Takes secrets out of what is kept of a command's output (S-11)."""
     guarded: Callable[[str], Guarded] = lambda _root: Guarded()
     """By root: what commands may not write, and what they may not read (S-03)."""
+    secrets: Callable[[Invocation], tuple[str, ...]] = lambda _invocation: ()
+    """The secret files of the project that this call may not read, relative to the root (S-18)."""
     snapshots_of: SnapshotsOf | None = None
     """None: nothing is kept of what files were, so nothing can be taken back."""
     notice: Callable[[str, ChatOptions], SandboxNotice | None] = lambda _root, _options: None

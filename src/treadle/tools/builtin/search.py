@@ -12,7 +12,7 @@ from treadle.errors import ToolError
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import FileMatches, Line, Matches, Query, Workspace, inert
 from treadle.protocol.tools import ShortForm, ToolSpec
-from treadle.tools.builtin.base import MAX_BYTES, PATH, in_stoppable_thread, parameters
+from treadle.tools.builtin.base import MAX_BYTES, PATH, in_stoppable_thread, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.nearby import require
 from treadle.tools.builtin.text import MAX_FILE
@@ -76,17 +76,20 @@ class GrepSearch(WithContext, ReadOnlyTool):
             texts=output == "content",
             most=MAX_MATCHES if output == "content" else MAX_FILES,
         )
-        return await in_stoppable_thread(lambda stop: _search(workspace, query, output, stop))
+        secrets = await in_thread(self._context.secrets, invocation)
+        return await in_stoppable_thread(lambda stop: _search(workspace, query, output, stop, frozenset(secrets)))
 
 
-def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event) -> Outcome:
+def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event, secrets: frozenset[str]) -> Outcome:
     require(workspace, query.path)
     found, meant = workspace.search(query, stop), list[str]()
     if not found.files and (inside := _inside_folder(workspace, query)) is not None:
         found = workspace.search(inside, stop)
         meant = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
+    found, hidden = _without(found, secrets)
     summary = f"{_count(found.total, 'match', 'matches')} in {_count(found.total_files, 'file', 'files')}"
-    late = [] if found.complete else ["[the search took too long and was stopped; there may be more matches]"]
+    late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden]
+    late += [] if found.complete else ["[the search took too long and was stopped; there may be more matches]"]
     late += _left_out(found)
     if not found.files:
         where = "" if query.path == "." else f" in {inert(query.path)}"
@@ -114,6 +117,16 @@ def _left_out(found: Matches) -> list[str]:
     return [
         f"[not searched, because larger than {MAX_FILE // 1_000_000} MB: {names}; use run_command with grep for them]"
     ]
+
+
+def _without(found: Matches, secrets: frozenset[str]) -> tuple[Matches, list[str]]:
+    """The matches outside of secret files, and which of these have matches."""
+    hidden = [each for each in found.files if each.path in secrets]
+    if not hidden:
+        return found, []
+    files = tuple(each for each in found.files if each.path not in secrets)
+    total, total_files = found.total - sum(each.count for each in hidden), found.total_files - len(hidden)
+    return replace(found, files=files, total=total, total_files=total_files), [each.path for each in hidden]
 
 
 def _kind(workspace: Workspace, path: str) -> str:

@@ -19,7 +19,7 @@ from functools import cache
 import msgspec
 
 from treadle.protocol.files import decode_path, encode_path
-from treadle.subprocesses import held_folder, program_outside
+from treadle.subprocesses import held_folder, program_outside, start_blocking
 from treadle.workspace.history.packs import passing_file
 from treadle.workspace.history.trees import Folder, Tree
 from treadle.workspace.paths.entries import held
@@ -159,20 +159,11 @@ def _asked(program: str, cwd: str, folders: Sequence[bytes]) -> Iterator[tuple["
     """One that is running, and the file that it writes to: through a pipe, each piece would wake us up."""
     with (
         held(passing_file(b"")) as fd,
-        subprocess.Popen(
-            [program, *folders, *_SAY],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=fd,
-            stderr=subprocess.DEVNULL,
-            env={"LC_ALL": "C"},
-            start_new_session=True,
+        start_blocking(
+            [program, *folders, *_SAY], {"LC_ALL": "C"}, cwd, stdout=fd, stderr=subprocess.DEVNULL
         ) as process,
     ):
-        try:
-            yield process, fd
-        finally:
-            process.kill()
+        yield process, fd
 
 
 def _shares(known: Tree) -> Iterator[list[bytes]]:

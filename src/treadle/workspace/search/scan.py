@@ -7,6 +7,7 @@ import codecs
 import os
 import re
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,6 +61,30 @@ def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
     finally:
         for level in levels:
             os.close(level.fd)
+
+
+def special_files(top: int, name: str) -> Iterator[bool]:
+    """Look for files of this name that are, or lead to, a FIFO, device or socket, in all folders, ignored or not: one
+    answer for each folder. None of them is opened."""
+    folders = ["."]
+    while folders:
+        path, found = folders.pop(), False
+        try:
+            fd = os.open(path, LIST, dir_fd=top)
+        except OSError:
+            continue
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders += [] if entry.name in FOLDERS else [f"{path}/{entry.name}"]
+                    elif entry.name == name:
+                        found = found or not stat.S_ISREG(entry.stat().st_mode)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+        yield found
 
 
 def _read(fd: int, prefix: str, above: Ignoring) -> _Level:

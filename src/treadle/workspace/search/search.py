@@ -25,7 +25,15 @@ from treadle.workspace.paths.ignore import MAX_BYTES, NAME, seen_from
 from treadle.workspace.paths.ignore import lines_of as rules_of
 from treadle.workspace.search import engines
 from treadle.workspace.search.report import FileReader, MatchReader
-from treadle.workspace.search.scan import MAX_FILE, SearchJob, characters, is_supported, is_utf8, lines_of
+from treadle.workspace.search.scan import (
+    MAX_FILE,
+    SearchJob,
+    characters,
+    is_supported,
+    is_utf8,
+    lines_of,
+    special_files,
+)
 
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\[nr]")
 _MATCHES_MORE = re.compile(r"\.|\[\^|\\[bBDpPSuUWwx<>]|\[:\^|\(\?[=!<]")
@@ -33,6 +41,9 @@ _MATCHES_MORE = re.compile(r"\.|\[\^|\\[bBDpPSuUWwx<>]|\[:\^|\(\?[=!<]")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LARGE_NAMED = 10
 _UNSUPPORTED = ("look-around", "backreferences")
+_USUAL_S = 1.0
+"""Most searches have ended by then; after it the cause of the delay is looked for."""
+_LOOK_S = 0.02
 
 
 class GuardedRoot(Protocol):
@@ -57,6 +68,29 @@ class Scope(msgspec.Struct, frozen=True):
     """Its path."""
 
 
+class _Blocked(Exception):
+    """ripgrep waits for a file that is not regular."""
+
+
+class _Halt:
+    """Whether a search is to stop: it was called off, or ripgrep is blocked. ripgrep opens every `.gitignore` and waits
+    for ever if one is a FIFO; so when it takes long, the tree is searched for such a file, a little with each look."""
+
+    def __init__(self, stop: threading.Event | None, top: int) -> None:
+        self._stop = stop
+        self._due = time.monotonic() + _USUAL_S
+        self._looks = special_files(top, NAME) if top >= 0 else iter(())
+        self.blocked = False
+
+    def is_set(self) -> bool:
+        if self._stop is not None and self._stop.is_set():
+            return True
+        until = time.monotonic() + _LOOK_S
+        while self._due < time.monotonic() < until and not self.blocked:
+            self.blocked = next(self._looks, False)
+        return self.blocked
+
+
 class Engine:
     """Which program searches. `program` is that of ripgrep; None is our own."""
 
@@ -68,7 +102,10 @@ class Engine:
         wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._inherited(parts) as rules:
             reader = FileReader(wanted, most)
-            ran = self._run(SearchJob(rules=rules), reader.feed, Scope(stop, _time_limit(), fd, parts))
+            try:
+                ran = self._run(SearchJob(rules=rules), reader.feed, Scope(stop, _time_limit(), fd, parts))
+            except _Blocked:
+                return Engine(self._guard, None).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
         found = [_join(parts, name) for name, _ in reader.files.sorted()[:most]]
         paths = tuple(each for each in found if self._is_file(each))
         return Paths(paths, reader.files.total - len(found) + len(paths), ran.ending == "exited")
@@ -79,7 +116,10 @@ class Engine:
         if found is None:
             raise missing(query.path)
         if found.kind == "directory":
-            return self._search_tree(query, stop)
+            try:
+                return self._search_tree(query, stop)
+            except _Blocked:
+                return Engine(self._guard, None).search(query, stop)
         return self._search_file(query, stop)
 
     def _search_tree(self, query: Query, stop: threading.Event | None) -> Matches:
@@ -169,7 +209,11 @@ class Engine:
             stdin if stdin >= 0 else subprocess.DEVNULL,
             [descriptor for descriptor in (job.rules, job.only) if descriptor >= 0],
         )
-        return run_blocking(launch, feed, max(0.1, scope.until - time.monotonic()), scope.stop)
+        halt = _Halt(scope.stop, scope.fd if command[0] == self._program else -1)
+        ran = run_blocking(launch, feed, max(0.1, scope.until - time.monotonic()), halt)
+        if halt.blocked:
+            raise _Blocked
+        return ran
 
     def _checked(
         self,

@@ -1,10 +1,13 @@
 """Finding files and lines: one corpus, both programs, the same answers (T-04); and what neither may do (S-01)."""
 
+import contextlib
 import os
 import random
+import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -359,6 +362,31 @@ def test_links_fifos_and_what_lies_outside_are_not_searched(engine: Make, projec
         find(searcher, "../canary/*")
     with pytest.raises(ToolError, match="does not exist"):
         search(searcher, "hit", "none")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["fifo", "link to a fifo", "socket", "deep"])
+def test_an_ignore_file_that_is_no_file_delays_no_search(engine: Make, project: Path, kind: str) -> None:
+    """Fault 19: ripgrep would wait for the FIFO until its time is up."""
+    write(project, **{"a": "hit", "sub/b": "hit", "sub/.gitignore": "c\n", "sub/c": "hit"})
+    place = project / ("one/two" if kind == "deep" else "sub/inner")
+    place.mkdir(parents=True)
+    write(place, d="hit")
+    if kind == "socket":
+        with socket.socket(socket.AF_UNIX) as made, contextlib.chdir(place):
+            made.bind(".gitignore")
+    elif kind == "link to a fifo":
+        os.mkfifo(place / "pipe")
+        (place / ".gitignore").symlink_to("pipe")
+    else:
+        os.mkfifo(place / ".gitignore")
+    searcher = engine(project)
+    began = time.monotonic()
+    found = searcher.search(Query("hit", "."), None)
+    assert sorted(where(found)) == sorted(["a", "sub/b", str(place.relative_to(project) / "d")])
+    assert found.complete
+    assert sorted(find(searcher, "d")) == [str(place.relative_to(project) / "d")]
+    assert time.monotonic() - began < engines.TIMEOUT_S
 
 
 def test_a_binary_or_huge_file_that_is_named_is_refused(engine: Make, project: Path) -> None:

@@ -14,6 +14,7 @@ from treadle.host_patterns import in_words
 from treadle.lines.changes import count, sort_out
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Fact, Outcome, Rehearsal, Settlement
+from treadle.ports.workspace import inert
 from treadle.protocol.events import JobStarted, ModelNotice, SandboxNotice
 from treadle.tools.builtin.base import in_thread, settled
 from treadle.tools.builtin.command import output
@@ -42,6 +43,7 @@ TRIAL_LOST = (
 )
 DONE = ("exited", "timed_out")
 """Endings of commands that have done what they have done."""
+_SHOWN_SECRETS = 5
 _LIVE_EVERY_S = 0.05
 _LIVE_SELDOM_S = 0.25
 
@@ -272,6 +274,7 @@ class CommandRun:
             *([hint] if self.plan.view and (hint := output.rename_hint(seen.text)) else []),
             *([output.handle_line(ended, self._request.call)] if seen.cut else []),
             *change.lines,
+            *await self._secret_notes(),
             *([f"[{needs}]"] if needs else []),
             last,
         )
@@ -292,6 +295,19 @@ class CommandRun:
     def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
         notice = self._context.notice(self._request.project.root, self._request.options)
         return output.view(self.command, self.ended), self._setup.shell_end(self.command.shell(), self.plan), notice
+
+    async def _secret_notes(self) -> tuple[str, ...]:
+        """A command that failed may have needed a file that was hidden from it."""
+        if self.ended.ending == "exited" and self.ended.code == 0:
+            return ()
+        hidden = await in_thread(self._setup.hidden_secrets)
+        if not hidden:
+            return ()
+        shown = ", ".join(inert(path) for path in hidden[:_SHOWN_SECRETS])
+        return (
+            f"[empty for this command, because they may hold secrets: {shown}. If one is needed, call read_file with "
+            "its path, which asks the person; do not write it anew]",
+        )
 
     async def _wants(self, text: str) -> tuple[str, ...]:
         """What the command that has ended failed to reach."""

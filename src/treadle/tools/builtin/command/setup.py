@@ -6,7 +6,7 @@ import os
 from treadle.errors import SandboxError, ToolError
 from treadle.file_system import is_below
 from treadle.ports.commands import CommandSpec
-from treadle.ports.sandbox import LAID, Confinement, Direct, Sandbox, View
+from treadle.ports.sandbox import HIDING, LAID, Confinement, Direct, Sandbox, View
 from treadle.ports.workspace import inert
 from treadle.protocol.options import NetworkChoice
 from treadle.tools.builtin.base import in_thread
@@ -89,6 +89,7 @@ class CommandSetup:
         lays = lays and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
         if sandbox is not None:
             guarded = self._guarded
+            secrets = await in_thread(self.hidden_secrets)
             mount = View(f"{view}/upper", f"{view}/work", lays) if view else Direct()
             confinement = Confinement(
                 root,
@@ -99,6 +100,7 @@ class CommandSetup:
                 guarded.home,
                 world=self._world,
                 terminal=request.pty,
+                secrets=tuple(f"{root}/{path}" for path in secrets),
             )
             argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
         return CommandSpec(
@@ -124,6 +126,13 @@ class CommandSetup:
         wanted = self._request.wanted_network(rehearsal=rehearsal)
         sandbox = await self.sandbox()
         return wanted if isinstance(wanted, bool) or (sandbox is not None and sandbox.level == "bubblewrap") else False
+
+    def hidden_secrets(self) -> tuple[str, ...]:
+        """The secret files that the command cannot read, relative to the root. Blocks for a moment."""
+        sandbox = self._sandbox
+        if not isinstance(sandbox, Sandbox) or sandbox.level not in HIDING:
+            return ()
+        return self._context.secrets(self._request)
 
     def _environment(self, plan: CommandPlan) -> dict[str, str]:
         """Of a fresh command with this plan."""

@@ -27,12 +27,12 @@ class Examination:
     async def examine(self, paths: Sequence[str], invocation: Invocation) -> Outcome:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
         workspace = self._context.workspace_of(*invocation.project)
-        around = await in_thread(linter_context, self._context, workspace, invocation.options.sandbox)
+        around = await in_thread(linter_context, self._context, workspace, invocation)
         said: list[LinterAnswer] = []
         unknown: list[str] = []
         for path in dict.fromkeys(paths):
             answers = await self._diagnose(path, workspace, around, quick, strict)
-            if not any(answer.by for answer in answers):
+            if not any(answer.by or answer.failed for answer in answers):
                 unknown.append(path)
             said += answers
         return _outcome(said, unknown, strict, around.level)
@@ -78,8 +78,14 @@ def _outcome(said: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool,
         head = "No tool for this could be asked."
     notes = [f"Asked: {', '.join(looked)}."] if looked else []
     notes += _notes(said, unknown if looked else [])
-    text = "\n".join([head, *lines, *([] if strict and not lines else notes)])
+    if strict and not lines:
+        notes = _failures(said)
+    text = "\n".join([head, *lines, *notes])
     return Outcome(text, summary=head.rstrip("."), success=not (strict and errors), sandbox=level)
+
+
+def _failures(said: Sequence[LinterAnswer]) -> list[str]:
+    return list(dict.fromkeys(f"{inert(reason)}." for answer in said for reason in answer.failed))
 
 
 def _notes(said: Sequence[LinterAnswer], unknown: Sequence[str]) -> list[str]:
@@ -91,7 +97,7 @@ def _notes(said: Sequence[LinterAnswer], unknown: Sequence[str]) -> list[str]:
     if withheld:
         why = "it could run the project's code or read files outside"
         notes.append(f"Not asked without a sandbox, because {why}: {', '.join(withheld)}.")
-    notes += list(dict.fromkeys(f"{inert(answer.failed)}." for answer in said if answer.failed))
+    notes += _failures(said)
     if unknown:
         notes.append(f"No tool is known or installed for: {', '.join(inert(path) for path in unknown)}.")
     return notes

@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import SandboxError
 from treadle.jsonrpc.framing import BadMessage, frame, read_message
-from treadle.subprocesses import kill_group
+from treadle.subprocesses import kill_group, start_program
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, Severity
 from treadle.tools.builtin.diagnostics.linters import Target
@@ -70,22 +70,14 @@ async def ask_server(target: Target, around: LinterContext) -> LinterAnswer:
             async with asyncio.timeout(TIMEOUT_S):
                 return LinterAnswer(server.command, tuple(await _talk(argv, server, target, around)))
         except TimeoutError:
-            return LinterAnswer(failed=f"{server.command} gave no answer in {TIMEOUT_S:g} seconds")
+            return LinterAnswer(failed=(f"{server.command} gave no answer in {TIMEOUT_S:g} seconds",))
         except (OSError, SandboxError, Broken) as error:
-            return LinterAnswer(failed=f"{server.command} could not be asked: {error}")
+            return LinterAnswer(failed=(f"{server.command} could not be asked: {error}",))
     return LinterAnswer(missing=tuple(missing))
 
 
 async def _talk(argv: Sequence[str], server: LanguageServer, target: Target, around: LinterContext) -> list[Diagnostic]:
-    process = await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=target.root,
-        env=dict(around.env),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = await start_program(argv, around.env, target.root)
     assert process.stdin is not None
     assert process.stdout is not None
     try:

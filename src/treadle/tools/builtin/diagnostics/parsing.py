@@ -12,6 +12,11 @@ from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic, Severity
 Parse = Callable[[str, str, str], list[Diagnostic]]
 """(the path of the file that was asked about, standard output, standard error)"""
 
+
+class OtherLanguage(Exception):
+    """The file is written in a language that the tool does not read; the message completes "the tool …"."""
+
+
 _RUFF_ERRORS = re.compile(r"^(?:invalid-syntax|E9|F82|F70|F63|PLE)")
 _PLACE = re.compile(r"^(?P<file>[^\s:][^:\n]*|<stdin>):(?P<line>\d+)(?::(?P<column>\d+))?:\s*(?P<rest>.+)$")
 _CODE = re.compile(r"\s*\[(?P<code>-?[\w+=.-]+)\]$")
@@ -139,8 +144,10 @@ def eslint(path: str, output: str, _errors: str) -> list[Diagnostic]:
 
 def node(path: str, _output: str, errors: str) -> list[Diagnostic]:
     said = _NODE.search(errors)
-    if said is None or "Unexpected token '<'" in said["text"]:
-        return []  # the latter is JSX, which is none of its business
+    if said is None:
+        return []
+    if "Unexpected token '<'" in said["text"]:
+        raise OtherLanguage("does not read JSX")
     return [Diagnostic(path, int(said["line"]), len(said["mark"]) + 1, "error", said["text"], "node")]
 
 

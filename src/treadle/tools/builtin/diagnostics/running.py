@@ -7,6 +7,7 @@ would run in a sandbox (S-09)."""
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections import OrderedDict
@@ -16,13 +17,15 @@ import msgspec
 
 from treadle.errors import SandboxError, ToolError
 from treadle.file_system import is_below
-from treadle.ports.sandbox import Confinement, Demand, Sandbox, Unwritable
+from treadle.ports.sandbox import HIDING, Confinement, Sandbox, Unwritable
+from treadle.ports.toolset import Invocation
 from treadle.ports.workspace import Workspace
-from treadle.subprocesses import run_program
+from treadle.subprocesses import Completed, run_program
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.tools.builtin.diagnostics.diagnostic import Diagnostic
 from treadle.tools.builtin.diagnostics.linters import Group, Linter, Target
+from treadle.tools.builtin.diagnostics.parsing import OtherLanguage
 from treadle.tools.builtin.environment import command_environment
 
 TIMEOUT_S = 30.0
@@ -39,8 +42,8 @@ class LinterAnswer(msgspec.Struct, frozen=True):
     found: tuple[Diagnostic, ...] = ()
     missing: tuple[str, ...] = ()
     """Tools that are not installed."""
-    failed: str = ""
-    """A tool that was there and gave no answer, and why."""
+    failed: tuple[str, ...] = ()
+    """Tools that were there and gave no answer, each with the reason."""
     withheld: str = ""
     """A tool that could have run code of the project, or shown files outside, without a sandbox."""
 
@@ -52,6 +55,7 @@ class LinterContext(msgspec.Struct, frozen=True):
     env: Mapping[str, str]
     sandbox: Sandbox | None = None
     guarded: Guarded = Guarded()
+    secrets: tuple[str, ...] = ()
 
     @property
     def confined(self) -> bool:
@@ -66,12 +70,17 @@ class LinterContext(msgspec.Struct, frozen=True):
             return argv
         hidden, home = self.guarded.hidden, self.guarded.home
         confinement = Confinement(
-            self.workspace.path, Unwritable(), hidden=hidden, home=home, world=self.workspace.world
+            self.workspace.path,
+            Unwritable(),
+            hidden=hidden,
+            secrets=self.secrets,
+            home=home,
+            world=self.workspace.world,
         )
         return self.sandbox.wrap(argv, confinement, cwd)
 
 
-def linter_context(context: ToolContext, workspace: Workspace, level: Demand) -> LinterContext:
+def linter_context(context: ToolContext, workspace: Workspace, invocation: Invocation) -> LinterContext:
     """The sandbox that this chat's commands have; without one there is none here either."""
     env = command_environment(context.env or os.environ, context.allowance.env) | {"LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     for name in _UNWANTED:
@@ -79,10 +88,12 @@ def linter_context(context: ToolContext, workspace: Workspace, level: Demand) ->
     sandbox: Sandbox | None = None
     if context.sandbox_of is not None:
         try:
-            sandbox = context.sandbox_of(level)
+            sandbox = context.sandbox_of(invocation.options.sandbox)
         except SandboxError:
             sandbox = None
-    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path))
+    secrets = context.secrets(invocation) if sandbox is not None and sandbox.level in HIDING else ()
+    hidden = tuple(f"{workspace.path}/{path}" for path in secrets)
+    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path), hidden)
 
 
 class Asking:
@@ -95,8 +106,9 @@ class Asking:
         return await asyncio.gather(*(self.ask(group, target, around) for group in groups))
 
     async def ask(self, group: Group, target: Target, around: LinterContext) -> LinterAnswer:
-        """The first of the group that is there."""
+        """The answer of the first tool of the group that is installed and can run."""
         missing: list[str] = []
+        failed: tuple[str, ...] = ()
         withheld = ""
         for linter in group:
             if not linter.suits(target):
@@ -112,8 +124,11 @@ class Asking:
             elif linter.executes and not around.confined:
                 withheld = linter.name
             else:
-                return await self._run(linter, program, target, around)
-        return LinterAnswer(missing=tuple(missing), withheld=withheld)
+                answer = await self._run(linter, program, target, around)
+                failed += answer.failed
+                if answer.by:
+                    return msgspec.structs.replace(answer, failed=failed)
+        return LinterAnswer(missing=tuple(missing), failed=failed, withheld=withheld)
 
     async def _run(self, linter: Linter, program: str, target: Target, around: LinterContext) -> LinterAnswer:
         key = await in_thread(_key, linter, program, target, around.workspace) if not linter.executes else ""
@@ -121,7 +136,7 @@ class Asking:
             self._known.move_to_end(key)
             return LinterAnswer(linter.name, self._known[key])
         said = await _run(linter, program, target, around)
-        if key and not said.failed:
+        if key and said.by:
             self._known[key] = said.found
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
@@ -139,24 +154,32 @@ async def _run(linter: Linter, program: str, target: Target, around: LinterConte
         given = target.data if linter.stdin else b""
         ran = await run_program(argv, cwd=cwd, env=env, given=given, timeout_s=TIMEOUT_S)
     except (OSError, SandboxError) as error:
-        return LinterAnswer(failed=f"{linter.name} could not be started: {error}")
+        return LinterAnswer(failed=(f"{linter.name} could not be started: {error}",))
     if ran.ending == "timed_out":
-        return LinterAnswer(failed=f"{linter.name} gave no answer in {TIMEOUT_S:g} seconds")
+        return LinterAnswer(failed=(f"{linter.name} gave no answer in {TIMEOUT_S:g} seconds",))
     try:
         found = tuple(linter.parse(target.path, ran.output, ran.errors))
+    except OtherLanguage as error:
+        return LinterAnswer(failed=(f"{linter.name} {error}",))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        odd = f"{linter.name} gave an answer that cannot be read: {error}"
-        return LinterAnswer(
-            failed=odd if ran.code in linter.fine and ran.output.strip() else _why(linter, ran.code, ran.errors)
-        )
-    if ran.code not in linter.fine and not found:
-        return LinterAnswer(failed=_why(linter, ran.code, ran.errors))
+        if ran.code in linter.fine and ran.output.strip():
+            return LinterAnswer(failed=(f"{linter.name} gave an answer that cannot be read: {error}",))
+        return LinterAnswer(failed=(_describe_failure(linter, ran),))
+    # Exit codes alone prove nothing: rustup's proxies and bwrap end with 1 when there is no program to run, as linters
+    # do when they find something. A code other than 0 counts as an answer only together with a diagnostic.
+    if ran.code and not (found and ran.code in linter.fine):
+        return LinterAnswer(failed=(_describe_failure(linter, ran),))
     return LinterAnswer(linter.name, found)
 
 
-def _why(linter: Linter, code: int, errors: str) -> str:
-    line = next((line.strip() for line in errors.splitlines() if line.strip()), "")
-    return f"{linter.name} failed with exit code {code}" + (f": {line[:200]}" if line else "")
+_ERROR_LINE = re.compile(r"(?:[\w.+-]+: )?(?:\w*error|fatal)\b", re.I)
+
+
+def _describe_failure(linter: Linter, ran: Completed) -> str:
+    """The line that says why: the first that calls itself an error, else the last."""
+    lines = [line.strip() for line in (ran.errors.strip() or ran.output).splitlines() if line.strip()]
+    line = next(filter(_ERROR_LINE.match, lines), lines[-1] if lines else "")
+    return f"{linter.name} could not run (exit code {ran.code})" + (f": {line[:200].rstrip('.')}" if line else "")
 
 
 def _key(linter: Linter, program: str, target: Target, workspace: Workspace) -> str:

@@ -108,10 +108,13 @@ async def test_what_runs_the_projects_code_is_not_asked_without_a_sandbox(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("sys.stderr.write('no such option\\n'); sys.exit(64)", "shellcheck failed with exit code 64: no such option."),
+        (
+            "sys.stderr.write('no such option\\n'); sys.exit(64)",
+            "shellcheck could not run (exit code 64): no such option.",
+        ),
         ("print('hello')", "its output is no JSON"),
         ("print('[1]')", "shellcheck"),
-        ("os.kill(os.getpid(), 9)", "shellcheck failed with exit code -9"),
+        ("os.kill(os.getpid(), 9)", "shellcheck could not run (exit code -9)"),
     ],
 )
 async def test_a_tool_that_fails_is_named(project: Path, call: Call, tmp_path: Path, body: str, said: str) -> None:
@@ -120,6 +123,76 @@ async def test_a_tool_that_fails_is_named(project: Path, call: Call, tmp_path: P
     outcome = await tool(f"{tmp_path}/bin:/usr/bin:/bin").run(call(path="a.sh"))
     assert said in outcome.text
     assert outcome.success
+
+
+RUSTUP = """error: rustup could not choose a version of rustfmt to run, because no default is configured.
+help: run 'rustup default stable' to download the latest stable release of Rust
+"""
+COULD_NOT_RUN = [
+    ("rustfmt", "a.rs", "", f"sys.stderr.write({RUSTUP!r}); sys.exit(1)", "rustup could not choose a version"),
+    (
+        "node",
+        "a.js",
+        "",
+        "sys.stderr.write('bwrap: execvp node: No such file\\n'); sys.exit(1)",
+        "execvp node: No such",
+    ),
+    ("gofmt", "a.go", "", "sys.stderr.write('cannot find GOROOT\\n'); sys.exit(2)", "cannot find GOROOT"),
+    ("bash", "a.sh", "", "sys.exit(1)", "bash could not run (exit code 1)"),
+    ("ruff", "a.py", "", "sys.stderr.write('Traceback\\n  x\\nKeyError: 1\\n'); sys.exit(1)", "KeyError: 1"),
+    ("tsc", "a.ts", "tsconfig.json", "print('error TS5023: Unknown option.'); sys.exit(1)", "TS5023: Unknown option"),
+    ("cargo", "a.rs", "Cargo.toml", "sys.stderr.write('error: no lock file\\n'); sys.exit(101)", "no lock file"),
+    ("go", "a.go", "go.mod", "sys.stderr.write('go: no module\\n'); sys.exit(1)", "go vet could not run"),
+]
+
+
+@IN_SANDBOX
+@pytest.mark.parametrize(("name", "file", "marker", "body", "said"), COULD_NOT_RUN, ids=lambda each: str(each)[:12])
+async def test_a_tool_that_could_not_run_is_not_taken_for_a_clean_file(
+    project: Path, call: Call, tmp_path: Path, name: str, file: str, marker: str, body: str, said: str
+) -> None:  # T-06
+    program(project / ".venv/bin" if name == "ruff" else tmp_path / "bin", name, body)
+    (project / file).write_text("")
+    if marker:
+        (project / marker).write_text("{}")
+    outcome = await tool(f"{tmp_path}/bin:/bin", sandbox=True).run(call(path=file))
+    assert said in outcome.text
+    assert "could not run" in outcome.text
+    assert f"Asked: {name}" not in outcome.text
+
+
+@IN_SANDBOX
+async def test_a_check_says_which_tool_could_not_run(project: Path, call: Call, tmp_path: Path) -> None:  # T-06, L-16
+    program(tmp_path / "bin", "rustfmt", f"sys.stderr.write({RUSTUP!r}); sys.exit(1)")
+    (project / "a.rs").write_text("fn main() {}\n")
+    asked = tool(f"{tmp_path}/bin:/bin", sandbox=True)
+    outcome = await asked.run(call(paths=["a.rs"], quick=True, strict=True))
+    assert outcome.success
+    assert "rustfmt could not run" in outcome.text
+    assert "No errors" not in outcome.text
+
+
+@IN_SANDBOX
+async def test_another_tool_is_asked_in_place_of_one_that_could_not_run(
+    project: Path, call: Call, tmp_path: Path
+) -> None:
+    program(project / ".venv/bin", "ruff", "sys.exit(2)")
+    (project / "a.py").write_text("def f(:\n")
+    outcome = await tool(f"{tmp_path}/bin:/bin", sandbox=True).run(call(path="a.py"))
+    assert "a.py:1:7: error: invalid syntax [python]" in outcome.text
+    assert "ruff could not run (exit code 2)" in outcome.text
+
+
+@IN_SANDBOX
+async def test_a_program_that_the_sandbox_hides_could_not_run(project: Path, call: Call, tmp_path: Path) -> None:
+    """The link is visible, the folder it leads to is not: as with a node that a version manager keeps."""
+    real = program(tmp_path / "hidden", "node", "sys.exit(0)")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/node").symlink_to(real)
+    (project / "a.js").write_text("let x = 1;\n")
+    outcome = await tool(f"{tmp_path}/bin:/bin", sandbox=True).run(call(path="a.js"))
+    assert "node could not run" in outcome.text
+    assert "No errors" not in outcome.text
 
 
 async def test_a_tool_that_hangs_is_ended_with_its_children(

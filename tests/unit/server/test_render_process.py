@@ -1,0 +1,119 @@
+"""Rendering in a process with a deadline: one text never delays the others (S-20)."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from treadle.server import render_process
+from treadle.server.render_process import Rendering
+from treadle.server.rendering import MOST_COLOURED, plain, render
+
+SLOW = "a(" * (MOST_COLOURED // 2)
+
+
+@pytest.fixture
+async def rendering() -> AsyncIterator[Rendering]:
+    made = Rendering(processor_s=0.05)
+    yield made
+    made.close()
+
+
+async def test_it_makes_what_the_library_makes(rendering: Rendering) -> None:
+    rendering = Rendering()
+    texts = [f"# {number}\n\n**b** `c`\n\n```python\ndef f(): return {number}\n```\n" for number in range(8)]
+    made = await asyncio.gather(*(rendering.html("markdown", text) for text in texts))
+    assert made == [render("markdown", text) for text in texts]
+    assert await rendering.html("code", "x = 'é\ud800'", "a.py") == render("code", "x = 'é?'", "a.py")
+    rendering.close()
+
+
+async def test_what_takes_too_long_is_shown_as_it_is(rendering: Rendering) -> None:
+    assert await rendering.html("code", SLOW, "python") == plain(SLOW)
+    first = _process(rendering)
+    assert first == 0  # the kernel has ended it
+    assert "<strong>b</strong>" in await rendering.html("markdown", "**b**")
+    began = time.monotonic()
+    assert await rendering.html("code", SLOW, "python") == plain(SLOW)  # it is known by now
+    assert time.monotonic() - began < 1
+
+
+async def test_texts_of_others_do_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendering = Rendering(processor_s=600, queue_s=0.2)
+    await rendering.html("markdown", "ready")
+    os.kill(_process(rendering), signal.SIGSTOP)  # as busy as can be
+    slow = asyncio.create_task(rendering.html("code", SLOW, "python"))
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    others = await asyncio.gather(*(rendering.html("markdown", f"**{number}**") for number in range(20)))
+    assert time.monotonic() - began < 15
+    assert others == [plain(f"**{number}**") for number in range(20)]
+    os.kill(_process(rendering), signal.SIGKILL)
+    assert await slow == plain(SLOW)
+    assert "<strong>0</strong>" in await rendering.html("markdown", "**0**")
+    rendering.close()
+
+
+async def test_a_process_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendering = Rendering()
+    await rendering.html("markdown", "ready")
+    monkeypatch.setattr(render_process, "LONGEST_S", 0.3)
+    os.kill(_process(rendering), signal.SIGSTOP)
+    assert await rendering.html("markdown", "**b**") == plain("**b**")
+    monkeypatch.undo()
+    assert "<strong>" in await rendering.html("markdown", "**b**")
+    rendering.close()
+
+
+async def test_what_was_made_is_kept_and_bounded() -> None:
+    rendering = Rendering(most=1_000)
+    for number in range(50):
+        await rendering.html("markdown", f"number {number} " * 10)
+    assert rendering._size <= 1_000
+    assert rendering._size == sum(map(len, rendering._kept.values()))
+    assert await rendering.html("markdown", "number 49 " * 10) is await rendering.html("markdown", "number 49 " * 10)
+    rendering.close()
+
+
+SERVER = """
+import asyncio, sys, time
+from treadle.server.render_process import Rendering
+async def main():
+    rendering = Rendering(processor_s=2.0)
+    await rendering.html("markdown", "ready")
+    print(rendering._process._pid, flush=True)
+    await rendering.html("code", "a(" * 32_000, "python")
+    time.sleep(600)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def server() -> Iterator["subprocess.Popen[str]"]:
+    started = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+    yield started
+    started.kill()
+    started.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_it_ends_with_a_server_that_is_killed(server: "subprocess.Popen[str]") -> None:
+    assert server.stdout is not None
+    pid = int(server.stdout.readline())
+    server.kill()
+    until = time.monotonic() + 60
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while ") Z " not in Path(f"/proc/{pid}/stat").read_text():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def _process(rendering: Rendering) -> int:
+    return rendering._process._pid
