@@ -60,6 +60,7 @@ RefusalCode = Literal[
     "no_such_block",
     "hash_mismatch",
     "empty",
+    "unreadable",
 ]
 
 MODEL_ERRORS: dict[ModelErrorKind, str] = {
@@ -90,6 +91,7 @@ REFUSALS: dict[RefusalCode, str] = {
     "no_such_block": "the last answer has no such fenced block",
     "hash_mismatch": "what was approved is not what is asked for",
     "empty": "there is nothing in it, or nothing to do it with",
+    "unreadable": "the chat's first record cannot be read, so its options are unknown; it can be read and exported",
 }
 """What each refusal means. Every one leaves the chat exactly as it was."""
 

@@ -21,6 +21,7 @@ from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
 from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnEnd, TurnStart
+from treadle.protocol.options import check_numbers
 from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
@@ -83,6 +84,8 @@ class Log:
         answer: Answer | None = None,
     ) -> ChatState:
         """Begin a chat; what is first asked of it is in the same commit."""
+        check_numbers(created.options)
+        wire.encode_value(created)
         envelopes = self._seal(ChatState(chat=chat), (created, *notices), 0)
         state = fold_all(ChatState(chat=chat), envelopes)
         said, state = self._said(state, first)
@@ -286,7 +289,7 @@ class Log:
         now = self.clock.now_ms()
         chat, redact = state.chat, self._redact
         kept = enumerate(events, state.head + 1)
-        return [Envelope(seq, chat, now, without_secrets(event, redact), epoch) for seq, event in kept]
+        return [Envelope(seq, chat, now, wire.encodable(without_secrets(event, redact)), epoch) for seq, event in kept]
 
     def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
         if len(commands) == 1:
@@ -294,6 +297,7 @@ class Log:
         return [envelope.data for envelope in self._said(state, commands)[0]]
 
     def _made_of(self, state: ChatState, command: Command) -> Sequence[Event]:
+        wire.encode_value(command)  # a person's text is refused rather than changed
         refuse_secrets(command, self._redact)
         return transition(state, command)
 

@@ -115,6 +115,8 @@ def _begun(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:
     """What a dead worker left open, and what nobody answered in time."""
+    if tenure.state.creation_lost:
+        return
     if not await _bound(tenure, deps):
         return
     if tenure.state.run is not None:

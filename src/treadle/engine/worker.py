@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from treadle.chat.state import ChatState, open_actions, runnable, status, summary, wake_ms
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
@@ -248,6 +250,8 @@ class Worker:
         store, chat = self._deps.store, line.chat
         kept = (await store.get(chat)).summary
         if (kept.runnable, kept.wake_ms) != (line.runnable, line.wake_ms):
+            if tenure.state.creation_lost:  # its owner and title are only in that line
+                line = replace(kept, status=line.status, runnable=line.runnable, wake_ms=line.wake_ms)
             await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
             tenure.released = True
 

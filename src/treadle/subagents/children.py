@@ -210,7 +210,7 @@ def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
         checks=(),
         git_branch=False,
         output_schema=None,
-        subagent_depth=parent.subagent_depth - 1,
+        subagent_depth=max(parent.subagent_depth - 1, 0),
         labels=(),
     )
 
