@@ -61,6 +61,7 @@ class CancelScope:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        self._open = False
         if not self.cancelled:
             return False
         return self._task.uncancel() == self._before and kind is asyncio.CancelledError
