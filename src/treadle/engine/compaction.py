@@ -56,9 +56,11 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     request = _request(state, start, model)
     if (over := requests.over(state, side_call.expected(model, request), deps)) is not None:
         return await tenure.append(replace(failed, error="the budget is used up"), over)
-    reply = await tenure.unless_stopped(side_call.ask(model, request, deps))
+    question = side_call.SideCall(model, request, deps)
+    reply = await tenure.unless_stopped(question.ask())
     if isinstance(reply, Stopped):
-        return await tenure.record(replace(failed, error="interrupted"))
+        cut_off = ModelCall("compaction", question.spent, error=side_call.INTERRUPTED)
+        return await tenure.record(cut_off, replace(failed, usage=question.spent, error=side_call.INTERRUPTED))
     call = ModelCall("compaction", reply.usage, error=reply.error)
     if not reply.text:
         why = reply.error or "the model gave no summary"

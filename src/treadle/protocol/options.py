@@ -143,7 +143,7 @@ class ChatOptions(Value, frozen=True):
     output_schema: JsonSchema | None = None
     """The JSON Schema that the last words of a run must fit; None: they may be any text."""
     subagents: int = 8
-    """How many sub-agents one call of `delegate` may begin; 0: none, and there is no such tool (L-23)."""
+    """How many sub-agents of this chat may be at work at once; 0: none, and there is no such tool (L-23)."""
     subagent_depth: int = 2
     """How deep they may go: a sub-agent has one less, and with 0 none of its own."""
     archived: bool = False
