@@ -18,7 +18,7 @@ from treadle.engine.tenure import CancelScope, Tenure
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.logs import log_error, log_warning
-from treadle.ports.store import Commit, Lease, Store
+from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
 from treadle.protocol.events import ActionRequired
 from treadle.types import ChatId, new_id
 
@@ -285,7 +285,8 @@ class Worker:
             if rest_s:
                 await self._rest(hold, rest_s)
             faultpoint("lease.claimed")
-            tenure = hold.tenure = Tenure(lease, self._deps.log, await self._state(lease))
+            state = await self._state(lease)
+            tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._deps.renew_s * LEASE_S / RENEW_S)
             tenure.leaving = self.leaving
             await advance(tenure, self._deps)
             await self._put_right(tenure)
