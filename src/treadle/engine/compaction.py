@@ -59,8 +59,11 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     question = side_call.SideCall(model, request, deps)
     reply = await tenure.unless_stopped(question.ask())
     if isinstance(reply, Stopped):
-        cut_off = ModelCall("compaction", question.spent, error=side_call.INTERRUPTED)
-        return await tenure.record(cut_off, replace(failed, usage=question.spent, error=side_call.INTERRUPTED))
+        spent = question.spent
+        cut_off = [ModelCall("compaction", spent, error=side_call.INTERRUPTED)] if spent.tokens else []
+        if not tenure.state.compacting:  # of an idle chat: the interrupt has ended it
+            return await tenure.record(*cut_off) if cut_off else None
+        return await tenure.record(*cut_off, replace(failed, usage=spent, error=side_call.INTERRUPTED))
     call = ModelCall("compaction", reply.usage, error=reply.error)
     if not reply.text:
         why = reply.error or "the model gave no summary"

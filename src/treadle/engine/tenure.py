@@ -173,22 +173,23 @@ class Tenure:
     async def unless_stopped(
         self, effect: Coroutine[Any, Any, T], lasts: Callable[[], None] | None = None
     ) -> T | Stopped:
-        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Without a
-        run there is nothing to interrupt. `lasts` is called unless the effect is over soon."""
+        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Of an idle
+        chat only a compaction can be interrupted. `lasts` is called unless the effect is over soon."""
         self.under_way = self.state
-        if self.state.run is None:
+        if self.state.run is None and not self.state.compacting:
             if lasts is not None:
                 lasts()
             done = await effect
             self.under_way = None
             return done
         watching: list[asyncio.Task[None]] = []
+        of_run = self.state.run is not None
         with CancelScope() as scope:
 
             def watch() -> None:
                 if lasts is not None:
                     lasts()
-                watching.append(asyncio.create_task(self._interrupt()))
+                watching.append(asyncio.create_task(self._interrupt(of_run=of_run)))
                 watching[0].add_done_callback(lambda task: None if task.cancelled() else scope.cancel())
 
             timer = asyncio.get_running_loop().call_later(UNWATCHED_S, watch)
@@ -209,11 +210,11 @@ class Tenure:
         watching[0].result()
         return STOPPED
 
-    async def _interrupt(self) -> None:
-        """Return when the run is being interrupted, or is over."""
+    async def _interrupt(self, *, of_run: bool) -> None:
+        """Return when the run is being interrupted, or is over; without a run, when the compaction is."""
         while True:
             state = self.state
-            if state.run is None or state.run.interrupting:
+            if (state.run is None or state.run.interrupting) if of_run else not state.compacting:
                 return
             head = await self._log.store.wait(state.chat, state.head, WATCH_S)
             if head > state.head:

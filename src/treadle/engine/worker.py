@@ -76,6 +76,7 @@ class Worker:
         self._withdrawals: set[asyncio.Task[None]] = set()
         self.leaving = False
         """Once set, nothing is taken any more, and what is driven is left at its next seam."""
+        deps.log.states.is_driven = self.holds
         self._closing = False
         """Whether what is cancelled has its calls closed first, for the next worker may be elsewhere."""
 
@@ -145,7 +146,10 @@ class Worker:
             # lease was given back, so that only this worker can take it up, unless both were one commit.
             if chat in self._taken:
                 continue
-            if chat in self._held or not (self._due(chat) or (not hold.released and await self._is_waiting(chat))):
+            if chat in self._held:
+                return
+            known = hold.released and self._deps.log.peek(chat) is not None
+            if not (self._due(chat) if known else await self._is_waiting(chat)):
                 return
         if not self.leaving:
             self._postponed[chat] = None
@@ -221,6 +225,7 @@ class Worker:
         hold, chat = Hold(lease, task), lease.chat
         older = self._held.get(chat)
         self._held[chat] = hold
+        self._cancel_waking(chat)  # what it waited for has come, or is looked at now
         try:
             with hold.scope:
                 if older is not None:
@@ -261,7 +266,7 @@ class Worker:
         while self._postponed and not self.full:
             chat = next(iter(self._postponed))
             del self._postponed[chat]
-            if self._due(chat):
+            if self._deps.log.peek(chat) is None or self._due(chat):
                 self.start(chat)
                 return
 
@@ -341,11 +346,18 @@ class Worker:
 
     def _wake_later(self, chat: ChatId, due_ms: int) -> None:
         """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""
-        if earlier := self._waking.pop(chat, None):
-            earlier.cancel()
+        self._cancel_waking(chat)
         if due_ms:
             delay = max(0.0, (due_ms - self._deps.clock.now_ms()) / 1000) + 0.01
-            self._waking[chat] = asyncio.get_running_loop().call_later(delay, self.start, chat)
+            self._waking[chat] = asyncio.get_running_loop().call_later(delay, self._wake, chat)
+
+    def _wake(self, chat: ChatId) -> None:
+        self._waking.pop(chat, None)
+        self.start(chat)
+
+    def _cancel_waking(self, chat: ChatId) -> None:
+        if timer := self._waking.pop(chat, None):
+            timer.cancel()
 
     async def _renew(self) -> None:
         while True:
