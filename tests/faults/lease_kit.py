@@ -46,7 +46,7 @@ class NotedModel:
     def __init__(self, folder: Path, takes_s: float) -> None:
         self._model = ScriptedModel(STEPS)
         self._file = folder / "calls"
-        self._takes_s = takes_s
+        self.takes_s = takes_s
         self.inside: Counter[str] = Counter()
         self.most = 0
         """How many calls of one chat were under way at once in this process."""
@@ -63,7 +63,7 @@ class NotedModel:
         self.inside[chat] += 1
         self.most = max(self.most, self.inside[chat])
         try:
-            await asyncio.sleep(self._takes_s)
+            await asyncio.sleep(self.takes_s)
             async for deltas in self._model.stream(request):
                 yield deltas
         finally:
@@ -132,6 +132,16 @@ async def at_rest(store: Store, chats: Sequence[ChatId], timeout_s: float) -> li
                     return []
                 await asyncio.sleep(0.05)
     return waiting
+
+
+async def lost_since(store: Store, chats: Sequence[ChatId], since_ms: int) -> dict[ChatId, int]:
+    """By chat: how many model calls were given up since then, because their worker had lost the chat."""
+    lost: dict[ChatId, int] = {}
+    for chat in chats:
+        log = [wire.decode(chat, record) for record in await store.read(chat)]
+        retries = [each for each in log if isinstance(each.data, e.TurnRetry) and each.time_ms > since_ms]
+        lost[chat] = len(retries)
+    return lost
 
 
 async def problems_of(store: Store, folder: Path, chats: Sequence[ChatId]) -> list[str]:
