@@ -1,21 +1,31 @@
 """Extreme numbers and odd text at every border: refused with a clear error, or stored and read back the same
 (S-20, A-01, D-06). A chat whose first record cannot be read opens read-only."""
 
+import asyncio
+import itertools
 import math
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.faults.chance import SOAK
 from tests.scenario.command_line import CommandLine
+from tests.scenario.http_kit import serving
 from treadle import Agent, Budget, ChatOptions, ScriptedModel
 from treadle.chat.state import ChatState
 from treadle.config import load
+from treadle.engine.hub import Hub
+from treadle.engine.log import Log
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
+from treadle.following import Following
 from treadle.models.scripted import Call, Say
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -26,7 +36,7 @@ from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 from treadle.tools.function import tool
-from treadle.types import ChatId
+from treadle.types import ChatId, SystemClock
 
 INF, NAN = math.inf, math.nan
 
@@ -307,3 +317,116 @@ async def test_any_text_of_a_message_is_refused_or_read_back(text: str) -> None:
         async with agent(store) as other:
             states.append(await other.chat(chat.id).state())
         assert states[0] == states[1]
+
+
+# -- commands -----------------------------------------------------------------------------------------------------
+
+COUNTS = st.sampled_from([-(10**30), -(2**63), -1, 0, 1, 2, 3, 2**31, 2**53, 2**63, 10**30])
+LEAVES: dict[Any, st.SearchStrategy[Any]] = {
+    int: COUNTS,
+    str: TEXTS | st.sampled_from(["", "1.0", "q_1", "undo"]),
+    bool: st.booleans(),
+    float: NUMBERS,
+}
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of the type of a field, odd ones first of all."""
+    if kind in LEAVES:
+        return LEAVES[kind]
+    if kind is Any:
+        return TEXTS | NUMBERS | st.none() | st.lists(NUMBERS, max_size=2)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return values_of(parts[0])
+    if origin is Literal:
+        return st.sampled_from(parts)
+    if origin in (Union, UnionType):
+        return st.one_of(*(values_of(part) for part in parts if part is not NoneType), st.none())
+    if origin is tuple:
+        return st.lists(values_of(parts[0]), max_size=2).map(tuple)
+    if origin is dict:
+        return st.dictionaries(TEXTS, values_of(parts[1]), max_size=2)
+    if kind is c.ChangeOptions:
+        hints = get_type_hints(ChatOptions)
+        named = st.sampled_from(sorted(hints)).flatmap(lambda name: st.tuples(st.just(name), values_of(hints[name])))
+        return named.map(lambda pair: c.ChangeOptions({pair[0]: msgspec.to_builtins(pair[1])}))
+    assert isinstance(kind, type), kind
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{name: values_of(hints[name]) for name in kind.__struct_fields__})  # type: ignore[attr-defined]
+
+
+OF_WORKERS = (c.Expire, c.CloseJob)
+COMMANDS = [kind for kind in get_args(c.Command) if kind not in OF_WORKERS]
+
+
+@settings(max_examples=40 * (5 if SOAK else 1), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(COMMANDS).flatmap(values_of), st.booleans())
+async def test_any_command_is_refused_or_read_back(command: c.Command, said: bool) -> None:
+    """Whatever a caller puts into a command: an error of the tree, or events that can be read and folded again."""
+    with TemporaryDirectory() as folder:
+        await carry_out(command, said, SqliteStore(Path(folder, "t.db")))
+
+
+async def carry_out(command: c.Command, said: bool, store: SqliteStore) -> None:
+    async with agent(store, *[Say("Done.")] * 8) as own:
+        chat = await own.chat()
+        if said:
+            await chat.ask("hello")
+        with suppress(TreadleError):
+            async with asyncio.timeout(30):
+                async for _ in Following(chat, command):
+                    pass
+        assert not any(isinstance(each.data, RecordLost) for each in await chat.events())
+        state = await chat.state()
+        assert await Log(store, Hub(), SystemClock()).load(chat.id) == state
+
+
+# -- HTTP ---------------------------------------------------------------------------------------------------------
+
+ODD_JSON: list[bytes] = [
+    b"1e999",
+    b"-1e999",
+    b"NaN",
+    b"Infinity",
+    b"1e308",
+    b"-1",
+    b"-0.0",
+    b"1e-320",
+    b"9223372036854775808",
+    b"1" + b"0" * 400,
+    b"null",
+    b"true",
+    b'"\\ud800"',
+    b'"\\u0000"',
+    b'"\xff"',
+    b'"a\\u202eb"',
+    b"[" * 2_000 + b"]" * 2_000,
+    b'{"usd": 1e999}',
+    b'{"usd": 1e300}',
+    b'{"tokens": -1}',
+    b'{"tokens": 1e30}',
+    b'{"wall_s": 1e30}',
+    b'{"turns": 9007199254740993}',
+]
+OPTIONS = ["run_budget", "chat_budget", "max_turns", "action_deadline_s", "temperature", "max_tokens", "context_window",
+           "max_continuations", "system_prompt", "labels", "mode", "root", "model", "sensitive", "tools"]  # fmt: skip
+
+
+async def test_any_http_body_is_refused_or_read_back(tmp_path: Path) -> None:  # A-01
+    """Each option of a new chat, and each of a change, with each odd value: 4xx with a code and a sentence, or a chat
+    whose first record can be read."""
+    async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, [Say("Done.")]) as server:
+        api = server.user("ada")
+        chat = await api.create("hello")
+        for option, odd in itertools.product(OPTIONS, ODD_JSON):
+            body = b'{"%s": %s}' % (option.encode(), odd)
+            for method, path in (("POST", "/api/chats"), ("PATCH", f"/api/chats/{chat}")):
+                answer = await api(method, path, data=body, headers={"content-type": "application/json"})
+                assert answer.status < 500, (body, answer.status, answer.data)
+                if answer.status >= 400:
+                    assert answer.code, body
+                    continue
+                log = await api.log(answer.json["id"])
+                assert log[0]["type"] == "session.created", body
+                assert not [event for event in log if event["type"] == "session.record_lost"], body
