@@ -5,12 +5,14 @@ import asyncio
 import itertools
 import math
 import sqlite3
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import click
 import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -21,6 +23,7 @@ from tests.scenario.command_line import CommandLine
 from tests.scenario.http_kit import serving
 from treadle import Agent, Budget, ChatOptions, ScriptedModel
 from treadle.chat.state import ChatState
+from treadle.cli.group import cli
 from treadle.config import load
 from treadle.engine.hub import Hub
 from treadle.engine.log import Log
@@ -120,6 +123,28 @@ def test_a_number_out_of_range_is_refused_on_the_command_line(tmp_path: Path) ->
         ended = treadle("run", "hello", flag, value, "--model", treadle.script('[[turn]]\nsay = "x"\n'))
         assert ended.code == 2, ended.err
         assert flag in ended.err
+
+
+def all_commands() -> Iterator[click.Command]:
+    def below(command: click.Command) -> Iterator[click.Command]:
+        yield command
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None
+                yield from below(found)
+
+    return below(cli)
+
+
+def test_no_option_of_the_command_line_takes_a_number_that_is_not_finite() -> None:
+    options = [option for command in all_commands() for option in command.params]
+    floats = [option for option in options if isinstance(option.type, click.types.FloatParamType)]
+    assert len(floats) >= 5
+    for option, odd in itertools.product(floats, ("inf", "-inf", "nan")):
+        with pytest.raises(click.BadParameter):
+            option.type.convert(odd, option, None)
 
 
 NUMBERS = st.one_of(
