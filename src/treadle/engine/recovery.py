@@ -42,17 +42,17 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
 def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
     """The calls that had begun, in the model's order; those that ran side by side together (L-06)."""
     batches: list[list[Call]] = []
-    beside = False
+    previous_parallel = False
     for call in tenure.state.calls:
         if call.phase != "started":
             continue
-        found = begun(tenure, call, deps)
-        parallel = found is not None and found[0].spec.parallel
-        if parallel and beside:
+        started = begun(tenure, call, deps)
+        parallel = started is not None and started[0].spec.parallel
+        if parallel and previous_parallel:
             batches[-1].append(call)
         else:
             batches.append([call])
-        beside = parallel
+        previous_parallel = parallel
     return batches
 
 
@@ -73,11 +73,11 @@ async def _stop_all(tenure: Tenure, deps: Deps) -> None:
 
 async def settle_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     """Several only if they may run at once."""
-    known = [(call, begun(tenure, call, deps)) for call in calls]
-    for call, found in known:
-        if found is None:
+    pairs = [(call, begun(tenure, call, deps)) for call in calls]
+    for call, pair in pairs:
+        if pair is None:
             await tenure.record(unknown(call.key))
-    open_calls = [found for _, found in known if found is not None]
+    open_calls = [pair for _, pair in pairs if pair is not None]
     settling = [
         run_one(tenure, tool, invocation, not tool.spec.read_only, deps, lost=True) for tool, invocation in open_calls
     ]

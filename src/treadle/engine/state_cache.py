@@ -1,6 +1,6 @@
-"""The newest states of chats that this process has seen, with what is derived from them: so that a command costs its
-tail and a turn what is new in it. Bounded by weight: a few long chats weigh more than thousands of short ones. A chat
-that is driven here stays; any other is read again from the store when it is needed."""
+"""The newest states of chats that this process has seen, and the request bytes made of them, so that a command reads
+only the tail of a log. Bounded by weight: a few long chats weigh more than thousands of short ones. A chat that is
+driven here stays; any other is read again from the store when it is needed."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -14,17 +14,17 @@ from treadle.protocol.content import Entry
 from treadle.types import ChatId
 
 MAX_WEIGHT = 64 << 20
-"""In bytes, by the length of texts; what Python adds to them is not counted."""
-EMPTY_WEIGHT = 4_096
-"""Of a chat in which nothing was said."""
+"""In bytes, by the length of texts. The overhead of Python objects is not counted."""
+EMPTY_WEIGHT = 32 << 10
+"""Of a chat without messages: its state, and what is kept of it elsewhere."""
 
 
-class Kept(msgspec.Struct):
+class CachedState(msgspec.Struct):
     """A state, and how much of its conversation was weighed."""
 
     state: ChatState
     weight: int = EMPTY_WEIGHT
-    said: int = 0
+    text_weight: int = 0
     """The weight of the entries up to `last`."""
     count: int = 0
     last: Entry | None = None
@@ -35,65 +35,65 @@ class Kept(msgspec.Struct):
         history = self.state.history
         grown = self.count == 0 or (self.count <= len(history) and history[self.count - 1] is self.last)
         if not grown:
-            self.said = self.count = 0
-        self.said += sum(weigh(entry) for entry in history.slice(self.count))
+            self.text_weight = self.count = 0
+        self.text_weight += sum(weigh(item) for item in history.slice(self.count))
         self.count, self.last = len(history), history.last
         options = self.state.options
-        told = len(options.system_prompt) + len(options.instructions) + len(options.agent_prompt)
+        prompts = len(options.system_prompt) + len(options.instructions) + len(options.agent_prompt)
         pictures = sum(len(data) for memo in self.memos.values() for data in memo.pictures.values())
-        self.weight = EMPTY_WEIGHT + told + pictures + self.said * (1 + len(self.memos))
+        self.weight = EMPTY_WEIGHT + prompts + pictures + self.text_weight * (1 + len(self.memos))
         return self.weight
 
 
 class StateCache:
     def __init__(self, forgotten: Callable[[ChatId], None]) -> None:
-        self._kept: OrderedDict[ChatId, Kept] = OrderedDict()
+        self._entries: OrderedDict[ChatId, CachedState] = OrderedDict()
         self._forgotten = forgotten
         self.weight = 0
         self.is_driven: Callable[[ChatId], bool] = lambda _chat: False
         """Whether a worker of this process drives a chat: then it is about to be needed."""
 
     def get(self, chat: ChatId) -> ChatState | None:
-        kept = self._kept.get(chat)
-        return kept.state if kept is not None else None
+        entry = self._entries.get(chat)
+        return entry.state if entry is not None else None
 
     def __iter__(self) -> Iterator[ChatState]:
-        return iter([kept.state for kept in self._kept.values()])
+        return iter([entry.state for entry in self._entries.values()])
 
     def keep(self, state: ChatState) -> None:
         """Unless a newer one is known."""
-        kept = self._kept.get(state.chat)
-        if kept is None:
-            kept = self._kept[state.chat] = Kept(state, 0)
-        elif kept.state.head > state.head:
+        entry = self._entries.get(state.chat)
+        if entry is None:
+            entry = self._entries[state.chat] = CachedState(state, 0)
+        elif entry.state.head > state.head:
             return
-        kept.state = state
-        self._kept.move_to_end(state.chat)
-        self._reweigh(kept)
+        entry.state = state
+        self._entries.move_to_end(state.chat)
+        self._reweigh(entry)
         if self.weight > MAX_WEIGHT:
             self._shrink(state.chat)
 
     def memo(self, chat: ChatId, model: str) -> Memo:
         """The bytes of the chat's conversation for this model, kept from run to run as long as its state is. Another
         model may see other parts of it (M-10)."""
-        kept = self._kept.get(chat)
-        if kept is None:
+        entry = self._entries.get(chat)
+        if entry is None:
             return Memo()
-        return kept.memos.setdefault(model, Memo())
+        return entry.memos.setdefault(model, Memo())
 
     def forget(self, chat: ChatId) -> None:
-        kept = self._kept.pop(chat, None)
-        if kept is not None:
-            self.weight -= kept.weight
+        entry = self._entries.pop(chat, None)
+        if entry is not None:
+            self.weight -= entry.weight
         self._forgotten(chat)
 
-    def _reweigh(self, kept: Kept) -> None:
-        before = kept.weight
-        self.weight += kept.weigh() - before
+    def _reweigh(self, entry: CachedState) -> None:
+        previous = entry.weight
+        self.weight += entry.weigh() - previous
 
     def _shrink(self, newest: ChatId) -> None:
         """Forget chats, the one first that was used least recently."""
-        for chat in [*self._kept]:
+        for chat in [*self._entries]:
             if self.weight <= MAX_WEIGHT:
                 return
             if chat != newest and not self.is_driven(chat):

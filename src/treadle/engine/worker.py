@@ -59,6 +59,8 @@ class Worker:
         self.concurrency = concurrency
         self.changed = asyncio.Event()
         """Set whenever a chat was let go of: there may be room for another."""
+        self.has_pool = False
+        """Whether a pool claims what waits, in the order that is fair to all owners (A-08)."""
         self._held: dict[ChatId, Hold] = {}
         self._ending: set[Hold] = set()
         """Holds whose lease was lost to a newer hold of this worker, until their steps have ended."""
@@ -148,10 +150,10 @@ class Worker:
                 continue
             if chat in self._held:
                 return
-            known = hold.released and self._deps.log.peek(chat) is not None
-            if not (self._due(chat) if known else await self._is_waiting(chat)):
+            is_known = hold.released and self._deps.log.peek(chat) is not None
+            if not (self._due(chat) if is_known else await self._is_waiting(chat)):
                 return
-        if not self.leaving:
+        if not self.leaving and not self.has_pool:
             self._postponed[chat] = None
 
     async def _is_waiting(self, chat: ChatId) -> bool:
@@ -253,7 +255,8 @@ class Worker:
         """The lease of an older hold of the same chat ran out, and this worker has the next one: the step of the older
         one must end before the chat is driven again."""
         self._ending.add(older)
-        older.scope.cancel()
+        if not older.released:  # else it only keeps a snapshot
+            older.scope.cancel()
         try:
             await asyncio.wait_for(older.ended.wait(), ENDING_S)
         except TimeoutError:
@@ -261,7 +264,7 @@ class Worker:
             logging.getLogger("treadle").warning(text, older.lease.chat, ENDING_S)
 
     def _make_room(self) -> None:
-        """A place has become free: for the pool, if there is one, and for a chat that found none."""
+        """A place has become free: for the pool, or, without one, for a chat that found none."""
         self.changed.set()
         while self._postponed and not self.full:
             chat = next(iter(self._postponed))
@@ -367,6 +370,8 @@ class Worker:
             # A lease that was given back with the last append is not lost, though its hold still ends.
             leases = [hold.lease for hold in self._held.values() if not hold.released]
             leases += self._taken.values()
+            if not leases:
+                continue
             try:
                 kept = set(await self._deps.store.renew(leases))
             except Exception as error:

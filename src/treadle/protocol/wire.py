@@ -79,8 +79,8 @@ def _find_non_finite(value: object, place: str) -> str:
         parts = value.items()
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         parts = enumerate(value)
-    found = (_find_non_finite(part, f"{place}.{name}" if place else str(name)) for name, part in parts)
-    return next(filter(None, found), "")
+    places = (_find_non_finite(part, f"{place}.{name}" if place else str(name)) for name, part in parts)
+    return next(filter(None, places), "")
 
 
 def encodable(event: EventT) -> EventT:

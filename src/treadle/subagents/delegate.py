@@ -39,11 +39,11 @@ _WORDS = {
 async def plan(home: Home, invocation: Invocation) -> list[Child]:
     options, tasks = invocation.options, _tasks(invocation)
     state = await home.deps.log.load(invocation.chat)
-    beside = _number_beside(state, invocation)
-    if beside + len(tasks) > options.subagents:
-        told = f"; {beside} of other calls are at work or about to begin" if beside else ""
+    number_beside = _number_beside(state, invocation)
+    if number_beside + len(tasks) > options.subagents:
+        others = f"; {number_beside} of other calls are at work or about to begin" if number_beside else ""
         most = count(options.subagents, "sub-agent")
-        raise ToolError(f"At most {most} of this chat may be at work at once{told}. Give fewer tasks.")
+        raise ToolError(f"At most {most} of this chat may be at work at once{others}. Give fewer tasks.")
     if options.subagent_depth <= 0:
         raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
     owner = state.owner

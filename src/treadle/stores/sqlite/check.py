@@ -60,15 +60,15 @@ class _Inspection:
     def __init__(self, connection: sqlite3.Connection, blobs: BlobFiles, repair: bool) -> None:
         self._connection = connection
         self._blobs = blobs
-        self._wanted = repair
+        self._may_repair = repair
         self._repair = False
         """Whether what is found is mended: only in a transaction that may write."""
         self._types = Types(connection)
 
     def problems(self) -> Iterator[Problem]:
         for number, chat in self._connection.execute("SELECT no, id FROM chats ORDER BY no").fetchall():
-            found = self._inspect(number, str(chat), repair=False)
-            yield from self._inspect(number, str(chat), repair=True) if found and self._wanted else found
+            problems = self._inspect(number, str(chat), repair=False)
+            yield from self._inspect(number, str(chat), repair=True) if problems and self._may_repair else problems
         yield from self._orphans()
 
     def _inspect(self, number: int, chat: str, *, repair: bool) -> list[Problem]:
@@ -76,12 +76,12 @@ class _Inspection:
         self._repair = repair
         self._connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
         try:
-            found = [*self._records(number, chat), *self._chat(number, chat)]
+            problems = [*self._records(number, chat), *self._chat(number, chat)]
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-        return found
+        return problems
 
     def _records(self, number: int, chat: str) -> Iterator[Problem]:
         base = number * PLACES
