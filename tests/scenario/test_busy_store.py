@@ -12,6 +12,7 @@ from treadle import Agent, ScriptedModel, tool
 from treadle.errors import StoreError
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
+from treadle.protocol.commands import Send
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
 
@@ -62,6 +63,23 @@ async def test_an_outcome_waits_no_longer_than_a_lease(tmp_path: Path) -> None:
                 await chat.ask("go")
         other.execute("ROLLBACK")
     await store.close()
+    other.close()
+
+
+async def test_a_message_waits_for_a_busy_database_without_a_pool(tmp_path: Path) -> None:
+    """The message is acknowledged; then another process holds the database when the chat is to be claimed."""
+    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    store = SqliteStore(tmp_path / "t.db", busy_s=0.05)
+    async with Agent(store, model=ScriptedModel([Say("Done.")]), builtin=False) as agent:
+        chat = await agent.chat()
+        await agent.deps.log.execute(chat.id, Send("go"))
+        other.execute("BEGIN IMMEDIATE")
+        agent.worker.start(chat.id)
+        asyncio.get_running_loop().call_later(1.0, other.execute, "ROLLBACK")
+        async with asyncio.timeout(30):
+            head = 0
+            while not of(await chat.events(), e.RunEnd):
+                head = await store.wait(chat.id, head, 1.0)
     other.close()
 
 

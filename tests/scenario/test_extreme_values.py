@@ -30,11 +30,13 @@ from treadle.engine.log import Log
 from treadle.errors import ConfigError, InvalidInput, Refused, TreadleError
 from treadle.following import Following
 from treadle.models.scripted import Call, Say
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Envelope, ModelCall, RecordLost, UserMessage
 from treadle.protocol.options import BUDGET_BOUNDS, NUMBER_BOUNDS
+from treadle.protocol.tools import ToolSpec
 from treadle.stores.memory import MemoryStore
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.checker import check
@@ -289,6 +291,35 @@ async def test_half_a_character_in_an_error_of_a_tool_is_replaced() -> None:
         chat = await own.chat()
         assert (await chat.ask("go")).text == "Done."
         assert await check(store, chat.id) == []
+
+
+async def test_half_a_character_in_live_output_is_replaced(tmp_path: Path) -> None:
+    """The stream of a reader goes on, and the text is the same for all."""
+
+    class Speaks(PlainTool):
+        spec = ToolSpec("speak", "Speak.", read_only=True)
+
+        async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+            return None
+
+        async def run(self, invocation: Invocation) -> Outcome:
+            invocation.emit(LONE)
+            await asyncio.sleep(0.05)
+            return Outcome("spoke")
+
+        async def settle(self, invocation: Invocation) -> Settlement:
+            return "run_again"
+
+    store = SqliteStore(tmp_path / "t.db")
+    async with serving(store, tmp_path, [Call("speak"), Say("Done.")], Speaks()) as server:
+        api = server.user("ada")
+        chat = await api.create()
+        following = asyncio.ensure_future(api.until(chat, "session.idle"))
+        await asyncio.sleep(0.1)
+        await api("POST", f"/api/chats/{chat}/messages", {"content": "go"})
+        events = await following
+        shown = "".join(event["data"]["text"] for event in events if event["type"] == "tool.execution_output")
+        assert shown == "a\N{REPLACEMENT CHARACTER}b"
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ class Log:
     def live(self, chat: ChatId, event: Live) -> None:
         """Show something that is not recorded."""
         if self.hub.listened(chat):
-            self.hub.publish(Envelope(0, chat, self.clock.now_ms(), event))
+            self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.encodable(event)))
 
     async def _from_snapshot(self, chat: ChatId) -> ChatState:
         kept = await self.store.load_snapshot(chat)

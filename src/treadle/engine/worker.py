@@ -14,8 +14,8 @@ from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
 from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
-from treadle.engine.tenure import CancelScope, Tenure
-from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
+from treadle.engine.tenure import BUSY_PAUSE_S, CancelScope, Tenure
+from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreBusy, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.logs import log_error, log_warning
 from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
@@ -206,6 +206,8 @@ class Worker:
             log_error("chat %s cannot go on: %s", chat, error)
 
     async def _drive_quietly(self, chat: ChatId) -> None:
+        clock = self._deps.clock
+        until = clock.monotonic() + self._deps.renew_s
         with contextlib.suppress(NotFound):
             while True:
                 try:
@@ -213,6 +215,10 @@ class Worker:
                 except ChatBusy:  # its holder looks again when it lets go; it may have done so just now
                     if not await self._is_waiting(chat):
                         return
+                except StoreBusy:  # what waits here was acknowledged, and nobody else may look for it
+                    if self.leaving or clock.monotonic() >= until:
+                        raise
+                    await clock.sleep(BUSY_PAUSE_S)
 
     async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> bool:
         """Drive a chat under its lease; False when the lease was lost. With `rest_s` it is held that long first, so
