@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.faults.chance import SOAK
 from tests.scenario.command_line import CommandLine
 from tests.scenario.http_kit import serving
+from tests.scenario.kit import Stage
 from treadle import Agent, Budget, ChatOptions, ScriptedModel
 from treadle.chat.state import ChatState
 from treadle.cli.group import cli
@@ -373,6 +374,45 @@ async def test_any_text_of_a_message_is_refused_or_read_back(text: str) -> None:
         async with agent(store) as other:
             states.append(await other.chat(chat.id).state())
         assert states[0] == states[1]
+
+
+ODD_TEXTS = [
+    "\x00",
+    "a\x00b",
+    "\ufeff",
+    "\u202e",
+    "\U0010ffff",
+    "a\r\nb",
+    "\x1b[2J",
+    "x" * 300_000,
+    "\ud83d",
+    "\ue000" * 3,
+]
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS, ids=ascii)
+async def test_odd_text_is_refused_or_read_back_by_every_store(stage: Stage, text: str) -> None:
+    """As a message, a title, a label, a prompt and a name of a person; in memory, SQLite and PostgreSQL."""
+    stage.replayed = False  # some are refused
+    own = stage.agent([Say("Done.")] * 9)
+    commands = (
+        c.Send(text),
+        c.Rename(text),
+        c.ChangeOptions({"labels": [text]}),
+        c.ChangeOptions({"system_prompt": text}),
+        c.ChangeOptions({"model": text}),
+        c.Interrupt(text),
+    )
+    for command in commands:
+        chat = await own.chat()
+        with suppress(InvalidInput, Refused):
+            await chat.command(command)
+        async with asyncio.timeout(20):
+            async for _ in chat.resume():
+                pass
+        log = await chat.events()
+        assert not any(isinstance(each.data, RecordLost) for each in log)
+        assert await Log(stage.store, Hub(), SystemClock()).load(chat.id) == await chat.state()
 
 
 # -- commands -----------------------------------------------------------------------------------------------------

@@ -267,7 +267,7 @@ class Worker:
             await asyncio.wait_for(older.ended.wait(), ENDING_S)
         except TimeoutError:
             text = "chat %s: a step whose lease ran out has not ended after %s s"
-            logging.getLogger("treadle").warning(text, older.lease.chat, ENDING_S)
+            log_warning(text, older.lease.chat, ENDING_S)
 
     def _make_room(self) -> None:
         """A place has become free: for the pool, or, without one, for a chat that found none."""
