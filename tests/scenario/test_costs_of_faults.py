@@ -49,7 +49,6 @@ class FaultyModel:
 
 @pytest.mark.parametrize("fault", [KeyError("choices"), InvalidInput("no such shape")], ids=type)
 async def test_a_fault_of_an_adapter_costs_what_was_told(stage: Stage, fault: Exception) -> None:
-    stage.replayed = False  # the fault is not in the log
     chat = stage.agent(FaultyModel(0, fault)).chat()
     seen = await play(chat.send("go"))
     (retry,) = of(seen, e.TurnRetry)
@@ -60,7 +59,6 @@ async def test_a_fault_of_an_adapter_costs_what_was_told(stage: Stage, fault: Ex
 
 @pytest.mark.parametrize("fault", [KeyError("choices"), InvalidInput("no such shape")], ids=type)
 async def test_a_fault_in_a_compaction_costs_what_was_told(stage: Stage, fault: Exception) -> None:
-    stage.replayed = False
     chat = stage.agent(FaultyModel(2, fault)).chat()
     await chat.ask("one")
     await chat.ask("two")
@@ -82,3 +80,26 @@ async def test_a_compaction_by_hand_obeys_the_budget_of_the_chat(stage: Stage) -
     assert "budget" in of(seen, e.CompactionComplete)[0].error
     assert (await chat.state()).totals.usage == spent
     assert (await chat.state()).options.chat_budget == Budget(tokens=spent.tokens + 1)
+
+
+@pytest.mark.parametrize("idle", [True, False])
+async def test_an_interrupted_compaction_costs_what_was_told(stage: Stage, idle: bool) -> None:
+    """By hand, and in the middle of a run."""
+    model = FaultyModel(2, None)
+    chat = stage.agent(model).chat()
+    await chat.ask("one")
+    await chat.ask("two")
+    before = (await chat.state()).totals.usage.tokens
+    if not idle:
+        await chat.command(c.ChangeOptions({"context_window": 3_000}))
+    following = asyncio.ensure_future(play(chat.compact() if idle else chat.send("three " * 200)))
+    async with asyncio.timeout(20):
+        await model.told.wait()
+        await chat.interrupt()
+        seen = await following
+        while not of(await chat.events(), e.ModelCall):
+            await chat.wait((await chat.state()).head, 1.0)
+    (call,) = of(await chat.events(), e.ModelCall)
+    assert (call.purpose, call.error, call.usage.tokens) == ("compaction", "interrupted", SPENT.tokens)
+    assert (await chat.state()).totals.usage.tokens == before + SPENT.tokens
+    assert seen
