@@ -18,6 +18,8 @@ from treadle.home import HOME_VARIABLE, home_of
 from treadle.ports.commands import Allowance, Limits
 from treadle.ports.sandbox import Demand
 from treadle.protocol.options import (
+    MAX_COUNT,
+    MAX_SECONDS,
     PRESETS,
     Budget,
     ChatOptions,
@@ -66,8 +68,8 @@ BUDGETS: Mapping[str, str] = {f"budget_{kind}": kind for kind in Budget.__struct
 """By setting: what it limits in a run (L-11)."""
 
 _GB = 1 << 30
-_Count = Annotated[int, Meta(ge=0)]
-_Amount = Annotated[float, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+_Amount = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -79,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True):
     profile: str = ""
     preset: Preset | Literal[""] = ""
     mode: Mode = "ask"
-    max_turns: Annotated[int, Meta(ge=1)] = 20
+    max_turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
     on_limit: OnLimit | Literal[""] = ""
     budget_usd: _Amount = 0.0
     budget_tokens: _Count = 0
@@ -87,8 +89,8 @@ class Settings(msgspec.Struct, frozen=True):
     budget_turns: _Count = 0
     budget_tool_calls: _Count = 0
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    max_tokens: _Count = 0
-    context_window: _Count = 0
+    max_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    context_window: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
     summarize: bool = True
     completion: CompletionStyle | Literal[""] = ""
     rung: Rung | Literal[""] = ""
@@ -97,15 +99,15 @@ class Settings(msgspec.Struct, frozen=True):
     sensitive: dict[str, bool] = {}
     consent: tuple[str, ...] = ()
     retry_base_s: _Amount = 2.0
-    silence_s: Annotated[float, Meta(gt=0)] = 300.0
-    answer_s: Annotated[float, Meta(gt=0)] = 3_600.0
+    silence_s: Annotated[float, Meta(gt=0, le=MAX_SECONDS)] = 300.0
+    answer_s: Annotated[float, Meta(gt=0, le=MAX_SECONDS)] = 3_600.0
     checks: tuple[str, ...] = ()
     verify: bool = True
     diagnose: bool = True
     instructions: bool = True
     skills: bool = True
-    subagents: _Count = 8
-    subagent_depth: _Count = 2
+    subagents: Annotated[int, Meta(ge=0, le=1_000)] = 8
+    subagent_depth: Annotated[int, Meta(ge=0, le=100)] = 2
     extensions: tuple[str, ...] = ()
     mcp: bool = True
     sandbox: Demand = "auto"
@@ -127,9 +129,9 @@ class Settings(msgspec.Struct, frozen=True):
     snapshot_cap_gb: _Amount = 5.0
     world_days: _Amount = 14.0
     store: str = ""
-    concurrency: Annotated[int, Meta(ge=1)] = 32
+    concurrency: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = 32
     drain_s: _Amount = 25.0
-    lease_s: Annotated[float, Meta(ge=1)] = 30.0
+    lease_s: Annotated[float, Meta(ge=1, le=MAX_SECONDS)] = 30.0
     otel_endpoint: str = ""
     otel_protocol: Literal["", "http/protobuf", "grpc"] = ""
     otel_content: bool = False

@@ -7,6 +7,7 @@ TreadleError
 ├── NotFound                not_found          no such chat, call, action or message
 ├── JobElsewhere            job_elsewhere      a background command runs on another machine, or in another home
 ├── StoreError              store              the log could not be read or written
+│   ├── StoreBusy           store              the store is held by others or away; the same may work a moment later
 │   ├── LeaseLost           lease_lost         a newer epoch owns the chat; this worker must write nothing more
 │   ├── HeadMoved           head_moved         somebody appended meanwhile; fold the news and try again
 │   ├── ChatBusy            chat_busy          another live worker holds the chat's lease
@@ -60,6 +61,7 @@ RefusalCode = Literal[
     "no_such_block",
     "hash_mismatch",
     "empty",
+    "unreadable",
 ]
 
 MODEL_ERRORS: dict[ModelErrorKind, str] = {
@@ -90,6 +92,7 @@ REFUSALS: dict[RefusalCode, str] = {
     "no_such_block": "the last answer has no such fenced block",
     "hash_mismatch": "what was approved is not what is asked for",
     "empty": "there is nothing in it, or nothing to do it with",
+    "unreadable": "the chat's first record cannot be read, so its options are unknown; it can be read and exported",
 }
 """What each refusal means. Every one leaves the chat exactly as it was."""
 
@@ -128,6 +131,10 @@ class JobElsewhere(TreadleError):
 
 class StoreError(TreadleError):
     code = "store"
+
+
+class StoreBusy(StoreError):
+    """Whether anything was written is not known where the connection was lost in the middle."""
 
 
 class LeaseLost(StoreError):

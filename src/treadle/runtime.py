@@ -48,7 +48,15 @@ from treadle.ports.toolset import Tool, ToolSource
 from treadle.ports.workspace import Workspace
 from treadle.prompt import system_text
 from treadle.protocol.events import ModelNotice
-from treadle.protocol.options import PRESETS, ChatOptions, OptionKeywords, Preset, Project, RaceKeywords
+from treadle.protocol.options import (
+    PRESETS,
+    ChatOptions,
+    OptionKeywords,
+    Preset,
+    Project,
+    RaceKeywords,
+    check_numbers,
+)
 from treadle.protocol.permissions import Rule, check_standing
 from treadle.stores import store_of
 from treadle.tool_setup import ToolSetup, bind_root
@@ -300,6 +308,7 @@ class Agent:
         """What a new chat with these options begins with: bound to the folder that its root is now, with the
         instructions of the project, from folders no higher than `highest`. `own_world` is the id of the world that is
         opened for it, if it is to have one. InvalidInput if its tools cannot be accepted (A-01)."""
+        check_numbers(options)
         found: dict[str, Any] = {}
         for rule in options.rules:
             check_standing(rule)

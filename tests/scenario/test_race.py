@@ -14,7 +14,9 @@ from tests.trees import tree
 from treadle import Agent
 from treadle.models.scripted import Call, Delay, Say, ScriptedModel
 from treadle.ports.model import Model
+from treadle.protocol.options import Budget
 from treadle.stores.sqlite import SqliteStore
+from treadle.testing.faults import faults
 
 SOLVED = [Call("write_file", path="answer.txt", content="42\n"), Say("Done.")]
 LONG = [Call("write_file", path="answer.txt", content="42\n\n\n\n"), Say("Done.")]
@@ -133,3 +135,36 @@ def test_a_race_of_four_killed_three_times_has_one_winner_committed_once(cli: Co
 
 def killed(point: str) -> dict[str, str]:
     return {"TREADLE_FAULTS": f"kill@{point}"}
+
+
+async def test_a_winner_that_cannot_be_committed_costs_what_it_cost(stage: Stage, tmp_path: Path) -> None:
+    """The disk is full at the commit: the attempts, their cost and the winner's world are told all the same."""
+    stage.replayed = False  # the fault strikes once
+    root = project(tmp_path)
+    before = tree(root)
+    agent = agent_of(stage, right=SOLVED)
+    with faults("full@transaction.ready#2"):
+        result = await agent.race("The answer", models=("right",), attempts=1, check=CHECK, root=root)
+    assert not result.committed
+    assert "could not be committed" in result.text
+    assert tree(root) == before
+    (one,) = result.attempts
+    assert one.usage.tokens > 0
+    assert (await agent.chat(result.chat).state()).totals.usage.tokens == one.usage.tokens
+
+
+async def test_the_judge_draws_on_the_budget_of_the_race(stage: Stage, tmp_path: Path) -> None:  # L-11, L-22
+    root = project(tmp_path)
+    verdict = Say(json.dumps({"choice": 1, "why": "It has room."}))
+    agent = agent_of(stage, long=LONG, short=SOLVED, judge=[verdict])
+    result = await agent.race(
+        "The answer",
+        models=("long", "short"),
+        judge="judge",
+        root=root,
+        chat_budget=Budget(tokens=90_000),
+        verify=False,
+    )
+    budgets = [(await agent.chat(one.chat).state()).options.chat_budget.tokens for one in result.attempts]
+    assert len(budgets) == 3
+    assert sum(budgets) <= 90_000

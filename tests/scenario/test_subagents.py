@@ -19,6 +19,7 @@ from treadle.protocol.options import Budget
 from treadle.stores.sqlite import SqliteStore
 from treadle.subagents.tree import Row
 from treadle.subagents.tree import tree as rows_of
+from treadle.testing.faults import faults
 
 
 @pytest.fixture
@@ -288,3 +289,70 @@ async def test_a_worker_that_leaves_does_not_wait_for_a_parent_that_waits(stage:
         seen = await play(second.chat(chat.id).resume())
     assert of(seen, e.RunEnd)[0].reason == "done"
     assert (root / ".env").exists()
+
+
+async def test_a_child_whose_commit_is_refused_hides_nothing_of_the_others(stage: Stage, root: Path) -> None:
+    """The disk is full when the second one is committed: what the first and the third changed is recorded and can be
+    undone, and what all of them cost is spent (law 1, L-23)."""
+    stage.replayed = False  # the fault strikes once
+    scripts = {
+        "Do it": [given("Child a", "Child b", "Child c"), Say("All done.")],
+        **{f"Child {x}": writes(f"{x}.new", f"{x}\n") for x in "abc"},
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    before = tree(root)
+    chat = agent.chat(root=root)
+    with faults("full@transaction.ready#5"):
+        seen = await play(chat.send("Do it"))
+    (done,) = of(seen, e.ExecutionComplete)
+    assert "[its changes could not be committed: " in done.result
+    assert {file.path for event in of(seen, e.FilesChanged) for file in event.files} == {"a.new", "c.new"}
+    assert [one.committed for one in of(seen, e.SubagentCompleted)] == [True, False, True]
+    assert {name for name in tree(root) if name.endswith(".new")} == {"a.new", "c.new"}
+    await chat.files.undo()
+    assert tree(root) == before
+
+
+def forever(name: str) -> list[object]:
+    return [Call("grep", pattern=f"{name}{n}") for n in range(200)]
+
+
+async def test_parallel_calls_share_what_is_left_of_the_budget(stage: Stage, root: Path) -> None:  # L-11, fault 30
+    """Four calls at once: each child has an equal part, and all together stay within the parent's budget but for the
+    last call of each."""
+    names = [f"Child {x}" for x in "abcd"]
+    scripts = {
+        "Do it": [[given(name, read_only=True) for name in names], Say("Done.")],
+        **{name: forever(name) for name in names},
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    chat = agent.chat(root=root, chat_budget=Budget(tokens=60_000), verify=False, max_turns=500)
+    seen = await play(chat.send("Do it"))
+    told = of(seen, e.SubagentCompleted)
+    assert [one.reason for one in told] == ["budget"] * 4
+    budgets = [(await agent.chat(one.chat).state()).options.chat_budget.tokens for one in told]
+    assert sum(budgets) <= 60_000
+    spent = (await chat.state()).totals.usage.tokens
+    logs = [await agent.chat(one.chat).events() for one in told]
+    longest = max(turn.usage.tokens for log in logs for turn in of(log, e.AssistantMessage))
+    assert spent <= 60_000 + 4 * longest
+
+
+async def test_the_number_of_sub_agents_counts_for_the_chat(stage: Stage, root: Path) -> None:  # L-23
+    """Two calls in one turn with two tasks each, where three sub-agents may be at work: the second call is refused."""
+    scripts = {
+        "Do it": [
+            [given("Child a", "Child b", read_only=True), given("Child c", "Child d", read_only=True)],
+            given("Child c", "Child d", read_only=True),
+            Say("Done."),
+        ],
+        **{f"Child {x}": [Say(f"Looked at {x}.")] for x in "abcd"},
+    }
+    agent = stage.agent(ByTask(scripts), builtin=True)
+    chat = agent.chat(root=root, subagents=3)
+    seen = await play(chat.send("Do it"))
+    first, second, third = of(seen, e.ExecutionComplete)
+    assert first.success
+    assert not second.success
+    assert "At most 3 sub-agents of this chat may be at work at once; 2 of other calls" in second.error
+    assert third.success

@@ -23,12 +23,13 @@ class Account(msgspec.Struct, frozen=True):
     limit: float
 
 
-def accounts(state: ChatState, run: Run, estimate: Usage, now_ms: int) -> Iterator[Account]:
-    """Every limit that is set, for the run and for the whole chat."""
-    run_wall = run.worked_ms(now_ms) / 1000
+def accounts(state: ChatState, run: Run | None, estimate: Usage, now_ms: int) -> Iterator[Account]:
+    """Every limit that is set, for the run, if there is one, and for the whole chat."""
+    run_wall = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
     totals = state.totals
     chat_wall = totals.wall_ms / 1000 + run_wall
-    yield from _of("run", state.options.run_budget, run.usage, run.turns, run.tool_calls, run_wall, estimate)
+    if run is not None:
+        yield from _of("run", state.options.run_budget, run.usage, run.turns, run.tool_calls, run_wall, estimate)
     yield from _of(
         "chat", state.options.chat_budget, totals.usage, totals.turns, totals.tool_calls, chat_wall, estimate
     )
@@ -56,9 +57,9 @@ def exhausted(account: Account) -> bool:
     return account.used >= account.limit
 
 
-def forbidden(state: ChatState, run: Run, estimate: Usage, now_ms: int) -> LimitReached | None:
+def forbidden(state: ChatState, run: Run | None, estimate: Usage, now_ms: int) -> LimitReached | None:
     """The limit that a call of this size would break. For calls that open no turn: an attempt made again, a
-    compaction, a summary."""
+    compaction (also of an idle chat, without a run), a summary."""
     for account in accounts(state, run, estimate, now_ms):
         if account.kind != "turns" and exhausted(account):
             return LimitReached(account.kind, account.used, account.limit, account.scope)

@@ -101,6 +101,8 @@ Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | AppendE
 def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
     """`limits` is asked only where it matters: between two turns."""
     run = state.run
+    if state.creation_lost:
+        return Rest()
     if run is None:
         return _decide_idle(state)
     if (ended := end_turn(state)) is not None:

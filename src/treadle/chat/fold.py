@@ -298,6 +298,17 @@ def _guard_notice(state: ChatState, event: e.GuardNotice, at: Envelope) -> ChatS
     return change_run(state, nudged_at=state.run.signature_count)
 
 
+def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatState:
+    """Unknown options are never the default ones: a chat that was made read-only must not reopen as one that edits."""
+    if at.seq == 1:
+        locked = replace(state.options, mode="read-only")
+        failure = Failure("damaged", f"The first record of this chat cannot be read: {event.reason}")
+        return replace(state, chat=at.chat, options=locked, creation_lost=True, last_error=failure)
+    if event.lost_type == e.OptionsChanged.TYPE:
+        state = replace(state, options=replace(state.options, mode="read-only"))
+    return change_run(state, lost=True)
+
+
 _APPLY: dict[type[Event], Fold] = {
     e.SessionCreated: _created,
     e.SessionImported: _imported,
@@ -323,7 +334,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.GuardNotice: _guard_notice,
     e.SandboxNotice: lambda state, event, at: replace(state, sandbox_notice=event.text),
     e.PlanUpdated: lambda state, event, at: replace(state, plan=event.steps),
-    e.RecordLost: lambda state, event, at: change_run(state, lost=True),
+    e.RecordLost: _record_lost,
     **CALLS,
     **WORKSPACE,
 }

@@ -228,6 +228,8 @@ class ChatState(Value, frozen=True):
     owner: str = ""
     parent: str = ""
     """`chat/call` of the call that began it, if one did."""
+    creation_lost: bool = False
+    """Whether the record that says its options, owner and parent cannot be read: then it takes no command (D-06)."""
     title: str = ""
     created_ms: int = 0
     updated_ms: int = 0
@@ -346,6 +348,8 @@ def starts_queued(state: ChatState) -> bool:
 def status(state: ChatState) -> Status:
     """The status as the log says it; `pending` and `running` both need a worker (A-08)."""
     run = state.run
+    if state.creation_lost:
+        return "error"
     if run is None:
         if state.compacting or state.restoring is not None or starts_queued(state):
             return "pending"

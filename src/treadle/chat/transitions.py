@@ -24,17 +24,23 @@ from treadle.errors import InvalidInput, Refused
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.events import Event
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import NUMBER_BOUNDS, ChatOptions, check_numbers
 from treadle.protocol.permissions import Offer, Rule, check_expiry, check_standing
 from treadle.protocol.trace_context import checked
 from treadle.protocol.views import QueueItem
 
 Events = tuple[Event, ...]
+CREATION_LOST = (
+    "The first record of chat {chat} cannot be read, and with it its mode, budgets, owner and folder. The chat can be "
+    "shown and exported, and takes no commands. `treadle fsck` says what is damaged."
+)
 
 
 def transition(state: ChatState, command: c.Command) -> Events:
     """What the command makes of the chat. Raises Refused or InvalidInput and changes nothing. An empty tuple means
     that what was asked for is the case already."""
+    if state.creation_lost:
+        raise Refused("unreadable", CREATION_LOST.format(chat=state.chat))
     if state.options.archived and not isinstance(command, c.ChangeOptions | c.Rename | c.CloseJob | c.Expire):
         raise Refused("archived", f"Chat {state.chat} is archived; unarchive it first.")
     return with_turn_end(state, _carried_out(state, command))
@@ -220,6 +226,8 @@ def _answer(state: ChatState, command: c.Answer) -> Events:
 
 
 def _interrupt(state: ChatState, command: c.Interrupt) -> Events:
+    if state.run is None and state.compacting:
+        return (e.CompactionComplete(state.compacting, False, error="interrupted"),)
     if state.run is None:
         raise Refused("not_running", f"Chat {state.chat} is not running.")
     if state.run.interrupting:
@@ -288,8 +296,8 @@ def _promote(state: ChatState, command: c.Promote) -> Events:
 
 
 def _extend(state: ChatState, command: c.ExtendTurns) -> Events:
-    if command.turns < 1:
-        raise InvalidInput("Extend the limit by at least one turn.")
+    if not 1 <= command.turns <= NUMBER_BOUNDS["max_turns"].most:
+        raise InvalidInput("Extend the limit by at least one turn, and by at most a million.")
     if state.run is None:
         raise Refused("not_running", f"Chat {state.chat} is not running.")
     question = state.question
@@ -304,6 +312,7 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
         raise InvalidInput(unknown)
     try:
         options = change_options(state.options, command.changes)
+        check_numbers(options, command.changes)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"These options do not fit: {error}.") from error
     for rule in options.rules:

@@ -1,6 +1,7 @@
 """What the declarations of commands share: options of several commands, options gathered into one value, exit
 codes. Loads little more than click, so that `treadle COMMAND --help` is there at once."""
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, NamedTuple
@@ -23,6 +24,16 @@ SCOPES = ("chat", "project", "user")
 
 Body = Callable[..., Any]
 Decorator = Callable[[Body], Body]
+
+
+class FiniteFloat(click.FloatRange):
+    """A number in a range. `inf` and `nan` are numbers for click, and `nan` lies in every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if isinstance(number, float) and not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 class NetworkCommand(click.Command):

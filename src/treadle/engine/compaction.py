@@ -56,9 +56,14 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
     request = _request(state, start, model)
     if (over := requests.over(state, side_call.expected(model, request), deps)) is not None:
         return await tenure.append(replace(failed, error="the budget is used up"), over)
-    reply = await tenure.unless_stopped(side_call.ask(model, request, deps))
+    question = side_call.SideCall(model, request, deps)
+    reply = await tenure.unless_stopped(question.ask())
     if isinstance(reply, Stopped):
-        return await tenure.record(replace(failed, error="interrupted"))
+        spent = question.spent
+        cut_off = [ModelCall("compaction", spent, error=side_call.INTERRUPTED)] if spent.tokens else []
+        if not tenure.state.compacting:  # of an idle chat: the interrupt has ended it
+            return await tenure.record(*cut_off) if cut_off else None
+        return await tenure.record(*cut_off, replace(failed, usage=spent, error=side_call.INTERRUPTED))
     call = ModelCall("compaction", reply.usage, error=reply.error)
     if not reply.text:
         why = reply.error or "the model gave no summary"

@@ -208,6 +208,14 @@ async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) 
     if isinstance(rehearsal, Stopped):
         await end(ready.tool, ready.invocation)
         return Settled(())
+    decided = await tenure.unless_stopped(_judge_effect(ready, doubtful, rehearsal, deps))
+    if isinstance(decided, Stopped):
+        await end(ready.tool, ready.invocation)
+        return Settled(())
+    return decided
+
+
+async def _judge_effect(ready: Ready, doubtful: Doubtful, rehearsal: Rehearsal | None, deps: Deps) -> Ready | Settled:
     invocation, options = ready.invocation, doubtful.options
     verdict = await deps.policy.judge(ready.tool.spec, invocation, options, rehearsal, doubtful.verdict)
     return await _decided(ready, verdict, rehearsal, deps)

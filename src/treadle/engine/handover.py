@@ -8,7 +8,7 @@ from treadle.chat.state import ChatState, OpenCheck
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import begun
-from treadle.engine.recovery import open_keys, settle_call
+from treadle.engine.recovery import open_keys, settle_calls
 from treadle.engine.tenure import WATCH_S, Tenure
 from treadle.engine.tool_calls import stop
 from treadle.errors import LeaseLost
@@ -44,7 +44,7 @@ async def close_calls(tenure: Tenure, deps: Deps) -> None:
             await _end(tenure, key, deps)
             for call in tenure.state.calls:
                 if call.key == key and call.phase == "started":
-                    await settle_call(tenure, call, deps)
+                    await settle_calls(tenure, [call], deps)
 
 
 async def _end(tenure: Tenure, key: CallKey, deps: Deps) -> None:

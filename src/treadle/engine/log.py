@@ -1,7 +1,6 @@
 """Reading and writing one chat's log: load and fold, seal and append, commit and then publish. The only place where
 events get a seq and where what was committed becomes visible."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -13,6 +12,7 @@ from treadle.chat.transitions import transition
 from treadle.engine.hub import Hub, Subscription
 from treadle.engine.relay import Relay
 from treadle.engine.secrets import Redact, refuse_secrets, without_secrets
+from treadle.engine.state_cache import StateCache
 from treadle.errors import ChatBusy, HeadMoved, LeaseLost, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Memo
@@ -21,6 +21,7 @@ from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
 from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnEnd, TurnStart
+from treadle.protocol.options import check_numbers
 from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
@@ -40,8 +41,6 @@ class Take(msgspec.Struct, frozen=True):
     got: Callable[[Lease], None]
 
 
-KEPT_STATES = 2_048
-"""More than a worker drives at once."""
 SNAPSHOT_EVERY = 200
 
 
@@ -63,8 +62,8 @@ class Log:
         self._observer = observer or Observer()
         self.hub = hub
         self.clock = clock
-        self._states: OrderedDict[ChatId, ChatState] = OrderedDict()
-        self._memos: dict[ChatId, dict[str, Memo]] = {}
+        self.states = StateCache(self._forget_beside)
+        self._with_jobs: set[ChatId] = set()
         self._snapshots: dict[ChatId, int] = {}
         self._epochs: dict[ChatId, int] = {}
         """The last lease of each chat that this process knows of; others may have had it since."""
@@ -83,6 +82,8 @@ class Log:
         answer: Answer | None = None,
     ) -> ChatState:
         """Begin a chat; what is first asked of it is in the same commit."""
+        check_numbers(created.options)
+        wire.encode_value(created)
         envelopes = self._seal(ChatState(chat=chat), (created, *notices), 0)
         state = fold_all(ChatState(chat=chat), envelopes)
         said, state = self._said(state, first)
@@ -100,12 +101,12 @@ class Log:
 
     async def load(self, chat: ChatId) -> ChatState:
         """The state as of now: what is kept, or a snapshot, or nothing, and the rest of the log folded onto it."""
-        state = self._states.get(chat) or await self._from_snapshot(chat)
+        state = self.states.get(chat) or await self._from_snapshot(chat)
         records = await self.store.read(chat, after=state.head)
         envelopes = [wire.decode(chat, record) for record in records]
-        self._keep(fold_all(state, envelopes))
+        state = self._keep(fold_all(state, envelopes))
         # While this was read, more may have been appended and published here: a reader must begin behind that.
-        return self._states[chat]
+        return self.states.get(chat) or state
 
     async def refresh(self, state: ChatState) -> ChatState:
         """Fold what others appended meanwhile, and publish it to this process's readers."""
@@ -195,9 +196,7 @@ class Log:
         return envelopes, state, durable
 
     def memo(self, chat: ChatId, model: str) -> Memo:
-        """The bytes of the chat's conversation for this model, kept from run to run as long as its state is. Another
-        model may see other parts of it (M-10)."""
-        return self._memos.setdefault(chat, {}).setdefault(model, Memo())
+        return self.states.memo(chat, model)
 
     async def _check_shortened(self, state: ChatState, lease: Lease | None) -> None:
         """A log that ends before what is known of it was put back: a database that failed over, or a backup. What is
@@ -210,18 +209,19 @@ class Log:
 
     def forget(self, chat: ChatId) -> None:
         """Let the next look at the chat begin with the store."""
-        self._states.pop(chat, None)
-        self._memos.pop(chat, None)
+        self.states.forget(chat)
+
+    def _forget_beside(self, chat: ChatId) -> None:
         self._snapshots.pop(chat, None)
         self._epochs.pop(chat, None)
 
     def with_jobs(self) -> list[ChatId]:
         """The chats of which this process knows that they have background commands."""
-        return [state.chat for state in self._states.values() if state.jobs]
+        return [*self._with_jobs]
 
     def peek(self, chat: ChatId) -> ChatState | None:
         """The newest state that this process has seen; others may have gone further."""
-        return self._states.get(chat)
+        return self.states.get(chat)
 
     async def execute(
         self,
@@ -235,7 +235,7 @@ class Log:
         it did. `seen` is told the state that the command meets. Tries what is known first: the append is fenced on it,
         and a refusal is never given from a state that may be old."""
         commands = command if isinstance(command, Sequence) else (command,)
-        known = self._states.get(chat)
+        known = self.states.get(chat)
         while True:
             state = known or await self.load(chat)
             try:
@@ -272,7 +272,7 @@ class Log:
     def live(self, chat: ChatId, event: Live) -> None:
         """Show something that is not recorded."""
         if self.hub.listened(chat):
-            self.hub.publish(Envelope(0, chat, self.clock.now_ms(), event))
+            self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.encodable(event)))
 
     async def _from_snapshot(self, chat: ChatId) -> ChatState:
         kept = await self.store.load_snapshot(chat)
@@ -286,7 +286,7 @@ class Log:
         now = self.clock.now_ms()
         chat, redact = state.chat, self._redact
         kept = enumerate(events, state.head + 1)
-        return [Envelope(seq, chat, now, without_secrets(event, redact), epoch) for seq, event in kept]
+        return [Envelope(seq, chat, now, wire.encodable(without_secrets(event, redact)), epoch) for seq, event in kept]
 
     def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
         if len(commands) == 1:
@@ -294,6 +294,7 @@ class Log:
         return [envelope.data for envelope in self._said(state, commands)[0]]
 
     def _made_of(self, state: ChatState, command: Command) -> Sequence[Event]:
+        wire.encode_value(command)  # a person's text is refused rather than changed
         refuse_secrets(command, self._redact)
         return transition(state, command)
 
@@ -312,10 +313,9 @@ class Log:
                 self.hub.publish(envelope)
 
     def _keep(self, state: ChatState) -> ChatState:
-        known = self._states.get(state.chat)
-        if known is None or known.head <= state.head:
-            self._states[state.chat] = state
-            self._states.move_to_end(state.chat)
-            while len(self._states) > KEPT_STATES:
-                self.forget(next(iter(self._states)))
+        self.states.keep(state)
+        if state.jobs:
+            self._with_jobs.add(state.chat)
+        elif self._with_jobs:
+            self._with_jobs.discard(state.chat)
         return state

@@ -30,7 +30,7 @@ from treadle.engine.recovery import recover
 from treadle.engine.request import limits_of
 from treadle.engine.restore import restore
 from treadle.engine.summary import summarize
-from treadle.engine.tenure import Tenure
+from treadle.engine.tenure import Stopped, Tenure
 from treadle.engine.tool_calls import run_calls
 from treadle.errors import HeadMoved, RootChanged, StoreError
 from treadle.protocol.commands import Expire
@@ -115,11 +115,13 @@ def _begun(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:
     """What a dead worker left open, and what nobody answered in time."""
+    if tenure.state.creation_lost:
+        return
     if not await _bound(tenure, deps):
         return
     if tenure.state.run is not None:
-        told = await deps.tools.ready(tenure.state.chat, tool_options(tenure.state))
-        if told:
+        told = await tenure.unless_stopped(deps.tools.ready(tenure.state.chat, tool_options(tenure.state)))
+        if told and not isinstance(told, Stopped):
             await tenure.append(*(ModelNotice("mcp", deps.redact(text)) for text in told))
     await recover(tenure, deps)
     now = deps.clock.now_ms()

@@ -13,7 +13,7 @@ from treadle.engine import request as requests
 from treadle.engine.deps import Deps
 from treadle.engine.silence_timeout import SilenceTimeout, delay
 from treadle.engine.tenure import Stopped, Tenure
-from treadle.errors import ConfigError, ModelError
+from treadle.errors import ConfigError, ModelError, StoreError
 from treadle.faultpoint import faultpoint
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import Usage
@@ -59,7 +59,14 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
                 return
             continue
         except ConfigError as error:
-            return await tenure.record(SessionError("config", str(error)))
+            return await tenure.record(*_paid(tenure, attempt, "config", error), SessionError("config", str(error)))
+        except StoreError:
+            raise
+        except Exception as error:  # a fault of an adapter: what had come by then was paid for
+            paid = _paid(tenure, attempt, "internal", error)
+            if not paid:
+                raise
+            return await tenure.record(*paid, SessionError("internal", f"{type(error).__name__}: {error}"))
         # An answer with calls is synced together with its first intent, before anything it asks for takes effect.
         durable = isinstance(done, Stopped) or not done.requests
         return await tenure.record(*attempt.events(done), durable=durable)
@@ -78,6 +85,14 @@ def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
     return admit(state, state.run, start, deps.clock.now_ms())
 
 
+def _paid(tenure: Tenure, attempt: "ModelAttempt", kind: str, error: Exception) -> list[Event]:
+    """The record of an attempt that came to nothing; none if nothing of an answer had come."""
+    usage = attempt.cost()
+    opened = tenure.state.open_turn
+    failures = opened.failures if opened is not None else 0
+    return [TurnRetry(attempt.turn, failures + 1, kind, str(error), usage=usage)] if usage.tokens else []
+
+
 async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, deps: Deps) -> bool:
     """Record a failed attempt and wait; False when the turn is not to be made again here."""
     opened = tenure.state.open_turn
@@ -90,8 +105,7 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
         return False
     wait = delay(error, failures, deps.chance(), deps.retry_base_s)
     if wait is None:
-        events: list[Event] = [retry] if usage.tokens else []
-        await tenure.record(*events, SessionError(error.kind, str(error)))
+        await tenure.record(*_paid(tenure, attempt, error.kind, error), SessionError(error.kind, str(error)))
         return False
     await tenure.record(TurnRetry(attempt.turn, failures + 1, error.kind, str(error), round(wait, 3), usage))
     return not isinstance(await tenure.unless_stopped(deps.clock.sleep(wait)), Stopped)

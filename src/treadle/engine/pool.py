@@ -35,6 +35,7 @@ class WorkerPool:
         """The store's last change that was looked at."""
 
     def start(self) -> None:
+        self.worker.has_pool = True
         if self._claiming is None:
             self._claiming = asyncio.create_task(self._claim_on(), name="claim chats")
 

@@ -6,12 +6,14 @@ with what it recorded in its intent: done, not done, or neither. What cannot be 
 people, and is never repeated. A model call that never ended is made again; what it may have cost is counted.
 """
 
+from collections.abc import Sequence
+
 from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
 from treadle.engine.examination import begun
 from treadle.engine.tenure import STOPPED, Tenure
-from treadle.engine.tool_calls import run_one, stop, unknown
+from treadle.engine.tool_calls import run_one, run_together, stop, unknown
 from treadle.protocol.events import AssistantReset, TurnRetry
 from treadle.types import CallKey
 
@@ -31,11 +33,27 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
         await tenure.append(lost)
     if state.run is not None and state.run.check is not None and state.run.interrupting:
         await stop_check(tenure, state.run.check, deps)
-    for call in state.calls:
+    for batch in _batches(tenure, deps):
         if tenure.state.run is None or tenure.state.run.interrupting:
             return await _stop_all(tenure, deps)  # before this, or meanwhile: the rules close what is open
-        if call.phase == "started":
-            await settle_call(tenure, call, deps)
+        await settle_calls(tenure, batch, deps)
+
+
+def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
+    """The calls that had begun, in the model's order; those that ran side by side together (L-06)."""
+    batches: list[list[Call]] = []
+    previous_parallel = False
+    for call in tenure.state.calls:
+        if call.phase != "started":
+            continue
+        started = begun(tenure, call, deps)
+        parallel = started is not None and started[0].spec.parallel
+        if parallel and previous_parallel:
+            batches[-1].append(call)
+        else:
+            batches.append([call])
+        previous_parallel = parallel
+    return batches
 
 
 def open_keys(state: ChatState) -> list[CallKey]:
@@ -53,10 +71,16 @@ async def _stop_all(tenure: Tenure, deps: Deps) -> None:
             await stop(tenure, *found, deps)
 
 
-async def settle_call(tenure: Tenure, call: Call, deps: Deps) -> None:
-    if (found := begun(tenure, call, deps)) is None:
-        return await tenure.record(unknown(call.key))
-    tool, invocation = found
-    settling = run_one(tenure, tool, invocation, not tool.spec.read_only, deps, lost=True)
-    if await tenure.unless_stopped(settling) is STOPPED:
-        await stop(tenure, tool, invocation, deps)
+async def settle_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
+    """Several only if they may run at once."""
+    pairs = [(call, begun(tenure, call, deps)) for call in calls]
+    for call, pair in pairs:
+        if pair is None:
+            await tenure.record(unknown(call.key))
+    open_calls = [pair for _, pair in pairs if pair is not None]
+    settling = [
+        run_one(tenure, tool, invocation, not tool.spec.read_only, deps, lost=True) for tool, invocation in open_calls
+    ]
+    if await tenure.unless_stopped(run_together(settling)) is STOPPED:
+        for tool, invocation in open_calls:
+            await stop(tenure, tool, invocation, deps)

@@ -122,7 +122,7 @@ def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
 
 def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
     """The limit that a call of this cost would break, where the call opens no turn: another attempt, a side call."""
-    return None if state.run is None else forbidden(state, state.run, estimate, deps.clock.now_ms())
+    return forbidden(state, state.run, estimate, deps.clock.now_ms())
 
 
 def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:

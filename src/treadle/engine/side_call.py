@@ -1,6 +1,8 @@
 """Model calls that are no turn: a summary, a compaction, what a tool asks in the middle of its call (E-01). Recorded
 with their purpose and counted apart (L-02)."""
 
+import asyncio
+import contextlib
 from contextlib import aclosing
 
 import msgspec
@@ -12,7 +14,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.request import TYPICAL_OUTPUT, find_model, fitted, over, priced
 from treadle.engine.silence_timeout import SilenceTimeout, delay
 from treadle.engine.tenure import Tenure
-from treadle.errors import ConfigError, ModelError, ToolError, TreadleError
+from treadle.errors import ConfigError, ModelError, StoreError, ToolError, TreadleError
 from treadle.ports.model import Model, ModelRequest
 from treadle.ports.toolset import AskModel
 from treadle.protocol.content import Usage
@@ -20,6 +22,7 @@ from treadle.protocol.events import ModelCall
 from treadle.types import CallKey
 
 ATTEMPTS = 3
+INTERRUPTED = "interrupted"
 
 
 class SideReply(msgspec.Struct, frozen=True):
@@ -30,30 +33,55 @@ class SideReply(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-async def ask(model: Model, request: ModelRequest, deps: Deps) -> SideReply:
-    """Ask once, and again after passing faults."""
-    cost = Usage()
-    request = fitted(request, tokens(_sent(request)), model.info)
-    for failures in range(ATTEMPTS):
+class SideCall:
+    """One question to a model, asked again after passing faults. `spent` is what it has cost so far, also when it was
+    cancelled."""
+
+    def __init__(self, model: Model, request: ModelRequest, deps: Deps) -> None:
+        self._model = model
+        self._request = fitted(request, tokens(_sent(request)), model.info)
+        self._deps = deps
+        self._settled = Usage()
+        self._assembler: Assembler | None = None
+
+    @property
+    def spent(self) -> Usage:
+        assembler = self._assembler
+        if assembler is None or not (assembler.text or assembler.usage is not None):
+            return self._settled
+        return self._settled + _cost(self._model, self._request, assembler.usage, assembler.text)
+
+    async def ask(self) -> SideReply:
+        deps = self._deps
+        for failures in range(ATTEMPTS):
+            try:
+                return SideReply(await self._listen(), self.spent)
+            except ModelError as fault:
+                wait = delay(fault, failures, deps.chance(), deps.retry_base_s)
+                if wait is None or failures == ATTEMPTS - 1:
+                    return SideReply("", self.spent, str(fault))
+                await deps.clock.sleep(wait)
+            except TreadleError as error:
+                return SideReply("", self.spent, str(error))
+            except Exception as error:  # a fault of an adapter: what had come by then was paid for
+                return SideReply("", self.spent, f"{type(error).__name__}: {error}")
+        return SideReply("", self.spent, "The model could not be reached.")
+
+    async def _listen(self) -> str:
+        self._settled, self._assembler = self.spent, None
         assembler = Assembler(0)
-        try:
-            silence = SilenceTimeout(deps.silence_s, deps.answer_s)
-            async with silence, aclosing(model.stream(request)) as stream:  # type: ignore[type-var]
-                async for deltas in stream:
-                    silence.hear(deltas)
-                    assembler.feed(deltas)
-            answer = assembler.finish(model.info.ref)
-            return SideReply(answer.text.strip(), cost + _cost(model, request, answer.usage, answer.text))
-        except ModelError as fault:
-            if assembler.text or assembler.usage is not None:
-                cost += _cost(model, request, assembler.usage, assembler.text)
-            wait = delay(fault, failures, deps.chance(), deps.retry_base_s)
-            if wait is None or failures == ATTEMPTS - 1:
-                return SideReply("", cost, str(fault))
-            await deps.clock.sleep(wait)
-        except TreadleError as error:
-            return SideReply("", cost, str(error))
-    return SideReply("", cost, "The model could not be reached.")
+        silence = SilenceTimeout(self._deps.silence_s, self._deps.answer_s)
+        async with silence, aclosing(self._model.stream(self._request)) as stream:  # type: ignore[type-var]
+            async for deltas in stream:
+                self._assembler = assembler
+                silence.hear(deltas)
+                assembler.feed(deltas)
+        self._assembler = assembler
+        answer = assembler.finish(self._model.info.ref)
+        if answer.usage is None:  # an answer without a word costs its question
+            self._settled += _cost(self._model, self._request, None, answer.text)
+            self._assembler = None
+        return answer.text.strip()
 
 
 def expected(model: Model, request: ModelRequest) -> Usage:
@@ -87,9 +115,16 @@ def asking(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
         if over(state, sum(tenure.reserved, reserved), deps) is not None:
             raise ToolError("The budget does not allow another call of the model.")
         tenure.reserved.append(reserved)
+        question = SideCall(model, request, deps)
         try:
-            reply = await ask(model, request, deps)
+            reply = await question.ask()
             await tenure.record(ModelCall("sampling", reply.usage, reply.text, reply.error, call))
+        except asyncio.CancelledError:
+            if question.spent.tokens:
+                with contextlib.suppress(StoreError):
+                    cut_off = ModelCall("sampling", question.spent, error=INTERRUPTED, call=call)
+                    await asyncio.shield(tenure.record(cut_off))
+            raise
         finally:
             tenure.reserved.remove(reserved)
         if reply.error:

@@ -33,8 +33,11 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
     )
     if requests.over(state, side_call.expected(model, request), deps) is not None:
         return await tenure.append(ModelCall("summary", text=lines, error="The budget does not allow another call."))
-    reply = await tenure.unless_stopped(side_call.ask(model, request, deps))
+    question = side_call.SideCall(model, request, deps)
+    reply = await tenure.unless_stopped(question.ask())
     if isinstance(reply, Stopped):
+        if question.spent.tokens:
+            await tenure.record(ModelCall("summary", question.spent, lines, side_call.INTERRUPTED))
         return
     await tenure.record(ModelCall("summary", reply.usage, reply.text or lines, reply.error))
 

@@ -14,14 +14,15 @@ from typing import Any, Final, Self, TypeVar
 from treadle.chat.state import ChatState, runnable
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
-from treadle.errors import HeadMoved, StoreError
+from treadle.errors import HeadMoved, StoreBusy, StoreError
 from treadle.ports.model import Memo
-from treadle.ports.store import Lease
+from treadle.ports.store import LEASE_S, Lease
 from treadle.protocol.content import Usage
 from treadle.protocol.events import Event, Live
 
 T = TypeVar("T")
 WATCH_S = 5.0
+BUSY_PAUSE_S = 0.2
 UNWATCHED_S = 0.03
 """An effect that is over this soon needs nobody to watch for an interrupt: it is seen at the next append."""
 
@@ -61,16 +62,29 @@ class CancelScope:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
+        self._open = False
         if not self.cancelled:
             return False
         return self._task.uncancel() == self._before and kind is asyncio.CancelledError
 
 
 class Tenure:
-    __slots__ = ("_log", "_writing", "ahead", "lease", "leaving", "released", "reserved", "state", "under_way")
+    __slots__ = (
+        "_lease_s",
+        "_log",
+        "_writing",
+        "ahead",
+        "lease",
+        "leaving",
+        "released",
+        "reserved",
+        "state",
+        "under_way",
+    )
 
-    def __init__(self, lease: Lease, log: Log, state: ChatState) -> None:
+    def __init__(self, lease: Lease, log: Log, state: ChatState, *, lease_s: float = LEASE_S) -> None:
         self.lease = lease
+        self._lease_s = lease_s
         self.state = state
         self.released = False
         """Whether the last append gave the lease back, because it left nothing to do."""
@@ -88,11 +102,12 @@ class Tenure:
 
     async def append(self, *events: Event, durable: bool = True) -> None:
         """Record a decision. HeadMoved: the state is fresh, decide again."""
+        await self._append(events, durable)
+
+    async def _append(self, events: tuple[Event, ...], durable: bool, patience_s: float = 0.0) -> None:
         async with self._writing:
             try:
-                self.state = await self._log.append(
-                    self.state, events, lease=self.lease, durable=durable, ahead=self.ahead
-                )
+                await self._append_patiently(events, durable, patience_s)
             except HeadMoved:
                 self.state = await self._log.refresh(self.state)
                 raise
@@ -106,12 +121,33 @@ class Tenure:
                 self.state = await self._log.refresh(self.state)
             self.released = not runnable(self.state)
 
+    async def _append_patiently(self, events: tuple[Event, ...], durable: bool, patience_s: float) -> None:
+        """Append, and again for so long while the store is busy or away."""
+        clock = self._log.clock
+        until, lost_answer = clock.monotonic() + patience_s, False
+        while True:
+            try:
+                if lost_answer and await self._log.wrote(self.state, self.lease):
+                    self.state = await self._log.refresh(self.state)  # the commit had happened, its answer was lost
+                else:
+                    self.state = await self._log.append(
+                        self.state, events, lease=self.lease, durable=durable, ahead=self.ahead
+                    )
+            except StoreBusy:
+                if clock.monotonic() >= until:
+                    raise
+                lost_answer = True
+                await clock.sleep(BUSY_PAUSE_S)
+            else:
+                return
+
     async def record(self, *events: Event, durable: bool = True) -> None:
-        """Record what was done, behind whatever was added meanwhile, and once more after a fault of ours."""
+        """Record what was done, behind whatever was added meanwhile, and once more after a fault of ours. A store that
+        is busy is asked again for as long as the lease lives: else an outcome that is known would become unknown."""
         struck = False
         while True:
             try:
-                return await self.append(*events, durable=durable)
+                return await self._append(events, durable, self._lease_s)
             except HeadMoved:
                 continue
             except StoreError:
@@ -137,22 +173,23 @@ class Tenure:
     async def unless_stopped(
         self, effect: Coroutine[Any, Any, T], lasts: Callable[[], None] | None = None
     ) -> T | Stopped:
-        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Without a
-        run there is nothing to interrupt. `lasts` is called unless the effect is over soon."""
+        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Of an idle
+        chat only a compaction can be interrupted. `lasts` is called unless the effect is over soon."""
         self.under_way = self.state
-        if self.state.run is None:
+        if self.state.run is None and not self.state.compacting:
             if lasts is not None:
                 lasts()
             done = await effect
             self.under_way = None
             return done
         watching: list[asyncio.Task[None]] = []
+        of_run = self.state.run is not None
         with CancelScope() as scope:
 
             def watch() -> None:
                 if lasts is not None:
                     lasts()
-                watching.append(asyncio.create_task(self._interrupt()))
+                watching.append(asyncio.create_task(self._interrupt(of_run=of_run)))
                 watching[0].add_done_callback(lambda task: None if task.cancelled() else scope.cancel())
 
             timer = asyncio.get_running_loop().call_later(UNWATCHED_S, watch)
@@ -173,11 +210,11 @@ class Tenure:
         watching[0].result()
         return STOPPED
 
-    async def _interrupt(self) -> None:
-        """Return when the run is being interrupted, or is over."""
+    async def _interrupt(self, *, of_run: bool) -> None:
+        """Return when the run is being interrupted, or is over; without a run, when the compaction is."""
         while True:
             state = self.state
-            if state.run is None or state.run.interrupting:
+            if (state.run is None or state.run.interrupting) if of_run else not state.compacting:
                 return
             head = await self._log.store.wait(state.chat, state.head, WATCH_S)
             if head > state.head:

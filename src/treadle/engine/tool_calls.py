@@ -3,7 +3,8 @@ what else writes or executes runs alone, in call order (L-06). The intent is rec
 after it (law 1). Nothing that a tool does ends the loop: its error is its result (L-05)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
@@ -36,7 +37,9 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
             if await _run_batch(tenure, batch, deps) is not STOPPED and _wanted(tenure, call):
                 await tenure.append(over)
             return
-        examined = await examine(tenure, call, deps)
+        examined = await tenure.unless_stopped(examine(tenure, call, deps))
+        if isinstance(examined, Stopped):  # a hook, the policy or the tool's own look; nothing was begun
+            return
         if isinstance(examined, Ready) and examined.tool.spec.parallel and _alike(batch, examined):
             batch.append(examined)
             continue
@@ -92,7 +95,8 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
     if any(ready.invocation.plan is not None for ready in batch):
         events = [*await checkpoint(tenure, deps), *events]
     await tenure.append(*events, durable=durable)
-    ended = await tenure.unless_stopped(_run_all(tenure, batch, durable, deps))
+    running = [run_one(tenure, ready.tool, ready.invocation, durable, deps) for ready in batch]
+    ended = await tenure.unless_stopped(run_together(running))
     if ended is STOPPED:
         for ready in batch:
             await stop(tenure, ready.tool, ready.invocation, deps)
@@ -108,13 +112,13 @@ async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -
         await tenure.record(*events, *(outcome.facts if outcome is not None else ()))
 
 
-async def _run_all(tenure: Tenure, batch: Sequence[Ready], durable: bool, deps: Deps) -> None:
-    if len(batch) == 1:
-        return await run_one(tenure, batch[0].tool, batch[0].invocation, durable, deps)
+async def run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+    if len(calls) == 1:
+        return await calls[0]
     try:
         async with asyncio.TaskGroup() as group:
-            for ready in batch:
-                group.create_task(run_one(tenure, ready.tool, ready.invocation, durable, deps))
+            for call in calls:
+                group.create_task(call)
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from failed  # the loop tells a lost lease or a full disk from a fault of ours
 

@@ -5,18 +5,20 @@ by its callers: a command that brings it along, or the pool, which takes whateve
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from treadle.chat.state import ChatState, open_actions, runnable, status, summary, wake_ms
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
 from treadle.engine.log import Take
 from treadle.engine.loop import advance, ahead
-from treadle.engine.tenure import CancelScope, Tenure
-from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreError, TreadleError
+from treadle.engine.tenure import BUSY_PAUSE_S, CancelScope, Tenure
+from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreBusy, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
 from treadle.logs import log_error, log_warning
-from treadle.ports.store import Commit, Lease, Store
+from treadle.ports.store import LEASE_S, RENEW_S, Commit, Lease, Store
 from treadle.protocol.events import ActionRequired
 from treadle.types import ChatId, new_id
 
@@ -24,12 +26,27 @@ ENDING_S = 5.0
 """How long calls that were told to end may take to say so."""
 
 
-class Held(NamedTuple):
-    """A chat that is driven: under which lease, by which task, and how to end that without ending the task."""
+class Hold:
+    """One lease of a chat while it is driven: by which task, and how to end that without ending the task. A chat whose
+    lease ran out may be claimed again while its old hold still ends, so that a hold is removed only by itself."""
 
-    lease: Lease
-    task: asyncio.Task[Any]
-    scope: CancelScope
+    __slots__ = ("ended", "lease", "lost", "resting", "scope", "task", "tenure")
+
+    def __init__(self, lease: Lease, task: asyncio.Task[Any]) -> None:
+        self.lease = lease
+        self.task = task
+        self.scope = CancelScope()
+        self.tenure: Tenure | None = None
+        self.resting = False
+        """Whether it is held without being driven, because it failed a moment ago."""
+        self.lost = False
+        """Whether somebody else has the lease now."""
+        self.ended = asyncio.Event()
+
+    @property
+    def released(self) -> bool:
+        """Whether the lease was given back with the last append: what comes later finds the chat free."""
+        return self.tenure is not None and self.tenure.released
 
 
 class Worker:
@@ -42,15 +59,18 @@ class Worker:
         self.concurrency = concurrency
         self.changed = asyncio.Event()
         """Set whenever a chat was let go of: there may be room for another."""
-        self._held: dict[ChatId, Held] = {}
-        self._resting: set[ChatId] = set()
-        """Chats that are held without being driven, because they failed a moment ago."""
+        self.has_pool = False
+        """Whether a pool claims what waits, in the order that is fair to all owners (A-08)."""
+        self._held: dict[ChatId, Hold] = {}
+        self._ending: set[Hold] = set()
+        """Holds whose lease was lost to a newer hold of this worker, until their steps have ended."""
         self._lending: list[ChatId] = []
         """Chats that only wait for others which they began: their places are free for those. One may be here twice."""
         self._renewing: asyncio.Task[None] | None = None
         self._waking: dict[ChatId, asyncio.TimerHandle] = {}
         self._driving: dict[ChatId, asyncio.Task[None]] = {}
-        self._tenures: dict[ChatId, Tenure] = {}
+        self._postponed: dict[ChatId, None] = {}
+        """Chats that were to be driven here when there was no room, oldest first."""
         self._taken: dict[ChatId, Lease] = {}
         """Leases that came with a command and wait for their drive."""
         self._reserved = 0
@@ -58,6 +78,7 @@ class Worker:
         self._withdrawals: set[asyncio.Task[None]] = set()
         self.leaving = False
         """Once set, nothing is taken any more, and what is driven is left at its next seam."""
+        deps.log.states.is_driven = self.holds
         self._closing = False
         """Whether what is cancelled has its calls closed first, for the next worker may be elsewhere."""
 
@@ -68,7 +89,7 @@ class Worker:
     @property
     def load(self) -> int:
         """How many chats are driven, or about to be."""
-        idle = self._resting | set(self._lending)
+        idle = {chat for chat, hold in self._held.items() if hold.resting} | set(self._lending)
         return len(self._held) - len(idle) + len(self._taken) + self._reserved
 
     @property
@@ -77,8 +98,8 @@ class Worker:
 
     def driven(self, chat: ChatId) -> int | None:
         """The epoch under which the chat is driven here, if it is."""
-        held = self._held.get(chat)
-        return held.lease.epoch if held is not None else None
+        hold = self._held.get(chat)
+        return hold.lease.epoch if hold is not None else None
 
     def holds(self, chat: ChatId) -> bool:
         """Whether this worker drives the chat, or is about to."""
@@ -88,8 +109,8 @@ class Worker:
     def taking(self, chat: ChatId) -> Iterator[Take | None]:
         """For a command that is to be carried on here: the lease comes in its commit. None while the chat is driven, or
         when there is no room; its place is kept for the length of the block."""
-        tenure = self._tenures.get(chat)
-        driven = chat in self._taken or (chat in self._held and (tenure is None or not tenure.released))
+        hold = self._held.get(chat)
+        driven = chat in self._taken or (hold is not None and not hold.released)
         if driven or self.full:
             yield None
             return
@@ -99,7 +120,7 @@ class Worker:
         finally:
             self._reserved -= 1
         if chat not in self._taken:
-            self.changed.set()  # what was kept for it is free again
+            self._make_room()  # what was kept for it is free again
 
     def _took(self, lease: Lease) -> None:
         self._taken[lease.chat] = lease
@@ -110,7 +131,7 @@ class Worker:
         """For a chat that is driven here and waits for others: as long as the block lasts it takes no place from them,
         so that any number of workers, however small, gets them done."""
         self._lending.append(chat)
-        self.changed.set()
+        self._make_room()
         try:
             yield
         finally:
@@ -122,10 +143,25 @@ class Worker:
             lease = await self.claim(chat)
             if lease is None:
                 return
-            if not await self.hold(lease):
+            hold = await self._hold(lease)
+            # A command of this process is known here. One of another process found the chat held if it came before the
+            # lease was given back, so that only this worker can take it up, unless both were one commit.
+            if chat in self._taken:
+                continue
+            if chat in self._held:
                 return
-            if not self._due(chat):
-                return  # commands of this process are seen here; those of others bring their own worker
+            is_known = hold.released and self._deps.log.peek(chat) is not None
+            if not (self._due(chat) if is_known else await self._is_waiting(chat)):
+                return
+        if not self.leaving and not self.has_pool:
+            self._postponed[chat] = None
+
+    async def _is_waiting(self, chat: ChatId) -> bool:
+        """Whether the chat needs a worker and has none."""
+        listed = await self._deps.store.get(chat)
+        line = listed.summary
+        due = line.runnable or 0 < line.wake_ms <= self._deps.clock.now_ms()
+        return due and not line.archived and not listed.leased
 
     async def claim(self, chat: ChatId | None = None) -> Lease | None:
         """Claim a chat, for `hold`. What was claimed in the moment of a cancellation is given back."""
@@ -170,42 +206,84 @@ class Worker:
             log_error("chat %s cannot go on: %s", chat, error)
 
     async def _drive_quietly(self, chat: ChatId) -> None:
-        with contextlib.suppress(ChatBusy, NotFound):
-            await self.drive(chat)
+        clock = self._deps.clock
+        until = clock.monotonic() + self._deps.renew_s
+        with contextlib.suppress(NotFound):
+            while True:
+                try:
+                    return await self.drive(chat)
+                except ChatBusy:  # its holder looks again when it lets go; it may have done so just now
+                    if not await self._is_waiting(chat):
+                        return
+                except StoreBusy:  # what waits here was acknowledged, and nobody else may look for it
+                    if self.leaving or clock.monotonic() >= until:
+                        raise
+                    await clock.sleep(BUSY_PAUSE_S)
 
     async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> bool:
         """Drive a chat under its lease; False when the lease was lost. With `rest_s` it is held that long first, so
         that nobody else takes it up either."""
+        return not (await self._hold(lease, rest_s)).lost
+
+    async def _hold(self, lease: Lease, rest_s: float = 0.0) -> Hold:
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew(), name="renew leases")
         task = asyncio.current_task()
         assert task is not None
+        hold, chat = Hold(lease, task), lease.chat
+        older = self._held.get(chat)
+        self._held[chat] = hold
+        self._cancel_waking(chat)  # what it waited for has come, or is looked at now
         try:
-            with CancelScope() as scope:
-                self._held[lease.chat] = Held(lease, task, scope)
-                await self._advance(lease, rest_s)
+            with hold.scope:
+                if older is not None:
+                    await self._replace(older)
+                await self._advance(hold, rest_s)
         except LeaseLost:
-            self._withdraw(lease.chat)
-            return False
+            self._withdraw(hold)
         except asyncio.CancelledError:
             await asyncio.shield(self._deps.store.release(lease))  # its own release may be what was cancelled
             raise
         else:
-            if scope.cancelled:
-                self._withdraw(lease.chat)
-            return not scope.cancelled
+            if hold.scope.cancelled:
+                self._withdraw(hold)
         finally:
-            self._held.pop(lease.chat, None)
-            self._tenures.pop(lease.chat, None)
-            self.changed.set()
-            if self._deps.rested is not None:
-                self._deps.rested(lease.chat)
+            self._ending.discard(hold)
+            hold.ended.set()
+            if self._held.get(chat) is hold:
+                del self._held[chat]
+                if self._deps.rested is not None:
+                    self._deps.rested(chat)
+            self._make_room()
+        return hold
 
-    def _withdraw(self, chat: ChatId) -> None:
+    async def _replace(self, older: Hold) -> None:
+        """The lease of an older hold of the same chat ran out, and this worker has the next one: the step of the older
+        one must end before the chat is driven again."""
+        self._ending.add(older)
+        if not older.released:  # else it only keeps a snapshot
+            older.scope.cancel()
+        try:
+            await asyncio.wait_for(older.ended.wait(), ENDING_S)
+        except TimeoutError:
+            text = "chat %s: a step whose lease ran out has not ended after %s s"
+            log_warning(text, older.lease.chat, ENDING_S)
+
+    def _make_room(self) -> None:
+        """A place has become free: for the pool, or, without one, for a chat that found none."""
+        self.changed.set()
+        while self._postponed and not self.full:
+            chat = next(iter(self._postponed))
+            del self._postponed[chat]
+            if self._deps.log.peek(chat) is None or self._due(chat):
+                self.start(chat)
+                return
+
+    def _withdraw(self, hold: Hold) -> None:
         """Another worker has the chat now: what its calls left running here must not outlive their settlement."""
-        tenure = self._tenures.get(chat)
+        hold.lost, tenure = True, hold.tenure
         if tenure is not None:
-            task = asyncio.create_task(self._end_quietly(tenure), name=f"withdraw from {chat}")
+            task = asyncio.create_task(self._end_quietly(tenure), name=f"withdraw from {tenure.lease.chat}")
             self._withdrawals.add(task)
             task.add_done_callback(self._withdrawals.discard)
 
@@ -215,13 +293,14 @@ class Worker:
         except StoreError as error:
             log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
 
-    async def _advance(self, lease: Lease, rest_s: float) -> None:
-        tenure: Tenure | None = None
+    async def _advance(self, hold: Hold, rest_s: float) -> None:
+        lease, tenure = hold.lease, hold.tenure
         try:
             if rest_s:
-                await self._rest(lease.chat, rest_s)
+                await self._rest(hold, rest_s)
             faultpoint("lease.claimed")
-            tenure = self._tenures[lease.chat] = Tenure(lease, self._deps.log, await self._state(lease))
+            state = await self._state(lease)
+            tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._deps.renew_s * LEASE_S / RENEW_S)
             tenure.leaving = self.leaving
             await advance(tenure, self._deps)
             await self._put_right(tenure)
@@ -248,15 +327,17 @@ class Worker:
         store, chat = self._deps.store, line.chat
         kept = (await store.get(chat)).summary
         if (kept.runnable, kept.wake_ms) != (line.runnable, line.wake_ms):
+            if tenure.state.creation_lost:  # its owner and title are only in that line
+                line = replace(kept, status=line.status, runnable=line.runnable, wake_ms=line.wake_ms)
             await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
             tenure.released = True
 
-    async def _rest(self, chat: ChatId, seconds: float) -> None:
-        self._resting.add(chat)
+    async def _rest(self, hold: Hold, seconds: float) -> None:
+        hold.resting = True
         try:
             await self._deps.clock.sleep(seconds)
         finally:
-            self._resting.discard(chat)
+            hold.resting = False
 
     async def _state(self, lease: Lease) -> ChatState:
         """The state to begin from: what is known, if it is the whole log as of the lease."""
@@ -274,18 +355,29 @@ class Worker:
 
     def _wake_later(self, chat: ChatId, due_ms: int) -> None:
         """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""
-        if earlier := self._waking.pop(chat, None):
-            earlier.cancel()
+        self._cancel_waking(chat)
         if due_ms:
             delay = max(0.0, (due_ms - self._deps.clock.now_ms()) / 1000) + 0.01
-            self._waking[chat] = asyncio.get_running_loop().call_later(delay, self.start, chat)
+            self._waking[chat] = asyncio.get_running_loop().call_later(delay, self._wake, chat)
+
+    def _wake(self, chat: ChatId) -> None:
+        self._waking.pop(chat, None)
+        self.start(chat)
+
+    def _cancel_waking(self, chat: ChatId) -> None:
+        if timer := self._waking.pop(chat, None):
+            timer.cancel()
 
     async def _renew(self) -> None:
-        while self._held:
+        while True:
             await self._deps.clock.sleep(self._deps.renew_s)
-            leases = [held.lease for held in self._held.values()]
-            if not leases:
+            if not self._held and not self._taken:
                 return
+            # A lease that was given back with the last append is not lost, though its hold still ends.
+            leases = [hold.lease for hold in self._held.values() if not hold.released]
+            leases += self._taken.values()
+            if not leases:
+                continue
             try:
                 kept = set(await self._deps.store.renew(leases))
             except Exception as error:
@@ -293,9 +385,9 @@ class Worker:
                 # every append is fenced anyway.
                 log_warning("leases could not be renewed: %s", error)
                 continue
-            for lease in leases:
-                if lease not in kept and (held := self._held.get(lease.chat)) is not None and held.lease == lease:
-                    held.scope.cancel()
+            for hold in [*self._held.values()]:
+                if hold.lease in leases and hold.lease not in kept and not hold.released:
+                    hold.scope.cancel()
 
     async def drain(self, grace_s: float) -> None:
         """Leave in good order: take nothing more, bring every step that is under way to its record, and give the
@@ -304,19 +396,19 @@ class Worker:
         self.leave()
         if await self._settled(grace_s) and self._deps.shared:
             self._closing = True
-            for held in self._held.values():
-                held.scope.cancel()
+            for hold in self._held.values():
+                hold.scope.cancel()
             await self._settled(ENDING_S)
         await self.close()
 
     def leave(self) -> None:
         """From now on take nothing, and leave what is driven at its next seam."""
         self.leaving = True
-        for tenure in self._tenures.values():
-            tenure.leaving = True
-        for chat in self._resting | set(self._lending):
-            if chat in self._held:
-                self._held[chat].scope.cancel()
+        for chat, hold in self._held.items():
+            if hold.tenure is not None:
+                hold.tenure.leaving = True
+            if hold.resting or chat in self._lending:
+                hold.scope.cancel()
 
     async def _settled(self, timeout_s: float) -> bool:
         """Wait until nothing is driven any more; whether something still is."""
@@ -324,7 +416,8 @@ class Worker:
         return bool(tasks and (await asyncio.wait(tasks, timeout=timeout_s))[1])
 
     def _tasks(self) -> set[asyncio.Task[Any]]:
-        return {*self._driving.values(), *(held.task for held in self._held.values())}
+        holds = {*self._held.values(), *self._ending}
+        return {*self._driving.values(), *(hold.task for hold in holds)}
 
     async def close(self) -> None:
         """Stop driving. What is under way is left as a crash would leave it, but its leases are given back."""

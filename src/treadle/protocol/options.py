@@ -1,12 +1,13 @@
 """The options of a chat: one object for creating it, resuming it and changing it. Numbers are the defaults of
 the specification."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 
+from treadle.errors import InvalidInput
 from treadle.protocol.content import Fingerprint, JsonSchema, Value
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
@@ -142,7 +143,7 @@ class ChatOptions(Value, frozen=True):
     output_schema: JsonSchema | None = None
     """The JSON Schema that the last words of a run must fit; None: they may be any text."""
     subagents: int = 8
-    """How many sub-agents one call of `delegate` may begin; 0: none, and there is no such tool (L-23)."""
+    """How many sub-agents of this chat may be at work at once; 0: none, and there is no such tool (L-23)."""
     subagent_depth: int = 2
     """How deep they may go: a sub-agent has one less, and with 0 none of its own."""
     archived: bool = False
@@ -159,6 +160,58 @@ class ChatOptions(Value, frozen=True):
     @property
     def guard_rule(self) -> OnGuard:
         return self.on_guard or ("ask" if self.interactive else "stop")
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest value of a number. No comparison with NaN is true, so NaN is outside."""
+
+    least: float
+    most: float
+
+    def admits(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
+
+MAX_COUNT = (1 << 53) - 1
+"""The largest integer that every reader of JSON keeps exactly."""
+MAX_SECONDS = 1e9
+"""About 30 years. A moment so far away still fits into every clock and column."""
+MAX_USD = 1e9
+BUDGET_BOUNDS: Mapping[str, Bounds] = {
+    "turns": Bounds(0, MAX_COUNT),
+    "tokens": Bounds(0, MAX_COUNT),
+    "usd": Bounds(0, MAX_USD),
+    "wall_s": Bounds(0, MAX_SECONDS),
+    "tool_calls": Bounds(0, MAX_COUNT),
+}
+NUMBER_BOUNDS: Mapping[str, Bounds] = {
+    "max_turns": Bounds(1, 1_000_000),
+    "action_deadline_s": Bounds(0, MAX_SECONDS),
+    "max_continuations": Bounds(0, 1_000_000_000),
+    "temperature": Bounds(0, 2),
+    "max_tokens": Bounds(0, 1_000_000_000),
+    "context_window": Bounds(0, 1_000_000_000),
+    "subagents": Bounds(0, 1_000),
+    "subagent_depth": Bounds(0, 100),
+}
+"""What callers may choose. A log may hold other values, written before there were bounds: those stay readable."""
+
+
+def check_numbers(options: ChatOptions, names: Collection[str] | None = None) -> None:
+    """InvalidInput if a number is not finite or outside its bounds; with `names` only those options are checked."""
+    for name, bounds in NUMBER_BOUNDS.items():
+        value = getattr(options, name)
+        if value is not None and (names is None or name in names):
+            _check_number(name, value, bounds)
+    for name, budget in (("run_budget", options.run_budget), ("chat_budget", options.chat_budget)):
+        if names is None or name in names:
+            for kind, bounds in BUDGET_BOUNDS.items():
+                _check_number(f"{name}.{kind}", getattr(budget, kind), bounds)
+
+
+def _check_number(name: str, value: float, bounds: Bounds) -> None:
+    if not bounds.admits(value):
+        raise InvalidInput(f"{name} must be a number from {bounds.least:,.15g} to {bounds.most:,.15g}, not {value}.")
 
 
 Preset = Literal["strict"]

@@ -4,19 +4,22 @@ Stored form: the event's own JSON (`body`) beside its type, version and time; wi
 Nothing else in Treadle encodes or decodes an event.
 """
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from treadle.errors import Damaged
+from treadle.errors import Damaged, InvalidInput
 from treadle.protocol import upcast
 from treadle.protocol.events import LIVE, RECORDED, Envelope, Event, RecordLost
 from treadle.types import ChatId
 
 _encoder = msgspec.json.Encoder()
 _KINDS = RECORDED | LIVE
+EventT = TypeVar("EventT", bound=Event)
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -46,8 +49,57 @@ _wire_decoder = msgspec.json.Decoder(_Wire)
 
 
 def encode(envelope: Envelope) -> Record:
+    """The stored form. InvalidInput if it could not be read back: JSON has no infinite number and no lone surrogate."""
     event = envelope.data
-    return Record(envelope.seq, envelope.time_ms, event.TYPE, event.VERSION, envelope.epoch, _encoder.encode(event))
+    body = encode_value(event)
+    return Record(envelope.seq, envelope.time_ms, event.TYPE, event.VERSION, envelope.epoch, body)
+
+
+def encode_value(value: object) -> bytes:
+    """The JSON of an event, a command or a part of one; InvalidInput if reading it would not give the same value."""
+    try:
+        body = _encoder.encode(value)
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"This text holds {error.object[error.start]!a}, half of a character; it cannot be stored as UTF-8."
+        ) from error
+    if b"null" in body and (place := _find_non_finite(value, "")):  # the encoder writes such numbers as null
+        raise InvalidInput(f"{place} is not a finite number.")
+    return body
+
+
+def _find_non_finite(value: object, place: str) -> str:
+    """Where in a value an infinite number or NaN stands; empty if nowhere."""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else place or "This"
+    parts: Iterable[tuple[object, object]] = ()
+    if isinstance(value, msgspec.Struct):
+        parts = ((name, getattr(value, name)) for name in value.__struct_fields__)
+    elif isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        parts = enumerate(value)
+    places = (_find_non_finite(part, f"{place}.{name}" if place else str(name)) for name, part in parts)
+    return next(filter(None, places), "")
+
+
+def encodable(event: EventT) -> EventT:
+    """The event with text that UTF-8 can hold: half of a character, such as Python makes of a file name that is not
+    UTF-8, becomes a replacement character. The same object where there is none."""
+    try:
+        _encoder.encode(event)
+    except UnicodeEncodeError:
+        plain = _with_whole_characters(msgspec.to_builtins(event))
+        return msgspec.convert(plain, type(event))
+    return event
+
+
+def _with_whole_characters(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, dict):
+        return {_with_whole_characters(key): _with_whole_characters(item) for key, item in value.items()}
+    return [_with_whole_characters(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def decode_event(kind: str, version: int, body: bytes | msgspec.Raw) -> Event:

@@ -14,6 +14,7 @@ from treadle.protocol import deltas as d
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.replay.recorded_inputs import WatchedLog, info
+from treadle.replay.recording import fault_of
 
 NEVER = math.inf
 """What a provider asks for that is not waited for."""
@@ -119,7 +120,10 @@ def _counted(usage: Usage) -> tuple[d.Delta, ...]:
 def _failure(retry: e.TurnRetry, rest: Sequence[e.Event]) -> Exception:
     """The failure behind a retry, which asks for the wait that was chosen then; or for none, where the turn was given
     up and the retry stands only for what the attempt had cost."""
-    given_up = not retry.delay_s and retry.usage.tokens and rest and isinstance(rest[0], e.SessionError)
+    following = rest[0] if rest else None
+    given_up = not retry.delay_s and retry.usage.tokens and isinstance(following, e.SessionError)
+    if isinstance(following, e.SessionError) and following.error_class == retry.error_class == "internal":
+        return fault_of(following)
     return _error(retry.error_class, retry.message, NEVER if given_up else retry.delay_s)
 
 
@@ -134,6 +138,8 @@ def _side_call(following: Sequence[e.Event]) -> Said | None:
     """A call that is no turn. A compaction's text is its summary, recorded with the compaction itself."""
     first, *rest = following
     match first:
+        case e.ModelCall(usage=usage, error="interrupted"):
+            return Said(_counted(usage), stopped=True)
         case e.ModelCall(usage=usage, error=error) if error:
             return Said(_counted(usage), ModelError("bad_request", error))
         case e.ModelCall(usage=usage, text=text):

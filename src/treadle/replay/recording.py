@@ -104,7 +104,12 @@ class Recording:
     def inputs(self, head: int) -> Sequence[e.Envelope]:
         """What came from outside behind `head`, up to the next output."""
         due = self.due(head)
-        return self.events[head : due.seq - 1 if due is not None else len(self.events)]
+        arrived = self.events[head : due.seq - 1 if due is not None else len(self.events)]
+        if due is None or not _is_cut_off(due.data):
+            return arrived
+        # A compaction by hand was under way when the interrupt came that ended it.
+        begun = [place for place, each in enumerate(arrived, 1) if isinstance(each.data, e.CompactionStart)]
+        return arrived[: begun[-1]] if begun else arrived
 
     def decision(self, head: int) -> list[e.Event]:
         """What the rules said next behind `head`: warnings, and what they came with."""
@@ -217,3 +222,15 @@ def _cut(ordered: Sequence[e.Envelope]) -> int:
     if not seq.isdecimal():
         return 0
     return next((place for place, envelope in enumerate(ordered) if envelope.seq > int(seq)), len(ordered))
+
+
+def fault_of(error: e.SessionError) -> Exception:
+    """A fault of Treadle itself, as its record names it."""
+    name, _, text = error.message.partition(": ")
+    kind: type[Exception] = type(name, (Exception,), {})
+    return kind(text)
+
+
+def _is_cut_off(event: e.Event) -> bool:
+    """Whether this is what a compaction had cost that an interrupt ended."""
+    return isinstance(event, e.ModelCall) and event.purpose == "compaction" and event.error == "interrupted"

@@ -20,7 +20,7 @@ from treadle.protocol import wire
 from treadle.protocol.events import Envelope, Interrupted, RecordLost, SessionError
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
-from treadle.replay.recording import Recording
+from treadle.replay.recording import Recording, fault_of
 from treadle.stores.memory import MemoryStore
 from treadle.types import ChatId
 
@@ -111,8 +111,7 @@ class ReplayStore(MemoryStore):
         text only, and where exactly it struck makes no difference."""
         due = self.due()
         if due is not None and isinstance(due.data, SessionError) and due.data.error_class == "internal":
-            name, _, text = due.data.message.partition(": ")
-            raise type(name, (Exception,), {})(text)
+            raise fault_of(due.data)
 
     def due(self) -> Envelope | None:
         """What this worker wrote next, if it wrote any more."""

@@ -63,6 +63,7 @@ REFUSAL_STATUS: dict[RefusalCode, int] = {
     "no_such_block": 404,
     "hash_mismatch": 409,
     "empty": 400,
+    "unreadable": 409,
 }
 
 ERROR_STATUS: tuple[tuple[type[TreadleError], int], ...] = (

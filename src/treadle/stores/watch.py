@@ -38,7 +38,9 @@ class Watch:
         self._waiters: dict[ChatId, dict[asyncio.Future[int], int]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        """Of the next poll. At any time there is either this or a poll under way, never both: else polls multiply."""
         self._asking = False
+        self._closed = False
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float, now: Callable[[], Awaitable[int]]) -> int:
         """The head as soon as it is > `after`, or what `now` says when the time is up."""
@@ -61,9 +63,12 @@ class Watch:
 
     def _add(self, chat: ChatId, after: int, waiter: asyncio.Future[int]) -> None:
         self._waiters.setdefault(chat, {})[waiter] = after
-        if self._loop is not waiter.get_loop():
-            self._loop, self._timer = waiter.get_loop(), None
-        if self._timer is None:
+        if self._loop is not waiter.get_loop():  # what the loop before it had under way is never answered
+            self._loop, self._timer, self._asking = waiter.get_loop(), None, False
+        self._poll_later()
+
+    def _poll_later(self) -> None:
+        if self._loop is not None and self._timer is None and not self._asking and self._waiters and not self._closed:
             self._timer = self._loop.call_later(self._poll_s, self._poll)
 
     def _remove(self, chat: ChatId, waiter: asyncio.Future[int]) -> None:
@@ -82,11 +87,12 @@ class Watch:
 
     def look(self) -> None:
         """Something has changed here: let those who wait for any chat know soon."""
-        if ANY in self._waiters and self._timer is not None and self._loop is not None and not self._asking:
+        if ANY in self._waiters and self._timer is not None:
             self._timer.cancel()
             self._poll()
 
     def close(self, error: Exception) -> None:
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -96,14 +102,16 @@ class Watch:
                     waiter.set_exception(error)
 
     def _poll(self) -> None:
+        self._timer = None
         self._asking = True
         self._ask(tuple(self._waiters)).add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Future[Heads]) -> None:
+        if answer.get_loop() is not self._loop:
+            return
         self._asking = False
         # A poll that failed is no news; whoever reads next hears of the cause.
         if not answer.cancelled() and answer.exception() is None:
             for chat, head in answer.result().items():
                 self.tell(chat, head)
-        if self._timer is not None and self._loop is not None:
-            self._timer = self._loop.call_later(self._poll_s, self._poll)
+        self._poll_later()

@@ -20,9 +20,10 @@ from treadle.inert import inert_line
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation
 from treadle.protocol.commands import Rename, Send
+from treadle.protocol.content import Failure
 from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
-from treadle.protocol.subagent_events import Child, world_of
+from treadle.protocol.subagent_events import Child, children_of, world_of
 from treadle.tools.builtin.base import whole
 from treadle.types import CallKey, ChatId
 from treadle.worlds.worlds import Worlds
@@ -61,6 +62,8 @@ class Rested(msgspec.Struct, frozen=True):
     committed: bool = False
     merged: tuple[str, ...] = ()
     """Where both it and somebody else had changed a file."""
+    problem: str = ""
+    """Why it could not be begun, or why its changes could not be committed."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -91,6 +94,12 @@ class Rested(msgspec.Struct, frozen=True):
             self.passed,
             self.committed,
         )
+
+
+def not_begun(child: Child, error: ToolError) -> Rested:
+    """A child of which nothing is there: its call reports it like one that failed at once."""
+    state = ChatState(chat=child.chat, last_end="error", last_error=Failure(error.code, str(error)))
+    return Rested(child, state, problem=str(error))
 
 
 def child_of(invocation: Invocation, number: int, title: str, model: str, *, world: bool) -> Child:
@@ -210,13 +219,16 @@ def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
         checks=(),
         git_branch=False,
         output_schema=None,
-        subagent_depth=parent.subagent_depth - 1,
+        subagent_depth=max(parent.subagent_depth - 1, 0),
         labels=(),
     )
 
 
-def share(state: ChatState, now_ms: int, among: int) -> Budget:
-    """What is left of the parent's budgets, for each of so many children (L-11)."""
+def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: int) -> Budget:
+    """What is left of the parent's budgets, for each of the children of a call (L-11). Calls that run beside it have
+    children of their own, which draw on the same budgets: each child has an equal part, whichever call begins it."""
+    others = (children_of(other.plan) for other in state.calls if other.phase == "started" and other.key != call)
+    among = max(len(children) + sum(map(len, others)), 1)
     run, totals = state.run, state.totals
     worked = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
     left: dict[str, float] = {}

@@ -5,9 +5,11 @@ others is told and not committed, and its world stays."""
 import asyncio
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.applying import last_answer
+from treadle.chat.state import Call, ChatState
 from treadle.errors import ToolError
 from treadle.lines.changes import change_lines, count, total
 from treadle.ports.snapshots import Effect
@@ -16,7 +18,7 @@ from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.subagent_events import Child, children_of
-from treadle.subagents.children import Children, Home, Rested, child_of, child_options, share
+from treadle.subagents.children import Children, Home, Rested, child_of, child_options, not_begun, share
 from treadle.tools.builtin.base import cut
 
 LONGEST = 12_000
@@ -36,11 +38,15 @@ _WORDS = {
 
 async def plan(home: Home, invocation: Invocation) -> list[Child]:
     options, tasks = invocation.options, _tasks(invocation)
-    if len(tasks) > options.subagents:
-        raise ToolError(f"At most {count(options.subagents, 'sub-agent')} may be begun at once; give fewer tasks.")
+    state = await home.deps.log.load(invocation.chat)
+    number_beside = _number_beside(state, invocation)
+    if number_beside + len(tasks) > options.subagents:
+        others = f"; {number_beside} of other calls are at work or about to begin" if number_beside else ""
+        most = count(options.subagents, "sub-agent")
+        raise ToolError(f"At most {most} of this chat may be at work at once{others}. Give fewer tasks.")
     if options.subagent_depth <= 0:
         raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
-    owner = (await home.deps.log.load(invocation.chat)).owner
+    owner = state.owner
     found = []
     for number, task in enumerate(tasks, 1):
         own = _options_of(home, options, task, owner)
@@ -49,14 +55,38 @@ async def plan(home: Home, invocation: Invocation) -> list[Child]:
     return found
 
 
+def _number_beside(state: ChatState, invocation: Invocation) -> int:
+    """How many sub-agents the calls before this one have, or will have: they run beside it."""
+    number = 0
+    for call in state.calls:
+        if call.key == invocation.call:
+            break
+        if call.request.name == invocation.name and call.phase != "done":
+            number += len(children_of(call.plan)) or _number_of_tasks(call)
+    return number
+
+
+def _number_of_tasks(call: Call) -> int:
+    """Of a call that was examined and has not begun."""
+    try:
+        arguments = call.arguments or msgspec.json.decode(call.request.arguments, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return 0
+    tasks = arguments.get("tasks")
+    return len(tasks) if isinstance(tasks, list) else 0
+
+
 async def delegate(home: Home, invocation: Invocation) -> Outcome:
     children, group = children_of(invocation.plan), Children(home, invocation)
     state = await home.deps.log.load(invocation.chat)
-    budget = share(state, home.deps.clock.now_ms(), len(children))
+    budget = share(state, invocation.call, children, home.deps.clock.now_ms())
 
     async def see_through(child: Child, task: dict[str, Any]) -> Rested:
-        options = child_options(_options_of(home, invocation.options, task, state.owner), budget)
-        chat = await group.begin(child, str(task["task"]), options)
+        try:
+            options = child_options(_options_of(home, invocation.options, task, state.owner), budget)
+            chat = await group.begin(child, str(task["task"]), options)
+        except ToolError as error:  # the others go on: what they do and cost is recorded
+            return not_begun(child, error)
         return Rested(child, await group.rest(child, chat))
 
     with home.worker.lending(invocation.chat):
@@ -73,12 +103,16 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
 
 
 async def _merged(group: Children, rested: Rested) -> Rested:
-    """What a child changed, committed. Of one that was stopped or failed nothing is: its world stays."""
-    if not rested.child.world:
+    """What a child changed, committed. Of one that was stopped or failed nothing is: its world stays. A commit that is
+    refused is that child's result; those of the others are committed and recorded all the same."""
+    if not rested.child.world or rested.problem:
         return rested
-    if not rested.ended_well:
-        return replace(rested, effect=await group.effect(rested.child))
-    effect, merged = await group.merge(rested.child)
+    try:
+        if not rested.ended_well:
+            return replace(rested, effect=await group.effect(rested.child))
+        effect, merged = await group.merge(rested.child)
+    except ToolError as error:
+        return replace(rested, problem=str(error))
     return replace(rested, effect=effect, committed=not effect.conflicts, merged=merged)
 
 
@@ -111,7 +145,10 @@ def _summary(merged: list[Rested]) -> str:
 def _report(rested: Rested) -> str:
     child, state = rested.child, rested.state
     lines = [f"[{child.number}] {child.title}: {_WORDS[state.last_end or 'done']} (chat {child.chat})"]
-    if state.last_error is not None and not rested.ended_well:
+    if rested.problem and rested.ended_well:
+        why = inert(rested.problem.rstrip("."))
+        lines.append(f"[its changes could not be committed: {why}. They are in world {child.world}]")
+    elif state.last_error is not None and not rested.ended_well:
         lines.append(f"[it ended with an error: {inert(state.last_error.message)}]")
     answer = last_answer(state).strip()
     short = cut(answer, LONGEST)

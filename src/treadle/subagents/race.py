@@ -13,10 +13,10 @@ from treadle.inert import inert_line
 from treadle.lines.changes import count
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.commands import ChangeOptions, Race
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import Budget, ChatOptions
 from treadle.protocol.subagent_events import Child, children_of
 from treadle.subagents import judging
-from treadle.subagents.children import Children, Home, Rested, child_of, child_options, share
+from treadle.subagents.children import Children, Home, Rested, child_of, child_options, not_begun, share
 from treadle.subagents.delegate import effect_lines, told
 from treadle.subagents.judging import Contender
 
@@ -69,17 +69,14 @@ class _Race:
             winner, why = chosen
             await self._note(found, winner)
             faultpoint("race.noted")
-            effect = await self._group.commit(winner.rested.child)
-        won = replace(winner.rested, effect=effect, committed=not effect.conflicts)
+            won = await self._committed(winner.rested)
         return self._told([won if each is winner else each.rested for each in found], won, why)
 
     # -- the attempts -------------------------------------------------------------------------------------------------
 
     async def _run_attempts(self) -> list[Contender]:
         """All of them at rest, in the order of their numbers."""
-        state = await self._home.deps.log.load(self._invocation.chat)
-        budget = share(state, self._home.deps.clock.now_ms(), len(self._attempts))
-        options = self._options(child_options(self._invocation.options, budget))
+        options = self._options(child_options(self._invocation.options, await self._share()))
         work = {asyncio.create_task(self._attempt(child, options)): child for child in self._attempts}
         rested: list[Contender] = []
         try:
@@ -98,11 +95,21 @@ class _Race:
         rested += [await self._contender(each) for each in stopped]
         return sorted(rested, key=lambda each: each.number)
 
+    async def _share(self) -> Budget:
+        """The part of the parent's budget for each attempt, and for the judge."""
+        call = self._invocation
+        state = await self._home.deps.log.load(call.chat)
+        return share(state, call.call, children_of(call.plan), self._home.deps.clock.now_ms())
+
     def _options(self, options: ChatOptions) -> ChatOptions:
         return replace(options, checks=(self._order.check,) if self._order.check else (), labels=(LABEL,))
 
     async def _attempt(self, child: Child, options: ChatOptions) -> Contender:
-        chat = await self._group.begin(child, self._order.task, replace(options, model=child.model or options.model))
+        own = replace(options, model=child.model or options.model)
+        try:
+            chat = await self._group.begin(child, self._order.task, own)
+        except ToolError as error:
+            return Contender(not_begun(child, error), 0)
         return await self._contender(Rested(child, await self._group.rest(child, chat)))
 
     async def _contender(self, rested: Rested) -> Contender:
@@ -129,8 +136,12 @@ class _Race:
     async def _ask(self, judge: Child, able: list[Contender]) -> tuple[Contender, str] | None:
         diffs = [await self._home.worlds.diff(each.rested.child.world) for each in able]
         text = judging.question(self._order.task, able, diffs)
-        options = judging.judge_options(child_options(self._invocation.options, self._invocation.options.chat_budget))
-        chat = await self._group.begin(judge, text, replace(options, model=judge.model))
+        options = judging.judge_options(child_options(self._invocation.options, await self._share()))
+        try:
+            chat = await self._group.begin(judge, text, replace(options, model=judge.model))
+        except ToolError as error:
+            self._judged.append(not_begun(judge, error))
+            return None
         state = await self._group.rest(judge, chat)
         self._judged.append(Rested(judge, state))
         return judging.verdict(last_answer(state), able)
@@ -143,6 +154,13 @@ class _Race:
                 chat = self._home.chat(each.rested.child.chat)
                 await chat.command(ChangeOptions({"labels": list(labels)}, by=LABEL))
 
+    async def _committed(self, winner: Rested) -> Rested:
+        try:
+            effect = await self._group.commit(winner.child)
+        except ToolError as error:  # what the attempts cost is recorded all the same
+            return replace(winner, problem=str(error))
+        return replace(winner, effect=effect, committed=not effect.conflicts)
+
     # -- words --------------------------------------------------------------------------------------------------------
 
     def _told(self, all_of: list[Rested], won: Rested, why: str) -> Outcome:
@@ -152,7 +170,11 @@ class _Race:
             names = ", ".join(inert_line(each.path, 200) for each in won.effect.conflicts[:10])
             head += f" It was not committed, because {names} changed in the project meanwhile. Bring it in: "
             head += f"treadle world rebase {child.world}, then treadle world commit {child.world}."
-        lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, "changed in the project")]
+        if won.problem:
+            head += f" It could not be committed: {inert_line(won.problem.rstrip('.'), 300)}. Bring it in: "
+            head += f"treadle world commit {child.world}."
+        where = f"not committed, in world {child.world}" if won.problem else "changed in the project"
+        lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, where)]
         outcome = told(self._invocation, [*all_of, *self._judged], ["\n".join(lines).rstrip()], success=won.committed)
         return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(why, 80)}")
 

@@ -14,6 +14,7 @@ from treadle.errors import Refused
 from treadle.models.scripted import Call, Say
 from treadle.protocol.commands import Send
 from treadle.protocol.events import ExecutionComplete, RunEnd, TrialStart, TurnEnd, TurnStart
+from treadle.protocol.tools import DynamicTool
 from treadle.stores.memory import MemoryStore
 from treadle.testing.checker import check
 from treadle.testing.clock import ManualClock
@@ -248,3 +249,53 @@ async def test_a_trial_on_a_shared_store_is_recorded_first(tmp_path: Path, netwo
         assert [bool((trial.plan or {}).get("network")) for trial in begun] == [network]
         await chat.interrupt()
         await until(lambda: not running_with(seconds))
+
+
+async def test_timers_of_deadlines_end_with_the_answer() -> None:  # A-05
+    """A chat that was answered has no deadline to be woken for."""
+    store = MemoryStore()
+    model = ScriptedModel([[Call("weather")], Say("Done.")])
+    async with Agent(store, model=model, builtin=False) as agent:
+        tools = [DynamicTool("weather", "Tells the weather.", {"type": "object"})]
+        for _ in range(5):
+            chat = await agent.chat(dynamic_tools=tools)
+            assert (await chat.ask("go")).reason == "action_required"
+            (action,) = await chat.actions()
+            await until(lambda: len(agent.worker._waking) == 1)
+            async for _ in chat.submit({action.call: "sunny"}):
+                pass
+            assert agent.worker._waking == {}
+
+
+async def test_recovery_runs_calls_side_by_side_that_ran_so() -> None:  # L-06, D-02
+    """Three reads of a dead worker: each waits until all of them have begun."""
+    store, inside, all_of = MemoryStore(), 0, asyncio.Event()
+    dying = asyncio.Event()
+
+    @tool(read_only=True)
+    async def meet() -> str:
+        """Wait for the others."""
+        nonlocal inside
+        inside += 1
+        if not dying.is_set():
+            await asyncio.Event().wait()
+        if inside == 3:
+            all_of.set()
+        await all_of.wait()
+        return "met"
+
+    steps = [[Call("meet"), Call("meet"), Call("meet")], Say("Done.")]
+    first = Agent(store, model=ScriptedModel(steps), tools=[meet], builtin=False)
+    chat = await first.chat()
+    await chat.send("go")
+    await until(lambda: inside == 3)
+    await first.worker.close()
+    inside = 0
+    dying.set()
+    async with Agent(store, model=ScriptedModel(steps), tools=[meet], builtin=False) as second:
+        async with asyncio.timeout(20):
+            async for _ in second.chat(chat.id).resume():
+                pass
+        assert await check(store, chat.id) == []
+        results = [e for e in await second.chat(chat.id).events() if isinstance(e.data, ExecutionComplete)]
+        assert [each.data.result for each in results] == ["met"] * 3  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@
 import click
 
 from treadle.cli.group import in_loop
-from treadle.cli.options import json_option
+from treadle.cli.options import FiniteFloat, json_option
 from treadle.cli.terminal import Terminal, write_json
 
 
@@ -11,7 +11,7 @@ from treadle.cli.terminal import Terminal, write_json
 @click.option(
     "--older-than",
     "days",
-    type=click.FloatRange(min=0),
+    type=FiniteFloat(min=0),
     metavar="DAYS",
     help="Keep what chats refer to that changed within so many days, instead of snapshot_days and world_days.",
 )

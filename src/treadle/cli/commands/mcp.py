@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from treadle.cli.group import in_agent, in_loop
-from treadle.cli.options import EXIT_ERROR, EXIT_OK, Body, gathered, json_option, root_options
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, Body, FiniteFloat, gathered, json_option, root_options
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput, NotFound, ToolError
 from treadle.inert import inert_line
@@ -56,7 +56,13 @@ def mcp() -> None:
 @click.option("--accept-hints", is_flag=True, help="Believe it which of its tools only read, or can be repeated.")
 @click.option("--sandbox/--no-sandbox", default=None, help="Run it confined; else only servers of projects are.")
 @click.option("--write", is_flag=True, help="Let a confined program write in the project.")
-@click.option("--timeout", default=120.0, metavar="SECONDS", help="How long a call may take.")
+@click.option(
+    "--timeout",
+    type=FiniteFloat(min=0, min_open=True),
+    default=120.0,
+    metavar="SECONDS",
+    help="How long a call may take.",
+)
 @click.option("--scope", default="", metavar="SCOPES", help="What to ask for when signing in.")
 @click.option(
     "--sampling",

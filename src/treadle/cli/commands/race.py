@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from treadle.cli.group import in_loop
-from treadle.cli.options import EXIT_ERROR, EXIT_OK, gathered, json_option, root_options
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, FiniteFloat, gathered, json_option, root_options
 from treadle.errors import ConfigError
 from treadle.inert import inert_line, print_line, print_note
 
@@ -47,7 +47,7 @@ class RaceFlags(NamedTuple):
 @click.option("--all", "everything", is_flag=True, help="Let all of them finish, even if one has passed.")
 @click.option("--mode", type=click.Choice(MODES), help="What attempts may do without asking, in their worlds.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls an attempt may make.")
-@click.option("--budget-usd", type=click.FloatRange(min=0), metavar="X", help="What all of it may cost together.")
+@click.option("--budget-usd", type=FiniteFloat(min=0), metavar="X", help="What all of it may cost together.")
 @click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens, together.")
 @root_options
 @click.option("--chat", default="", metavar="ID", help="Go on with this race, after a crash or a stop of the machine.")

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from treadle.cli.options import EXIT_ERROR, NetworkCommand, gathered, json_option, network_option, root_options
+from treadle.cli.options import (
+    EXIT_ERROR,
+    FiniteFloat,
+    NetworkCommand,
+    gathered,
+    json_option,
+    network_option,
+    root_options,
+)
 from treadle.errors import ConfigError, InvalidInput
 from treadle.file_system import is_below
 from treadle.inert import inert_line, print_note
@@ -62,9 +70,9 @@ class Task(NamedTuple):
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls the run may make.")
 @click.option("--on-limit", type=click.Choice(ON_LIMIT), help="What happens when they are used up.")
-@click.option("--budget-usd", type=click.FloatRange(min=0), metavar="X", help="What the run may cost; 0 is no limit.")
+@click.option("--budget-usd", type=FiniteFloat(min=0), metavar="X", help="What the run may cost; 0 is no limit.")
 @click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens it may use.")
-@click.option("--budget-wall-s", type=click.FloatRange(min=0), metavar="S", help="How many seconds it may work.")
+@click.option("--budget-wall-s", type=FiniteFloat(min=0), metavar="S", help="How many seconds it may work.")
 @click.option("--budget-turns", type=click.IntRange(min=0), metavar="N", help="How many turns; no last answer follows.")
 @click.option("--budget-tool-calls", type=click.IntRange(min=0), metavar="N", help="How many calls of tools.")
 @click.option("--check", "checks", multiple=True, metavar="CMD", help="A command that must succeed at the end.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.cli.options import NetworkCommand, gathered, json_option, network_option, root_options
+from treadle.cli.options import FiniteFloat, NetworkCommand, gathered, json_option, network_option, root_options
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
@@ -38,7 +38,7 @@ class TryOptions(NamedTuple):
 @click.argument("line", metavar="CMD")
 @root_options
 @network_option
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True, max=600), default=120, metavar="S")
+@click.option("--timeout", "timeout_s", type=FiniteFloat(min=0, min_open=True, max=600), default=120, metavar="S")
 @json_option("Print one JSON object.")
 @gathered(TryOptions, "wanted")
 def try_(wanted: TryOptions, as_json: bool) -> None:

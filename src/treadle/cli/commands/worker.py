@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from treadle.cli.group import in_loop
-from treadle.cli.options import store_option
+from treadle.cli.options import FiniteFloat, store_option
 from treadle.inert import print_note
 
 
 @click.command("worker")
 @store_option
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="How many chats to drive at once.")
-@click.option("--drain-s", type=click.FloatRange(min=0), metavar="S", help="How long to let steps end on SIGTERM.")
+@click.option("--drain-s", type=FiniteFloat(min=0), metavar="S", help="How long to let steps end on SIGTERM.")
 @in_loop
 async def worker(**flags: Any) -> None:
     """Drive the chats that need a worker, until it is told to stop.

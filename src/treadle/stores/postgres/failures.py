@@ -5,7 +5,7 @@ import ssl
 
 import asyncpg  # type: ignore[import-untyped]
 
-from treadle.errors import InvalidInput, StoreError, TreadleError
+from treadle.errors import InvalidInput, StoreBusy, StoreError, TreadleError
 
 ALREADY_ANSWERED = "TR001"
 
@@ -55,7 +55,7 @@ def explained(error: BaseException, where: str) -> BaseException:
     if refused(error):
         said = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif passing(error):
-        said = StoreError(
+        said = StoreBusy(
             f"the database {where} cannot be reached ({_plain(error)}); what was acknowledged is kept, try again later"
         )
     elif isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError | ValueError):

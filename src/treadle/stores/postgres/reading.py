@@ -35,10 +35,10 @@ _DELTAS = (
 # $1 is always the time that leases are judged by.
 _GET = f"SELECT {rows.LISTED} FROM chats WHERE id = $2"
 _CHANGES = (
-    f"SELECT {rows.LISTED} FROM chats WHERE changed > $2 AND changed < treadle_settled() "
+    f"SELECT {rows.LISTED} FROM chats WHERE changed > $2 AND changed < (SELECT treadle_settled()) "
     "AND ($3::text IS NULL OR owner = $3) ORDER BY changed LIMIT $4"
 )
-_LAST_CHANGE = "SELECT coalesce(max(changed), 0) FROM chats WHERE changed < treadle_settled()"
+_LAST_CHANGE = "SELECT coalesce(max(changed), 0) FROM chats WHERE changed < (SELECT treadle_settled())"
 _HEADS = "SELECT id, head FROM chats WHERE id = ANY ($1::text[])"
 
 

@@ -2,8 +2,8 @@
 
 A repair moves a damaged record to the table `quarantine`, puts `session.record_lost` in its place, and corrects heads
 and summaries that contradict the log. It deletes nothing else. In a file whose pages are damaged it changes nothing:
-what can be read of one goes into a new file (`salvage`). Knows nothing of leases: a repair is one transaction,
-and a worker whose chat it touched goes on from the log as it is then.
+what can be read of one goes into a new file (`salvage`). Knows nothing of leases: the repair of a chat is one
+transaction, and a worker whose chat it touched goes on from the log as it is then; sound chats are only read.
 """
 
 import sqlite3
@@ -39,9 +39,7 @@ def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
         with closing(connect(path, busy_s=busy_s)) as connection:
             problems = _damaged_pages(connection)
             if not problems:
-                connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
                 problems = list(_Inspection(connection, blobs, repair).problems())
-                connection.execute("COMMIT")
     except sqlite3.DatabaseError as error:
         if primary_code(error) not in BROKEN:
             raise
@@ -62,14 +60,28 @@ class _Inspection:
     def __init__(self, connection: sqlite3.Connection, blobs: BlobFiles, repair: bool) -> None:
         self._connection = connection
         self._blobs = blobs
-        self._repair = repair
+        self._may_repair = repair
+        self._repair = False
+        """Whether what is found is mended: only in a transaction that may write."""
         self._types = Types(connection)
 
     def problems(self) -> Iterator[Problem]:
         for number, chat in self._connection.execute("SELECT no, id FROM chats ORDER BY no").fetchall():
-            yield from self._records(number, str(chat))
-            yield from self._chat(number, str(chat))
+            problems = self._inspect(number, str(chat), repair=False)
+            yield from self._inspect(number, str(chat), repair=True) if problems and self._may_repair else problems
         yield from self._orphans()
+
+    def _inspect(self, number: int, chat: str, *, repair: bool) -> list[Problem]:
+        """One chat, in a transaction of its own: workers write to the others meanwhile."""
+        self._repair = repair
+        self._connection.execute("BEGIN IMMEDIATE" if repair else "BEGIN")
+        try:
+            problems = [*self._records(number, chat), *self._chat(number, chat)]
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+        return problems
 
     def _records(self, number: int, chat: str) -> Iterator[Problem]:
         base = number * PLACES
@@ -135,10 +147,13 @@ class _Inspection:
             "SELECT max(place) FROM events WHERE place >= ? AND place < ?", (base, base + PLACES)
         ).fetchone()[0]
         last = last - base if last is not None else 0
-        head, status, runnable, wake_ms, archived, owner, updated_ms, body = self._connection.execute(
+        row = self._connection.execute(
             "SELECT head, status, runnable, wake_ms, archived, owner, updated_ms, summary FROM chats WHERE no = ?",
             (number,),
         ).fetchone()
+        if row is None:
+            return  # it was removed meanwhile
+        head, status, runnable, wake_ms, archived, owner, updated_ms, body = row
         head, wake_ms, updated_ms = (_number(value) for value in (head, wake_ms, updated_ms))
         try:
             summary = msgspec.json.decode(body, type=ChatSummary)

@@ -4,7 +4,7 @@ import errno
 import sqlite3
 from pathlib import Path
 
-from treadle.errors import Damaged, InvalidInput, StoreError
+from treadle.errors import Damaged, InvalidInput, StoreBusy, StoreError
 
 _SENTENCES = {
     sqlite3.SQLITE_BUSY: "the database {path} stayed locked by another process for too long; nothing was changed, "
@@ -53,6 +53,7 @@ def explained(error: BaseException, path: Path) -> BaseException:
         said = Damaged(f"the database {path} is damaged ({error}); run `treadle fsck`, or restore a backup")
     else:
         sentence = _SENTENCES.get(code, "the database {path} refused: {error}")
-        said = StoreError(sentence.format(path=path, error=error))
+        kind = StoreBusy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
+        said = kind(sentence.format(path=path, error=error))
     said.__cause__ = error
     return said

@@ -2,6 +2,7 @@
 and 18). Costs are pages that the server touches, which no load on the machine changes."""
 
 import asyncio
+import random
 import time
 import tracemalloc
 
@@ -60,6 +61,82 @@ async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresSto
             seen = await store.wait_any(seen, 20)
             found += [one.summary.chat for one in await store.changes(after=start)][len(found) :]
     assert found == [A, B]
+
+
+@pytest.mark.parametrize("where", ["another database", "another table", "a subtransaction"])
+async def test_changes_do_not_wait_for_transactions_of_others(
+    store: PostgresStore, postgres: str, postgres_database: str, where: str
+) -> None:
+    """A-07: a write transaction that stays open, anywhere in the cluster, holds up no feed."""
+    await begin(store, A)
+    start = (await store.get(A)).changed
+    other = await asyncpg.connect(postgres_database if where == "another database" else postgres)
+    try:
+        await other.execute("CREATE TABLE others (n integer)")
+        async with other.transaction():
+            await other.execute("INSERT INTO others VALUES (1)")
+            if where == "a subtransaction":
+                await other.execute("SAVEPOINT s")
+                await other.execute("INSERT INTO others VALUES (2)")
+            await add(store, A, 2)
+            async with asyncio.timeout(10):
+                assert await store.wait_any(start, 10) > start
+            assert [one.summary.chat for one in await store.changes(after=start)] == [A]
+    finally:
+        await other.close()
+
+
+async def test_no_change_is_missed_by_a_reader_that_follows(
+    store: PostgresStore, postgres: str, postgres_database: str
+) -> None:
+    """A-07: writers whose transactions end in any order, transactions of others between them, and one who follows."""
+    chats = [ChatId(f"c_{number}") for number in range(6)]
+    for chat in chats:
+        await begin(store, chat)
+    chance, seed = random.Random(), int(time.time())
+    chance.seed(seed)
+    print("seed", seed)
+    over = asyncio.Event()
+
+    async def write(chat: ChatId) -> None:
+        connection = await asyncpg.connect(postgres)
+        try:
+            for seq in range(2, 32):
+                async with connection.transaction():
+                    await append_behind(connection, chat, seq)
+                    await asyncio.sleep(chance.random() * 0.02)
+        finally:
+            await connection.close()
+
+    async def disturb() -> None:
+        connection = await asyncpg.connect(postgres_database)
+        try:
+            await connection.execute("CREATE TABLE others (n integer)")
+            while not over.is_set():
+                async with connection.transaction():
+                    await connection.execute("INSERT INTO others VALUES (1)")
+                    await asyncio.sleep(chance.random() * 0.05)
+        finally:
+            await connection.close()
+
+    async def follow() -> dict[ChatId, int]:
+        """By chat: the head of the last change that was seen. Every chat's last change must be among them."""
+        seen, heads = 0, dict.fromkeys(chats, 0)
+        while True:
+            done = over.is_set()
+            for one in await store.changes(after=seen, limit=2):
+                assert one.changed > seen
+                seen = one.changed
+                heads[one.summary.chat] = one.summary.head
+            if done and not await store.changes(after=seen):
+                return heads
+            await asyncio.sleep(0)
+
+    following, disturbing = asyncio.create_task(follow()), asyncio.create_task(disturb())
+    await asyncio.gather(*map(write, chats))
+    over.set()
+    await disturbing
+    assert await following == dict.fromkeys(chats, 31)
 
 
 async def test_a_hint_is_quicker_than_the_poll(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:

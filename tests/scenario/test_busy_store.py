@@ -1,0 +1,106 @@
+"""A database that another process holds for longer than the store waits: a known outcome is recorded as soon as that is
+possible (D-02, fault 14), and `treadle fsck --repair` disturbs no worker (D-06)."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.kit import of
+from treadle import Agent, ScriptedModel, tool
+from treadle.errors import StoreError
+from treadle.models.scripted import Call, Say
+from treadle.protocol import events as e
+from treadle.protocol.commands import Send
+from treadle.stores.sqlite import SqliteStore
+from treadle.testing.checker import check
+
+
+async def test_an_outcome_waits_for_a_busy_database(tmp_path: Path) -> None:
+    path, ran = tmp_path / "t.db", 0
+    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+
+    @tool
+    async def effect() -> str:
+        """Do something once; another process holds the database when it is done."""
+        nonlocal ran
+        ran += 1
+        other.execute("BEGIN IMMEDIATE")
+        asyncio.get_running_loop().call_later(1.5, other.execute, "ROLLBACK")
+        return "did it"
+
+    store = SqliteStore(path, busy_s=0.1)
+    async with Agent(
+        store, model=ScriptedModel([Call("effect"), Say("Done.")]), tools=[effect], builtin=False
+    ) as agent:
+        chat = await agent.chat()
+        answer = await chat.ask("go")
+        assert answer.text == "Done."
+        (done,) = of(await chat.events(), e.ExecutionComplete)
+        assert (done.result, done.synthetic, ran) == ("did it", "", 1)
+        assert await check(store, chat.id) == []
+    await store.close()
+    other.close()
+
+
+async def test_an_outcome_waits_no_longer_than_a_lease(tmp_path: Path) -> None:
+    """Whoever follows the chat hears why it cannot go on."""
+    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+
+    @tool
+    async def effect() -> str:
+        """Do something; the database stays locked."""
+        other.execute("BEGIN IMMEDIATE")
+        return "did it"
+
+    store = SqliteStore(tmp_path / "t.db", busy_s=0.05)
+    model = ScriptedModel([Call("effect"), Say("Done.")])
+    async with Agent(store, model=model, tools=[effect], builtin=False, renew_s=0.2) as agent:
+        chat = await agent.chat()
+        with pytest.raises(StoreError, match="locked"):
+            async with asyncio.timeout(30):
+                await chat.ask("go")
+        other.execute("ROLLBACK")
+    await store.close()
+    other.close()
+
+
+async def test_a_message_waits_for_a_busy_database_without_a_pool(tmp_path: Path) -> None:
+    """The message is acknowledged; then another process holds the database when the chat is to be claimed."""
+    other = sqlite3.connect(tmp_path / "t.db", isolation_level=None)
+    store = SqliteStore(tmp_path / "t.db", busy_s=0.05)
+    async with Agent(store, model=ScriptedModel([Say("Done.")]), builtin=False) as agent:
+        chat = await agent.chat()
+        await agent.deps.log.execute(chat.id, Send("go"))
+        other.execute("BEGIN IMMEDIATE")
+        agent.worker.start(chat.id)
+        asyncio.get_running_loop().call_later(1.0, other.execute, "ROLLBACK")
+        async with asyncio.timeout(30):
+            head = 0
+            while not of(await chat.events(), e.RunEnd):
+                head = await store.wait(chat.id, head, 1.0)
+    other.close()
+
+
+async def test_fsck_repairs_chat_by_chat(tmp_path: Path) -> None:
+    """Sound chats are only read: a process that writes meanwhile is not waited for, nor kept waiting."""
+    path = tmp_path / "t.db"
+    store = SqliteStore(path)
+    async with Agent(store, model=ScriptedModel([Say("Done.")]), builtin=False) as agent:
+        sound, damaged = await agent.chat(), await agent.chat()
+        await sound.ask("hello")
+        await damaged.ask("hello")
+        with sqlite3.connect(path, isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(8):
+                assert await store.check(repair=True) == []
+            other.execute("ROLLBACK")
+        with sqlite3.connect(path) as other:
+            last = other.execute("SELECT max(place) FROM events").fetchone()[0]
+            other.execute("UPDATE events SET body = x'00' WHERE place = ?", (last,))
+        problems = await store.check(repair=True)
+        assert [(problem.chat, problem.repaired) for problem in problems] == [(damaged.id, True)]
+        assert await store.check() == []
+        assert len(await sound.events()) == len(await damaged.events())
+    await store.close()
