@@ -4,6 +4,12 @@ not at all. Knows no project and follows no links. The programs beside a command
 import os
 
 
+def path_steps(path: str) -> list[str]:
+    """A relative path and the folders on its way, the topmost first."""
+    names = path.split("/")
+    return ["/".join(names[: number + 1]) for number in range(len(names))]
+
+
 def is_below(path: str, folder: str) -> bool:
     """Whether a path is this folder or lies inside it. This compares text: both must be absolute, or relative to the
     same folder, and free of `..` and links; who asks for safety's sake gives both through `os.path.realpath`. Slashes

@@ -163,6 +163,11 @@ class Chat:
         of the model (W-12). See `Agent.worlds`."""
         return Following(self, c.Apply(world=world))
 
+    def commit_job(self, handle: str) -> Following:
+        """Commit what a background command of this chat has changed on its view and is not committed yet, with the same
+        way back as a call of the model (W-10). See `jobs`."""
+        return Following(self, c.Apply(job=handle))
+
     def run_command(self, line: str) -> Following:
         """Run a command of a person's own, by the same rules, on the same view and with the same way back as one of the
         model, who is not asked and sees it with the next message."""

@@ -1,27 +1,40 @@
 """Jobs: the background commands of chats (S-14), `chat.jobs()` and `agent.jobs()`. The log says which a chat has; the
 supervisors of this home say what a job writes and how it ends, and only they can reach it.
 
-A job ends when it likes, and nobody may be there: whoever looks next closes it, which records how it ended and what
-changed in the project meanwhile (W-10).
+A job may end when no process looks. The next one that looks closes it: it records how the job ended (W-10). The changes
+on the job's view stay pending until the next run commits them when it begins, if they pass without a question, or until
+a call of the model or a person commits or discards them. Of a job without a view, the tree is compared and the
+difference recorded.
 """
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from treadle.chat.state import ChatState, OpenJob, known_files
 from treadle.engine.deps import Deps
 from treadle.engine.outcome import workspace_events
-from treadle.errors import JobElsewhere, NotFound
+from treadle.errors import ConfigError, InvalidInput, JobElsewhere, NotFound, ToolError
+from treadle.faultpoint import faultpoint
 from treadle.ports.commands import Command, Ended, Known
-from treadle.ports.toolset import Outcome
+from treadle.ports.policy import Verdict
+from treadle.ports.snapshots import Effect
+from treadle.ports.toolset import Invocation, Outcome, Rehearsal
 from treadle.protocol import commands as c
 from treadle.protocol.events import FilesChanged
-from treadle.protocol.views import JobOutput, JobView
+from treadle.protocol.views import JobChanges, JobOutput, JobView
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.context import ToolContext
 from treadle.types import CallKey, ChatId, new_id
+
+if TYPE_CHECKING:
+    from treadle.tools.builtin.command.job_layer import JobLayer
+    from treadle.tools.builtin.command.project import ProjectChange
 
 TAIL = 16_000
 MOST = 64_000
@@ -55,9 +68,29 @@ class Job:
         await self._reachable().write(data, token=f"person-{named}", end=end)
 
     async def stop(self, by: str = "person") -> JobView:
-        """End it with everything it started; what it changed is recorded."""
+        """End it with everything it started. The changes on its view are then pending."""
         await self._reachable().stop()
         await self._registry.close_ended(self.view.chat, by)
+        return await self.look()
+
+    async def changes(self) -> JobChanges:
+        """Its changes that are not committed yet. Empty while it runs, because they change all the time."""
+        command = self._reachable()
+        ended = await command.wait(0)
+        effect, diff = (Effect(()), "")
+        if ended is not None:
+            effect, diff = await self._registry.changes(self.view.chat, self.view.job, command, ended)
+        return JobChanges(
+            job=self.view, files=effect.files, conflicts=effect.conflicts, diff=self._registry.redact(diff)
+        )
+
+    async def discard(self) -> JobView:
+        """Discard its changes that are not committed. InvalidInput while it runs."""
+        command = self._reachable()
+        ended = await command.wait(0)
+        if ended is None:
+            raise InvalidInput(f"Job {self.view.job} still runs; stop it first.")
+        await self._registry.discard(self.view.chat, self.view.job)
         return await self.look()
 
     async def look(self) -> JobView:
@@ -85,8 +118,8 @@ class JobRegistry:
         """The jobs of a chat, oldest first: those that run, and those that have ended and are still kept."""
         await self.close_ended(chat)
         state = await self._deps.log.load(chat)
-        elsewhere = {job.job: job for job in state.jobs}
-        open_jobs = set(elsewhere)
+        elsewhere = {job.job: job for job in (*state.jobs, *state.pending_jobs)}
+        open_jobs = {job.job for job in state.jobs}
         found: list[Job] = []
         for known in await self._commands.known(chat):
             command = await self._commands.find(chat, known.call) if known.background else None
@@ -95,6 +128,9 @@ class JobRegistry:
                 found.append(Job(self, await self._view(chat, known, command), command))
         if any(job.view.status != "running" and job.view.job in open_jobs for job in found):
             await self.close_ended(chat)  # it ended since: what is said to have ended is recorded so
+            state = await self._deps.log.load(chat)
+        for job in found:
+            job.view = replace(job.view, pending=_pending(state, job.view.job))
         found += [Job(self, _remote(chat, job), None) for job in elsewhere.values()]
         return sorted(found, key=lambda job: job.view.began_ms)
 
@@ -107,6 +143,14 @@ class JobRegistry:
     async def all(self) -> list[Job]:
         """The jobs of all chats that have some in this home."""
         return [job for chat in await self._with_jobs() for job in await self.of(chat)]
+
+    async def works_in(self, world: str) -> bool:
+        """Whether a background command of this home runs in a world."""
+        for chat in await self._with_jobs():
+            running = any(known.background and known.running for known in await self._commands.known(chat))
+            if running and (await self._deps.log.load(chat)).options.world == world:
+                return True
+        return False
 
     async def stop_all(self, chat: ChatId, by: str) -> None:
         """End what runs of a chat in this home."""
@@ -139,26 +183,98 @@ class JobRegistry:
             if ended is not None:
                 await self._close(state, job, command, ended, by)
 
+    async def settle_pending(self, chat: ChatId) -> None:
+        """Commit the pending changes of ended jobs of this home that pass without a question; the others stay pending.
+        The caller holds the lease of the chat, and the chat has no open calls."""
+        state = await self._deps.log.load(chat)
+        for job in state.pending_jobs:
+            if (found := await self._find_ended(chat, job)) is None:
+                continue
+            command, ended = found
+            layer = self._layer(state, job, command)
+            try:
+                rehearsal = await layer.rehearse("", ended)  # None: it is decided, and only has to be recorded
+                if rehearsal is not None and not (await self._passes(state, job, rehearsal)):
+                    continue
+                if rehearsal is not None and await layer.conflicts():
+                    continue
+                faultpoint("job.before_commit")
+                change = await layer.commit("", ended)
+            except (ToolError, ConfigError) as error:
+                logging.getLogger("treadle").warning("changes of job %s stay pending: %s", job.job, error)
+                continue
+            faultpoint("job.committed")
+            if change.success:
+                await self._settle(state, job, change, "run")
+
+    async def _passes(self, state: ChatState, job: OpenJob, rehearsal: Rehearsal) -> bool:
+        """Whether the policy lets these changes of a job pass without a question."""
+        from treadle.tools.builtin.command.background import CheckCommand
+
+        if rehearsal.empty:
+            return True
+        spec, options = CheckCommand.spec, replace(state.options, interactive=False)
+        call = Invocation(state.chat, CallKey(job.job), spec.name, {"handle": job.job}, options=options)
+        verdict = await self._deps.policy.judge(spec, call, options, rehearsal, Verdict("review"))
+        return verdict.decision == "allow"
+
+    async def changes(self, chat: ChatId, handle: str, command: Command, ended: Ended) -> tuple[Effect, str]:
+        state = await self._deps.log.load(chat)
+        return await self._layer(state, OpenJob(handle), command).preview(ended)
+
+    async def discard(self, chat: ChatId, handle: str) -> None:
+        """Discard the pending changes of an ended job."""
+        state = await self._deps.log.load(chat)
+        for job in state.pending_jobs:
+            if job.job == handle and (found := await self._find_ended(chat, job)) is not None:
+                change = await self._layer(state, job, found[0]).drop()
+                await self._settle(state, job, change, "person")
+
+    async def _settle(self, state: ChatState, job: OpenJob, change: "ProjectChange", by: str) -> None:
+        changed = await self._files_changed(job, change)
+        closed = c.CloseJob(job.job, "exited", by=by, changed=changed, settled=change.settlement)
+        await self._deps.log.execute(state.chat, closed)
+
+    async def _find_ended(self, chat: ChatId, job: OpenJob) -> tuple[Command, Ended] | None:
+        """An ended job of this home; None if it is elsewhere, or forgotten."""
+        if _home(job.place) != _home(await asyncio.to_thread(lambda: self._commands.place)):
+            return None
+        command = await self._commands.find(chat, CallKey(job.job))
+        ended = None if command is None else await command.wait(0)
+        return None if command is None or ended is None else (command, ended)
+
+    def _layer(self, state: ChatState, job: OpenJob, command: Command) -> "JobLayer":
+        from treadle.tools.builtin.command.job_layer import JobLayer  # most chats have no jobs
+
+        return JobLayer(self._context, state.chat, job.job, command, state.options.project, state.options)
+
     async def _close(self, state: ChatState, job: OpenJob, command: Command | None, ended: Ended, by: str) -> None:
         """A call of the model that found it ended tells it itself, if its run is still there to do so."""
         mine = command is not None and await asyncio.to_thread(command.first, _CLOSER)
         if command is not None and not mine and state.run is not None:
             return
-        changed, concerns = await self._changed(state, job) if mine else (None, ())
         who = by if ended.ending == "stopped" else ""
-        closed = c.CloseJob(job.job, ended.ending, ended.code, who, concerns, changed)
+        closed = c.CloseJob(job.job, ended.ending, ended.code, who)
+        if command is not None and (layer := self._layer(state, job, command)).exists:
+            await layer.drop_unknown(ended)
+            closed = replace(closed, pending=await layer.pending(ended))
+        elif mine:
+            changed, concerns = await self._changed(state, job)
+            closed = replace(closed, changed=changed, concerns=concerns)
         await self._deps.log.execute(state.chat, closed)
 
     async def _changed(self, state: ChatState, job: OpenJob) -> tuple[FilesChanged | None, tuple[str, ...]]:
-        """What changed while it ran, and what of that would have been asked for."""
+        """What changed while a job without a view ran, and what of that would have been asked for."""
         from treadle.tools.builtin.command.project import CommandProject  # most chats have no jobs
 
         name, options = f"{state.chat}/{job.job}", state.options
         project = CommandProject(self._context, name, options.project, options)
         change = await project.compare("observed", known_files(state))
+        return await self._files_changed(job, change), tuple(map(self.redact, change.concerns))
+
+    async def _files_changed(self, job: OpenJob, change: "ProjectChange") -> FilesChanged | None:
         events = await workspace_events(CallKey(job.job), change.added_to(Outcome("")), self._deps)
-        changed = next((event for event in events if isinstance(event, FilesChanged)), None)
-        return changed, tuple(map(self.redact, change.concerns))
+        return next((event for event in events if isinstance(event, FilesChanged)), None)
 
     async def _with_jobs(self) -> list[ChatId]:
         """Chats of the store with background commands in this home."""
@@ -187,12 +303,16 @@ class JobRegistry:
         )
 
 
+def _pending(state: ChatState, handle: str) -> int:
+    return next((job.pending for job in state.pending_jobs if job.job == handle), 0)
+
+
 def _home(place: str) -> str:
     return place.rpartition(":")[2]
 
 
 def _remote(chat: ChatId, job: OpenJob) -> JobView:
-    return JobView(chat, job.job, job.command, "elsewhere", 0, job.began_ms, host=job.host)
+    return JobView(chat, job.job, job.command, "elsewhere", 0, job.began_ms, host=job.host, pending=job.pending)
 
 
 def _output(command: Command, offset: int, limit: int, redact: Callable[[str], str]) -> JobOutput:

@@ -220,7 +220,8 @@ class Agent:
         """Copy-on-write worlds of projects, in which chats work without changing those; see `treadle.worlds`."""
         from treadle.worlds.worlds import Worlds  # most users have none
 
-        return Worlds(self._setup.worlds, self.deps, self.options, lambda options: self.begin(new_chat_id(), options))
+        begin = lambda options: self.begin(new_chat_id(), options)  # noqa: E731 - it is given away
+        return Worlds(self._setup.worlds, self.deps, self.options, begin, self.job_registry.works_in)
 
     @cached_property
     def subagents(self) -> "AgentSubagents":
@@ -263,6 +264,9 @@ class Agent:
         state = self.deps.log.peek(chat)
         if state is None or state.jobs:
             await self.job_registry.close_ended(chat)
+            state = self.deps.log.peek(chat)
+        if not open_calls and (state is None or state.pending_jobs):
+            await self.job_registry.settle_pending(chat)
 
     def _rested(self, chat: ChatId) -> None:
         if self._mcp is not None:

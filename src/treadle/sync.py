@@ -84,6 +84,8 @@ class Job(Facade[jobs.Job]):
     send = waited(jobs.Job.send)
     stop = waited(jobs.Job.stop)
     look = waited(jobs.Job.look)
+    changes = waited(jobs.Job.changes)
+    discard = waited(jobs.Job.discard)
 
 
 class Chat(Facade[handle.Chat]):

@@ -34,6 +34,7 @@ from treadle.protocol.events import (
     Envelope,
     Event,
     JobEnded,
+    JobSettled,
     Live,
     OptionsChanged,
     QueueChanged,
@@ -293,6 +294,7 @@ def quiet(state: ChatState, why: Literal["fork", "import"] = "fork") -> tuple[Ev
     if state.restoring is not None:  # the files are the other chat's business
         events.append(RESTORED[state.restoring.kind](state.restoring.restore, error=NOT_HERE))
     events += [JobEnded(job.job, "lost", by=why) for job in state.jobs]  # they are the other chat's
+    events += [JobSettled(job.job, "discarded", by=why) for job in state.pending_jobs]
     events += [QueueChanged("deleted", item.id) for item in state.queue]
     return tuple(events)
 

@@ -19,6 +19,8 @@ from tests.homes import seed
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 GATED = "echo ran >> counter; echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 3"
+DONE = Reply(calls=[("task_complete", {"summary": "Done."})])
+"""How a run in mode autopilot ends."""
 POINTS = [
     "tool.before:run_command",
     "command.before_claim",
@@ -51,8 +53,17 @@ class Treadle:
         environment = self._environment | {"TREADLE_FAULTS": faults}
         return Forked(command, env=environment, stdout=subprocess.PIPE, cwd=self.root)
 
-    def run(self, faults: str = "") -> "subprocess.Popen[bytes]":
-        flags = ("--json", "--auto-approve-commands", "--model", "openai:fake", "--root", str(self.root))
+    def run(self, faults: str = "", mode: str = "ask") -> "subprocess.Popen[bytes]":
+        flags = (
+            "--json",
+            "--auto-approve-commands",
+            "--model",
+            "openai:fake",
+            "--root",
+            str(self.root),
+            "--mode",
+            mode,
+        )
         return self.start("run", *flags, "Do it.", faults=faults)
 
     def resume(self, faults: str = "") -> tuple[int, list[dict[str, Any]]]:
@@ -195,9 +206,10 @@ def test_a_background_process_whose_supervisor_is_killed_leaves_nothing_of_its_s
 ) -> None:  # W-10
     server = "echo ran >> counter; until [ -e go ]; do sleep 0.02; done"
     script = [Reply(calls=[("run_command", {"command": server, "background": True})]), Reply(calls=[call])]
-    with FakeOpenAI([*script, Reply(calls=[("check_command", {"handle": "1.0"})]), Reply(text="Done.")]) as fake:
+    with FakeOpenAI([*script, Reply(calls=[("check_command", {"handle": "1.0"})]), DONE]) as fake:
         treadle = Treadle(tmp_path, fake)
-        assert treadle.end(treadle.run("kill@append.after:tool.execution_complete"))[0] == -signal.SIGKILL
+        worker = treadle.run("kill@append.after:tool.execution_complete", mode="autopilot")
+        assert treadle.end(worker)[0] == -signal.SIGKILL
         until(treadle.counter.exists)
         end_supervisor(treadle)
         code, _ = treadle.resume()
@@ -212,15 +224,15 @@ def test_a_background_process_outlives_its_worker(tmp_path: Path, point: str) ->
         Reply(calls=[("run_command", {"command": server, "background": True})]),
         Reply(calls=[("check_command", {"handle": "1.0"})]),
         Reply(calls=[("stop_command", {"handle": "1.0"})]),
-        Reply(text="Stopped."),
+        DONE,
     ]
     with FakeOpenAI(script) as fake:
         treadle = Treadle(tmp_path, fake)
-        assert treadle.end(treadle.run(f"kill@{point}"))[0] == -signal.SIGKILL
+        assert treadle.end(treadle.run(f"kill@{point}", mode="autopilot"))[0] == -signal.SIGKILL
         until(treadle.counter.exists)
         code, events = treadle.resume()
     assert code == 0
-    begun, _, stopped = results(events)
+    begun, _, stopped, *_ = results(events)
     assert '[handle "1.0", running' in begun["result"]
     assert stopped["result"].endswith("[stopped]")
     assert treadle.counter.read_text() == "ran\n"

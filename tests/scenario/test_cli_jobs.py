@@ -91,3 +91,50 @@ def test_what_makes_no_sense_is_refused(cli: CommandLine) -> None:
     assert cli("jobs", "--tail", "1.0", "--stop").code == 2
     assert cli("jobs", "--follow").code == 2
     assert cli("jobs", "nobody").code == 1
+
+
+LEFT = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "sleep 0.3; echo made > made", background = true } }]
+[[turn]]
+text = "It runs."
+"""
+
+
+def leave_changes(cli: CommandLine) -> str:
+    """A chat whose run is over, with an ended job whose changes are not committed."""
+    done = cli("run", "Serve.", "--model", cli.script(LEFT))
+    assert done.code == 0, done.out + done.err
+    for _ in range(200):
+        [job] = jobs(cli, "--all")
+        if job["status"] != "running":
+            assert job["pending"] == 1
+            return str(job["chat"])
+        time.sleep(0.05)
+    raise AssertionError(job)
+
+
+def test_what_a_job_left_is_listed_shown_and_committed_by_a_person_once(cli: CommandLine) -> None:
+    # W-10, S-19
+    chat = leave_changes(cli)
+    [listed] = cli("jobs").out.splitlines()
+    assert "exit 0, 1 uncommitted" in listed
+    assert "+made" in cli("jobs", "--diff", "1.0").out
+    assert not (cli.project / "made").exists()
+    done = cli("jobs", "--commit", "1.0")
+    assert done.code == 0, done.err
+    assert "committed 1 change" in done.err
+    assert (cli.project / "made").read_text() == "made\n"
+    assert cli("export", chat).of("job.settled")[0]["outcome"] == "committed"
+    assert "nothing is pending" in cli("jobs", "--commit", "1.0").err
+    assert jobs(cli) == []
+    assert cli("undo", chat, "--yes").code == 0
+    assert not (cli.project / "made").exists()
+
+
+def test_what_a_job_left_can_be_discarded(cli: CommandLine) -> None:
+    chat = leave_changes(cli)
+    [left] = jobs(cli, "--discard", "1.0")
+    assert left["pending"] == 0
+    assert not (cli.project / "made").exists()
+    assert cli("export", chat).of("job.settled")[0]["outcome"] == "discarded"

@@ -56,6 +56,18 @@ async def test_a_job_is_listed_read_talked_to_and_stopped_by_its_owner_only(tmp_
             with pytest.raises(ApiError) as ended:
                 await job.send("more")
             assert ended.value.reason == "tool"
+            assert job.view.pending == 1
+            assert not (project / "made").exists()  # W-10
+            assert "+made" in (await job.changes()).diff
+            for method, path in (("GET", "/1.0/changes"), ("POST", "/1.0/commit"), ("POST", "/1.0/discard")):
+                refused = await other(method, at + path, None if method == "GET" else {})
+                assert (refused.status, refused.code) == (404, "not_found")
+            await job.commit()
+            await local.until(chat, "job.settled")
+            await local.until(chat, "session.idle")
+            assert (project / "made").read_text() == "made\n"
+            [over] = await client.chat(chat).jobs()
+            assert over.view.pending == 0
         log = await local.log(chat)
         [end] = [event["data"] for event in log if event["type"] == "job.ended"]
         assert (end["ending"], end["by"]) == ("stopped", "person")

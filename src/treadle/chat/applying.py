@@ -14,7 +14,7 @@ from treadle.protocol.commands import Apply
 from treadle.protocol.content import AssistantEntry, ToolRequest, Usage
 from treadle.protocol.events import AssistantMessage, Event, TitleChanged, TurnStart, UserMessage
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.tools import COMMAND_TOOL, PATCH_TOOL, RACE_TOOL, WORLD_TOOL, WRITE_TOOL
+from treadle.protocol.tools import COMMAND_TOOL, JOB_TOOL, PATCH_TOOL, RACE_TOOL, WORLD_TOOL, WRITE_TOOL
 from treadle.types import call_key
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
@@ -45,7 +45,7 @@ def tool_options(state: ChatState) -> ChatOptions:
     the model."""
     if state.run is None or not state.run.applies:
         return state.options
-    own = (WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL, RACE_TOOL)
+    own = (WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL, RACE_TOOL, JOB_TOOL)
     return replace(state.options, tools=own, dynamic_tools=())
 
 
@@ -59,6 +59,11 @@ def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
         if command != Apply(world=command.world):
             raise InvalidInput("A world is committed as it is; give nothing else with it.")
         return f"Commit the world {command.world}.", WORLD_TOOL, {"world": command.world}
+    if command.job:
+        if command != Apply(job=command.job):
+            raise InvalidInput("What a background command changed is committed as it is; give nothing else with it.")
+        said = f"Commit what the background command {command.job} changed."
+        return said, JOB_TOOL, {"handle": command.job, "commit": True}
     if command.command is not None:
         if command != Apply(command=command.command):
             raise InvalidInput("A command is run as it is; give nothing else with it.")

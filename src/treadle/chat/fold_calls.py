@@ -238,6 +238,18 @@ def _without(state: ChatState, job: str) -> tuple[OpenJob, ...]:
     return tuple(each for each in state.jobs if each.job != job)
 
 
+def _job_ended(state: ChatState, event: e.JobEnded, at: Envelope) -> ChatState:
+    pending = _settled(state, event.job)
+    if event.pending:
+        ended = next((job for job in state.jobs if job.job == event.job), OpenJob(event.job, began_ms=at.time_ms))
+        pending = (*pending, replace(ended, pending=event.pending))[-MAX_JOBS:]
+    return replace(state, jobs=_without(state, event.job), pending_jobs=pending)
+
+
+def _settled(state: ChatState, job: str) -> tuple[OpenJob, ...]:
+    return tuple(each for each in state.pending_jobs if each.job != job)
+
+
 CALLS: Mapping[type[Event], Fold] = {
     e.TrialStart: _trial_start,
     e.ExecutionStart: _execution_start,
@@ -250,5 +262,6 @@ CALLS: Mapping[type[Event], Fold] = {
     e.UserInputCompleted: _input_completed,
     e.SubagentCompleted: _subagent_completed,
     e.JobStarted: _job_started,
-    e.JobEnded: lambda state, event, at: replace(state, jobs=_without(state, event.job)),
+    e.JobEnded: _job_ended,
+    e.JobSettled: lambda state, event, at: replace(state, pending_jobs=_settled(state, event.job)),
 }

@@ -191,6 +191,8 @@ class OpenJob(Value, frozen=True):
     place: str = ""
     host: str = ""
     began_ms: int = 0
+    pending: int = 0
+    """How many files it changed that are not committed, once it has ended."""
 
 
 class Sight(Value, frozen=True):
@@ -260,6 +262,8 @@ class ChatState(Value, frozen=True):
     restoring: RestoreRequested | None = None
     """What someone asked to undo, redo or keep, and nobody has done yet."""
     jobs: tuple[OpenJob, ...] = ()
+    pending_jobs: tuple[OpenJob, ...] = ()
+    """Those that have ended, and what they changed is neither committed nor discarded."""
     """Background commands, oldest first."""
     checks: int = 0
     """How many checks have begun in this chat; the next one's key is made of it."""

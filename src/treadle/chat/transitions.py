@@ -340,10 +340,13 @@ def _compact(state: ChatState) -> Events:
 
 
 def _close_job(state: ChatState, command: c.CloseJob) -> Events:
-    if all(job.job != command.job for job in state.jobs):
+    open_jobs = state.pending_jobs if command.settled else state.jobs
+    if all(job.job != command.job for job in open_jobs):
         return ()
-    ended = e.JobEnded(command.job, command.ending, command.code, command.by, command.concerns)
-    return (ended,) if command.changed is None else (ended, command.changed)
+    fact: e.Event = e.JobEnded(command.job, command.ending, command.code, command.by, command.concerns, command.pending)
+    if command.settled:
+        fact = e.JobSettled(command.job, command.settled, command.by)
+    return (fact,) if command.changed is None else (fact, command.changed)
 
 
 def _expire(state: ChatState, command: c.Expire) -> Events:

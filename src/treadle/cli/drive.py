@@ -132,9 +132,10 @@ async def drive(chat: Chat, following: Following, show: Show, after: int, *, det
 
 
 async def _living(chat: Chat) -> list[JobView]:
-    if not (await chat.state()).jobs:
+    state = await chat.state()
+    if not state.jobs and not state.pending_jobs:
         return []
-    return [job.view for job in await chat.jobs() if job.view.status in ("running", "elsewhere")]
+    return [job.view for job in await chat.jobs() if job.view.status in ("running", "elsewhere") or job.view.pending]
 
 
 def steps_of(envelope: Envelope) -> tuple[FileChange, ...]:

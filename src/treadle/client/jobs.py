@@ -2,8 +2,8 @@
 ApiError `job_elsewhere` from the others."""
 
 from treadle.client.http import Http
-from treadle.protocol.http_answers import JobList
-from treadle.protocol.views import JobOutput, JobView
+from treadle.protocol.http_answers import Accepted, JobList
+from treadle.protocol.views import JobChanges, JobOutput, JobView
 
 TAIL = 16_000
 
@@ -29,6 +29,19 @@ class ClientJob:
     async def stop(self) -> JobView:
         """End it with everything it started."""
         self.view = await self._http.change("POST", f"{self._at}/stop", {}, JobView)
+        return self.view
+
+    async def changes(self) -> JobChanges:
+        """Its changes that are not committed, once it has ended."""
+        return await self._http.get(f"{self._at}/changes", JobChanges)
+
+    async def commit(self) -> Accepted:
+        """Commit its changes to the project; the chat's log tells the outcome."""
+        return await self._http.change("POST", f"{self._at}/commit", {}, Accepted)
+
+    async def discard(self) -> JobView:
+        """Discard its changes that are not committed, once it has ended."""
+        self.view = await self._http.change("POST", f"{self._at}/discard", {}, JobView)
         return self.view
 
 

@@ -80,6 +80,9 @@ class ClientJob(Facade[jobs.ClientJob]):
     tail = waited(jobs.ClientJob.tail)
     send = waited(jobs.ClientJob.send)
     stop = waited(jobs.ClientJob.stop)
+    changes = waited(jobs.ClientJob.changes)
+    commit = waited(jobs.ClientJob.commit)
+    discard = waited(jobs.ClientJob.discard)
 
 
 class ClientRace(Facade[races.ClientRace]):

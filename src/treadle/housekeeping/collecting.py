@@ -6,6 +6,7 @@ was used within a day stays in any case: a process may be about to refer to it.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -28,6 +29,7 @@ from treadle.housekeeping.retention import (
     write_stamp,
 )
 from treadle.housekeeping.worlds import begun_from, collect_worlds
+from treadle.ports.commands import Known
 from treadle.ports.store import Listed, Store
 from treadle.protocol.references import references
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -190,10 +192,21 @@ class _Keeper:
                 continue
             for known in await self._commands.known(chat):
                 if not known.running and known.ended_ms and known.ended_ms / 1000 < self._line:
+                    if await asyncio.to_thread(self._has_pending_changes, chat, known):
+                        continue
                     count += 1
                     if not dry:
                         await self._commands.forget(chat, known.call)
         return count
+
+    def _has_pending_changes(self, chat: ChatId, known: Known) -> bool:
+        """Whether an ended background command has written something on its view, and it is not decided what becomes of
+        that (W-10)."""
+        if not known.background or self._journals.read(f"{chat}/{known.call}") is not None:
+            return False
+        with suppress(OSError):
+            return bool(os.listdir(f"{self._commands.view(chat, known.call)}/upper"))
+        return False
 
     # -- looking --------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from treadle.policy.shell.model import Finding, Part, worst
 from treadle.ports.toolset import Invocation
 from treadle.protocol.tools import ToolSpec
 
-Kind = Literal["read", "edit", "command", "other", "free"]
-"""`free` changes and executes nothing, though it is not a read either."""
+Kind = Literal["read", "edit", "command", "job", "other", "free"]
+"""`free` changes and executes nothing, though it is not a read either. `job` may commit what a background command has
+changed, and is then judged as that command."""
 
 UNKNOWN = "…"
 """How the shell analysis writes what cannot be known."""
@@ -58,6 +59,8 @@ def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     arguments = invocation.arguments
     if (command := spec.command_in(arguments)) is not None:
         return _command(command, start_folder(invocation), _variables(invocation))
+    if spec.job_argument:
+        return Act("job")
     if spec.input_argument:
         return _input(str(arguments.get(spec.input_argument) or ""))
     files = tuple(arguments[key] for key in ("path", "file_path") if isinstance(arguments.get(key), str))
@@ -66,6 +69,11 @@ def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
     if spec.read_only:
         return Act("read", files)
     return Act("free" if spec.effect == "none" else "other", files)
+
+
+def job_act(command: str, invocation: Invocation) -> Act:
+    """Of a background command whose changes are committed by this call."""
+    return _command(command, ".", _variables(invocation))
 
 
 def _command(command: str, folder: str, variables: Mapping[str, str | None]) -> Act:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from treadle.errors import ConfigError
 from treadle.lines.changes import is_folder
 from treadle.policy import network, rules, word_verdicts
-from treadle.policy.acts import act_of
+from treadle.policy.acts import act_of, job_act
 from treadle.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
 from treadle.policy.rule_book import RuleBook, rules_of
 from treadle.policy.shown_call import shown
@@ -32,15 +32,19 @@ from treadle.ports.toolset import Invocation, Rehearsal
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Rule
-from treadle.protocol.tools import DELEGATE_TOOL, ToolSpec
+from treadle.protocol.tools import COMMAND_TOOL, DELEGATE_TOOL, ToolSpec
 from treadle.types import SystemClock
 
 HARMLESS = "auto-approved (it changes nothing in the project)"
 UNREHEARSED = "what it would change cannot be found out beforehand"
+WRITES_UNSEEN = (
+    "no copy-on-write view works here, so a command in the background or with a terminal writes to the project directly"
+)
 _READ_ONLY = (
     "{} changes or executes something, and this chat is read-only. Do without it: use tools that only read, and "
     "describe the change instead of making it."
 )
+_BY_PERSON = "a person commits what the background command changed"
 _DISCARDED = "this chat is read-only, so nothing of what the command changed was kept"
 _UNASKED = (
     "it needs a person's approval ({}), and nobody is here to give it, so nothing of what the command changed was "
@@ -63,7 +67,7 @@ class StandardPolicy:
             return Verdict("allow")
         # What sub-agents may do is judged in their own chats, which have this one's mode.
         delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
-        closed = options.mode == "read-only" and not spec.read_only and not delegates
+        closed = options.mode == "read-only" and not spec.read_only and not delegates and not spec.job_argument
         if closed and spec.command_in(invocation.arguments) is None:
             return Verdict("deny", _READ_ONLY.format(spec.name))
         try:
@@ -90,9 +94,13 @@ class StandardPolicy:
         found = self._rules(invocation.root, options)
         case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins)
         if rehearsal is None:
-            return _unrehearsed(case)
+            return word_verdicts.verdict(case) if case.act.kind == "job" else _unrehearsed(case)
+        if rehearsal.command:
+            case = _as_command(case, rehearsal.command)
         if (denied := stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
             return word_verdicts.refused(denied)
+        if case.spec.job_argument and invocation.by_person:
+            return Verdict("allow", _BY_PERSON)
         if (asked := network.failed(case, rehearsal)) is not None:
             return asked
         if rehearsal.empty:
@@ -122,9 +130,17 @@ def _by_words_or_review(case: Case) -> Verdict:
 
 def _can_be_rehearsed(case: Case) -> bool:
     """Whether it is worth a try; the tool may still say that it cannot."""
+    if case.act.kind == "job":
+        return True
     if case.act.kind == "command":
         return not case.spec.input_argument
     return case.act.kind == "edit" and not case.spec.needs_approval
+
+
+def _as_command(case: Case, line: str) -> Case:
+    """A call that commits the changes of a background command is judged as that command."""
+    invocation = replace(case.invocation, name=COMMAND_TOOL, arguments={"command": line, "background": True})
+    return replace(case, invocation=invocation, act=job_act(line, case.invocation))
 
 
 def _unrehearsed(case: Case) -> Verdict:
@@ -132,9 +148,17 @@ def _unrehearsed(case: Case) -> Verdict:
     if case.options.mode == "read-only":
         return Verdict("deny", _READ_ONLY.format(case.spec.name))
     said = word_verdicts.verdict(case)
+    if said.decision == "allow" and case.options.mode != "autopilot" and _outlives_its_call(case):
+        return word_verdicts.asked(case, Need(WRITES_UNSEEN, way_out="A person can start it with --mode autopilot."))
     if said.decision != "ask" or case.act.kind != "command":
         return said
     return replace(said, reason=f"{said.reason}; {UNREHEARSED}")
+
+
+def _outlives_its_call(case: Case) -> bool:
+    """Whether it is a command that runs in the background or with a terminal."""
+    arguments = case.invocation.arguments
+    return case.act.kind == "command" and bool(arguments.get("background") or arguments.get("pty"))
 
 
 # -- by what it would change ------------------------------------------------------------------------------------------

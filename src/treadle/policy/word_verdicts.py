@@ -117,7 +117,7 @@ def verdict(case: Case) -> Verdict:
             need, passed = _command(case)
         case "edit":
             need, passed = _edit(case)
-        case "read" | "other" | "free":
+        case "read" | "other" | "free" | "job":
             need, passed = _other(case)
     return Verdict("allow", passed) if need is None else asked(case, need)
 

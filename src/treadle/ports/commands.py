@@ -59,8 +59,12 @@ class CommandSpec(Value, frozen=True):
     only if the command came to its own end."""
     title: str = ""
     """The command in one line, for lists."""
+    line: str = ""
+    """The whole command line, by which the policy judges what it changed."""
     view: str = ""
     """The root that it sees as a copy-on-write view, whose folder (`Commands.view`) is made with it; empty: none."""
+    layers: tuple[str, ...] = ()
+    """Folders of that root, relative to it, to which alone the view belongs; empty: to all of it."""
     lays: str = ""
     """Where that view is to be mounted before `argv` runs; empty: `argv` sees to it."""
     limits: Limits = UNLIMITED
@@ -108,6 +112,10 @@ class Command(Protocol):
 
     @property
     def folder(self) -> str: ...
+
+    @property
+    def line(self) -> str:
+        """The command line; of commands of earlier versions their title."""
 
     @property
     def present(self) -> bool:

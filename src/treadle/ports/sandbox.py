@@ -46,11 +46,26 @@ class View(Value, tag="view", frozen=True):
     """Whether whoever starts the command mounts the view at `LAID` beforehand; else the sandbox makes it."""
 
 
+class FolderLayer(Value, frozen=True):
+    """A copy-on-write layer over one folder of the root."""
+
+    path: str
+    upper: str
+    work: str
+
+
+class Live(Value, tag="live", frozen=True):
+    """The root can only be read, and what others write there is seen at once, by inotify too; in some folders writing
+    succeeds and goes to a layer (W-10)."""
+
+    layers: tuple[FolderLayer, ...] = ()
+
+
 LAID = "/dev/shm"
 """Where a view may be mounted: a folder that every Linux has, of which every command gets one of its own anyway, and
 below which no folder lies that a sandbox covers."""
 
-RootMount = Direct | Unwritable | View
+RootMount = Direct | Unwritable | View | Live
 
 
 class WorldMount(Value, frozen=True):

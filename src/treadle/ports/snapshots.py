@@ -67,6 +67,9 @@ class Snapshots(Protocol):
     def state(self, path: str) -> FileState | None:
         """What lies at a path itself, a link not followed."""
 
+    def ignored_folders(self, most: int) -> tuple[str, ...]:
+        """The folders that `.gitignore` names, the topmost of each way, at most so many."""
+
     def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
         """Make these changes, all or none, with what is there now kept (W-01); `contents` are the new bytes by their
         hash. With conflicts, or a ToolError, nothing was changed. If changes of this name are `unfinished`, those are
@@ -106,6 +109,14 @@ class Snapshots(Protocol):
         `name` is the call's: it is decided once whether its effect is committed or discarded, and by which view; after
         that this completes what was decided and gives back the same. With conflicts nothing is committed, and that is
         decided, too."""
+
+    def freeze(self, view: str, into: str, changed: frozenset[str] = frozenset()) -> None:
+        """Copy what a running command has changed in its view by now into the folder `into`, which is then a view for
+        `effect`, `diff` and `commit`. Harmless when it exists. Reads only."""
+
+    def note_committed(self, view: str, frozen_view: str) -> None:
+        """Note that a frozen state of a view was committed: from now on the effect of the view is what changed
+        since."""
 
     def discard(self, name: str) -> Effect | None:
         """See to it that the effect of this call is never committed, by nobody. If it was decided otherwise before, it

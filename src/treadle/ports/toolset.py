@@ -10,6 +10,7 @@ from treadle.ports.model import ModelRequest
 from treadle.protocol.content import Image, Seen, Shell, ToolRequest, Value
 from treadle.protocol.events import (
     JobEnded,
+    JobSettled,
     JobStarted,
     ModelNotice,
     PlanUpdated,
@@ -22,7 +23,7 @@ from treadle.protocol.options import ChatOptions, NetworkChoice, Project
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey, ChatId
 
-Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | SubagentCompleted
+Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | JobSettled | SubagentCompleted
 """What a tool may put into the log beside its result."""
 
 
@@ -57,6 +58,8 @@ class Rehearsal(msgspec.Struct, frozen=True):
     wants_network: str = ""
     """The hosts that it failed to reach, as patterns with spaces between; `all`: nobody can tell which; empty: it did
     not fail for want of the network."""
+    command: str = ""
+    """The command line whose effect it is, if another call than this one started it: a background command (W-10)."""
     history: tuple[str, ...] = ()
     """See `treadle.ports.snapshots.Effect`."""
 

@@ -56,7 +56,12 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.JobEnded(ending=ending, code=code):
             how = f"exit {code}" if ending == "exited" else ending
             told = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
+            if event.pending:
+                told += f"; {count(event.pending, 'change')} not committed yet"
             return f"background command {inert_line(event.job, 40)}: {how}{told}", "yellow" if told else "dim"
+        case e.JobSettled(outcome=outcome):
+            said = {"refused": "not committed: somebody else changed the same files"}.get(outcome, outcome)
+            return f"changes of the background command {inert_line(event.job, 40)}: {said}", "dim"
         case e.SubagentCompleted():
             return f"   └ {_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
         case e.GuardNotice(action="nudge"):
@@ -126,9 +131,16 @@ def changed(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> lis
 
 
 def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
-    """The background commands that a run leaves, and how to end them (S-14)."""
-    lines = [f"in the background: {inert_line(job.job, 40)} {inert_line(job.command, 120)}" for job in jobs]
-    return [*lines, f"stop: treadle jobs {chat} --stop"] if lines else []
+    """The background commands that a run leaves, and how to end them (S-14); of ended ones what is not committed."""
+    running = [job for job in jobs if not job.pending]
+    pending = [job for job in jobs if job.pending]
+    lines = [f"in the background: {inert_line(job.job, 40)} {inert_line(job.command, 120)}" for job in running]
+    lines += [f"stop: treadle jobs {chat} --stop"] if lines else []
+    for job in pending:
+        changes = count(job.pending, "change")
+        lines.append(f"{changes} not committed: {inert_line(job.job, 40)} {inert_line(job.command, 120)}")
+    lines += [f"commit: treadle jobs {chat} --commit {inert_line(pending[0].job, 40)}"] if pending else []
+    return lines
 
 
 def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:

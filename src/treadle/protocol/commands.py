@@ -169,11 +169,13 @@ class Apply(Value, tag="apply", frozen=True):
     """Or a command line."""
     race: Race | None = None
     """Or attempts at a task, each in a world of its own (L-22)."""
+    job: str = ""
+    """Or the handle of a background command of this chat: what it has changed and is not committed yet (W-10)."""
 
 
 class CloseJob(Value, tag="close_job", frozen=True):
     """Record that a background command has ended, and what it changed: for whoever can see it. Once it is recorded,
-    this changes nothing."""
+    this changes nothing. With `settled`: record what became of the changes that were pending then."""
 
     job: str
     ending: CommandEnding
@@ -181,6 +183,9 @@ class CloseJob(Value, tag="close_job", frozen=True):
     by: str = ""
     concerns: tuple[str, ...] = ()
     changed: FilesChanged | None = None
+    pending: int = 0
+    """How many files it changed that are not committed yet."""
+    settled: Literal["", "committed", "refused", "discarded"] = ""
 
 
 class Expire(Value, tag="expire", frozen=True):

@@ -32,6 +32,7 @@ from treadle.protocol.tool_events import ExecutionStart as ExecutionStart
 from treadle.protocol.tool_events import ExternalToolCompleted as ExternalToolCompleted
 from treadle.protocol.tool_events import ExternalToolRequested as ExternalToolRequested
 from treadle.protocol.tool_events import JobEnded as JobEnded
+from treadle.protocol.tool_events import JobSettled as JobSettled
 from treadle.protocol.tool_events import JobStarted as JobStarted
 from treadle.protocol.tool_events import PermissionCompleted as PermissionCompleted
 from treadle.protocol.tool_events import PermissionRequested as PermissionRequested

@@ -96,6 +96,7 @@ class JobEnded(Event, frozen=True):
     """A background command has ended, by itself or by somebody; what it changed in the project stands beside this."""
 
     TYPE = "job.ended"
+    VERSION = 2
     job: str
     ending: CommandEnding
     code: int = 0
@@ -105,6 +106,21 @@ class JobEnded(Event, frozen=True):
     Empty: nobody, or nobody who said so."""
     concerns: tuple[str, ...] = ()
     """Why what it changed would have been asked for, had that been known before (W-10)."""
+    pending: int = 0
+    """How many files it changed on its view that are not committed to the project yet; `job.settled` follows."""
+
+
+class JobSettled(Event, frozen=True):
+    """What an ended background command had left on its view was committed to the project, or never will be (W-10). The
+    changes stand beside this."""
+
+    TYPE = "job.settled"
+    job: str
+    outcome: Literal["committed", "refused", "discarded"] = "committed"
+    """refused: somebody else had changed the same files meanwhile · discarded: a person or the mode wanted it so."""
+    by: str = ""
+    """`person`; `run`: it passed without a question when the next run began; `fork`, `import`: this chat is a copy, and
+    it is none of its own. Empty: a call of the model."""
 
 
 class PermissionRequested(Event, frozen=True):

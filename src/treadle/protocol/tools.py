@@ -20,6 +20,7 @@ anything, a command or code of the user's."""
 
 COMMAND_TOOL = "run_command"
 INPUT_TOOL = "send_input"
+JOB_TOOL = "check_command"
 DIAGNOSTICS_TOOL = "get_diagnostics"
 WRITE_TOOL = "write_file"
 PATCH_TOOL = "apply_patch"
@@ -71,6 +72,8 @@ class ToolSpec(Value, frozen=True):
     """The argument that holds a command line, which is judged by its words."""
     input_argument: str = ""
     """The argument that is typed into a running program."""
+    job_argument: str = ""
+    """The argument that names a background command, whose effect the call may commit (W-10)."""
     parallel: bool = False
     """Whether calls of it that stand together run at once; those of tools that only read do so anyway (L-06)."""
     server: str = ""

@@ -53,6 +53,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("workspace.redone", 2): _as_it_is,
     ("workspace.kept", 2): _as_it_is,
     ("tool.execution_complete", 1): _as_it_is,  # with pictures
+    ("job.ended", 1): _as_it_is,  # how many files are not committed yet
     ("user_input.requested", 1): _as_it_is,  # a tool may ask in the middle of its call
     ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads
     ("tool.execution_start", 2): _effect_by_name,

@@ -8,6 +8,7 @@ import msgspec
 
 from treadle.protocol.content import Failure, Image, Usage, Value
 from treadle.protocol.events import Delivery, EndReason
+from treadle.protocol.files import FileChange, FileConflict
 from treadle.protocol.tool_events import CommandEnding
 from treadle.types import CallKey, ChatId
 
@@ -48,6 +49,18 @@ class JobView(Value, frozen=True):
     """How many bytes it has written."""
     host: str = ""
     """The name of the machine that it is on."""
+    pending: int = 0
+    """How many files it changed that are not committed to the project, once it has ended."""
+
+
+class JobChanges(Value, frozen=True):
+    """What an ended background command has changed on its view and is not committed to the project (W-10)."""
+
+    job: JobView
+    files: tuple[FileChange, ...] = ()
+    conflicts: tuple[FileConflict, ...] = ()
+    diff: str = ""
+    """The changes for people, bounded."""
 
 
 class JobOutput(Value, frozen=True):

@@ -193,6 +193,8 @@ class Recording:
                     facts.append(fact)
                 case e.ModelNotice(kind="log_put_back") | e.JobStarted() | e.JobEnded() | e.SubagentCompleted() as fact:
                     facts.append(fact)
+                case e.JobSettled() as fact:
+                    facts.append(fact)
                 case _:
                     break
         call.facts = tuple(facts)

@@ -24,6 +24,7 @@ from treadle.ports.sandbox import (
     Direct,
     Hosts,
     Level,
+    Live,
     Sandbox,
     Unwritable,
     View,
@@ -92,6 +93,7 @@ class Bubblewrap(Sandbox):
             *self._protected(confinement, missing),
         ]
         mounts.append((confinement.root, self._root(confinement)))
+        mounts += self._layers(confinement)
         mounts += [*self._home(confinement, found), *_hidden(confinement), *self._secrets(confinement)]
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
@@ -199,6 +201,16 @@ class Bubblewrap(Sandbox):
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
                     )
                 return ["--bind", LAID, root] if laid else [*layers, "--overlay", upper, work, root]
+            case Live():
+                if not self.views or confinement.world is not None:
+                    raise SandboxError("a live view of the project does not work here")
+                return ["--ro-bind", root, root]
+
+    def _layers(self, confinement: Confinement) -> Iterable[Mount]:
+        if isinstance(confinement.mount, Live):
+            for layer in confinement.mount.layers:
+                words = ["--overlay-src", layer.path, "--overlay", layer.upper, layer.work, layer.path]
+                yield layer.path, words
 
     def _secrets(self, confinement: Confinement) -> Iterable[Mount]:
         """An empty file in the place of each: a program that reads one goes on without it. A mount changes nothing in
@@ -210,7 +222,7 @@ class Bubblewrap(Sandbox):
 
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
         """The mounts that hold protected paths; what does not exist is put into `missing`."""
-        if isinstance(confinement.mount, Unwritable):
+        if isinstance(confinement.mount, Unwritable | Live):
             return
         between: set[str] = set()
         for wanted in confinement.protected:

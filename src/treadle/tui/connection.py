@@ -162,7 +162,9 @@ class ChatLink(Protocol):
             last = ""
             with suppress(TreadleError):
                 last = (await job.tail(-500)).text.strip().rpartition("\n")[2]
-            rows.append(JobRow(job.view.job, job.view.command, job.view.status, job.view.began_ms, last))
+            pending = f", {job.view.pending} uncommitted" if job.view.pending else ""
+            status = f"{job.view.status}{pending}"
+            rows.append(JobRow(job.view.job, job.view.command, status, job.view.began_ms, last))
         return rows
 
     async def stop_job(self, job: str) -> None:

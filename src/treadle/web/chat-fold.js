@@ -369,6 +369,11 @@ const HANDLERS = {
     fold.counts.jobs += 1;
     fold.note(`Background command ${data.job} ${data.ending}${data.ending === "exited" ? ` (${data.code})` : ""}`, when,
         data.concerns.length ? "warn" : "", { more: data.concerns.join("\n") });
+    if (data.pending) fold.note(`${data.pending} changes of background command ${data.job} are not committed`, when, "warn");
+  },
+  "job.settled": (fold, data, when) => {
+    fold.counts.jobs += 1;
+    fold.note(`Changes of background command ${data.job}: ${data.outcome}`, when);
   },
   "session.record_lost": (fold, data, when) => fold.note(`A damaged record was here (${data.lost_type}): ${data.reason}`, when, "bad"),
 };

@@ -36,10 +36,19 @@ class Committed(Value, frozen=True):
 
 
 class Worlds:
-    """`options`: what chats have unless they say otherwise; `begin` makes one in which a world is committed."""
+    """`options`: what chats have unless they say otherwise; `begin` makes one in which a world is committed; `jobs_in`
+    says whether background commands run in a world."""
 
-    def __init__(self, home: WorldHome, deps: Deps, options: ChatOptions, begin: Callable[[ChatOptions], Chat]) -> None:
+    def __init__(
+        self,
+        home: WorldHome,
+        deps: Deps,
+        options: ChatOptions,
+        begin: Callable[[ChatOptions], Chat],
+        jobs_in: Callable[[str], Awaitable[bool]],
+    ) -> None:
         self._home = home
+        self._jobs_in = jobs_in
         self._deps = deps
         self._options = options
         self._begin = begin
@@ -135,4 +144,6 @@ class Worlds:
                 chat = listed.summary.chat
                 if listed.leased and (await self._deps.log.load(chat)).options.world == id:
                     raise WorldBusy(f"The chat {chat} works in the world {id}; stop it first.")
+        if await self._jobs_in(id):
+            raise WorldBusy(f"Commands run in the world {id}; stop them first.")
         await asyncio.to_thread(self._home.drop, id)

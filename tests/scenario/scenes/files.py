@@ -57,14 +57,20 @@ async def a_command_writes_through(world: World) -> ChatId:
 async def a_command_in_the_background(world: World) -> ChatId:
     command = Call("run_command", command="echo job > job.txt; echo up; sleep 1000", background=True)
     watched = Call("check_command", handle="1.0", wait_s=1)
-    model = ScriptedModel([command, watched, Call("stop_command", handle="1.0"), command, Say("It runs again.")])
+    again = Call("run_command", command="echo again > job.txt; echo up; sleep 1000", background=True)
+    model = ScriptedModel([command, watched, Call("stop_command", handle="1.0"), again, Say("It runs again.")])
     agent = world.agent(model)
     chat = agent.chat(options=world.options(mode="autopilot"))
     await watch(chat.send("Serve it for a while."))
     model.assert_done()
     [_, job] = await chat.jobs()
+    async with asyncio.timeout(30):
+        while "up" not in (await job.tail()).text:  # noqa: ASYNC110 - a fact of another process
+            await asyncio.sleep(0.02)
     await job.stop()  # by a person, when the run is over
     assert not (await chat.state()).jobs
+    await job.discard()
+    assert not (await chat.state()).pending_jobs
     await finish(agent)
     return chat.id
 

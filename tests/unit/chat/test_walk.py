@@ -142,6 +142,7 @@ def test_the_walks_visit_every_recorded_event() -> None:
     unreachable |= {
         "job.started",
         "job.ended",
+        "job.settled",
         "subagent.completed",
         "workspace.files_changed",
         "workspace.conflict",

@@ -61,7 +61,7 @@ def test_what_rules_take_a_tool_for_is_what_its_spec_says(tools: Tools) -> None:
     assert {name for name, spec in specs.items() if spec.effect == "edit"} == EDIT_TOOLS
     assert [name for name, spec in specs.items() if spec.command_argument] == [COMMAND_TOOL]
     assert [name for name, spec in specs.items() if spec.input_argument] == [INPUT_TOOL]
-    assert [name for name, spec in specs.items() if spec.effect == "none"] == ["stop_command"]
+    assert [name for name, spec in specs.items() if spec.effect == "none"] == ["check_command", "stop_command"]
     assert specs["weather"].effect == specs["ask_user"].effect == "read"
 
 

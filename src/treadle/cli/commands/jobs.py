@@ -26,10 +26,14 @@ class JobAct(NamedTuple):
     tail: str | None
     follow: bool
     given: tuple[str, str] | None
+    diff: str | None
+    commit: str | None
+    discard: str | None
 
     def check(self) -> None:
-        if sum(each is not None for each in (self.stop, self.tail, self.given)) > 1:
-            raise click.UsageError("--stop, --tail and --input exclude each other.")
+        acts = (self.stop, self.tail, self.given, self.diff, self.commit, self.discard)
+        if sum(each is not None for each in acts) > 1:
+            raise click.UsageError("--stop, --tail, --input, --diff, --commit and --discard exclude each other.")
         if self.follow and self.tail is None:
             raise click.UsageError("--follow goes with --tail.")
 
@@ -43,14 +47,18 @@ class JobAct(NamedTuple):
 @click.option("--tail", metavar="HANDLE", help="Print the end of what one has written.")
 @click.option("--follow", is_flag=True, help="With --tail: and what it writes, until it ends.")
 @click.option("--input", "given", nargs=2, metavar="HANDLE TEXT", help="Write a line to the input of one.")
+@click.option("--diff", metavar="HANDLE", help="Show what one changed that is not committed.")
+@click.option("--commit", metavar="HANDLE", help="Show what one changed and commit it to the project.")
+@click.option("--discard", metavar="HANDLE", help="Drop what one changed that is not committed.")
 @json_option("Print one JSON object a line.")
 @gathered(JobAct, "act")
-@in_agent()
+@in_agent(works=True)
 async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> None:
     """List the background commands of all chats, or of one; read, talk to and stop them.
 
     A HANDLE is what the list shows; CHAT:HANDLE where several chats have the same. A job is reached only on the machine
-    and in the home where it runs.
+    and in the home where it runs. The changes of a job are committed to the project by a call of the model, when the
+    next run begins, or with --commit.
     """
     from treadle.cli.session import find_chat
     from treadle.protocol import wire
@@ -64,14 +72,46 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     if act.given is not None:
         await _named(found, act.given[0]).send(act.given[1])
         return
-    if act.stop is not None:
+    if act.diff is not None or act.commit is not None:
+        await _show_changes(terminal, agent, _named(found, act.diff or act.commit or ""), commit=act.commit is not None)
+        return
+    if act.discard is not None:
+        shown = [await _named(found, act.discard).discard()]
+    elif act.stop is not None:
         running = [job for job in found if job.view.status == "running"]
         chosen = running if act.stop == ALL else [_named(found, act.stop)]
         shown = [await job.stop() for job in chosen]
     else:
-        shown = [job.view for job in found if everything or job.view.status in ("running", "elsewhere")]
+        shown = [job.view for job in found if everything or _is_open(job.view)]
     rows = [(wire.whole(view), _line(terminal, view)) for view in shown]
     write_list(terminal, rows, "no background command runs", as_json=as_json)
+
+
+def _is_open(view: "JobView") -> bool:
+    return view.status in ("running", "elsewhere") or view.pending > 0
+
+
+async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commit: bool) -> None:
+    """Show the uncommitted changes of a job as a diff; then commit them if `commit` is set."""
+    from treadle.cli.changes import print_patch
+    from treadle.errors import ToolError
+    from treadle.following import applied
+    from treadle.lines.changes import count
+
+    running = job.view.status == "running"
+    changes = await job.changes()
+    if changes.diff:
+        print_patch(terminal, changes.diff)
+    elif not (running and commit):
+        terminal.note("it still runs: --commit takes what it has changed by now" if running else "nothing is pending")
+        return
+    if not commit:
+        return
+    came = await applied(agent.chat(job.view.chat).commit_job(job.view.job))
+    if came.done is None or not came.done.success:
+        raise ToolError("not committed" if came.done is None else came.done.error or came.done.result)
+    made = count(len(came.files), "change")
+    terminal.note(f"committed {made}; take it back with: treadle undo {job.view.chat}", "dim")
 
 
 def _line(terminal: Terminal, view: "JobView") -> Line:
@@ -81,6 +121,8 @@ def _line(terminal: Terminal, view: "JobView") -> Line:
     how = f"exit {view.code}" if view.status == "exited" else view.status
     if view.status == "elsewhere" and view.host:
         how = f"on {inert_line(view.host, 60)}"
+    if view.pending:
+        how = f"{how}, {view.pending} uncommitted"
     painted = Span(f"{how:12}", (colours.get(view.status, "dim"),))
     aged = Span(f"{age(view.ended_ms or view.began_ms):>8}", ("dim",))
     command = inert_line(view.command, max(20, terminal.width - 70))

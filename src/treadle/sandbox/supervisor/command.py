@@ -38,6 +38,11 @@ class SupervisedCommand:
         self.folder = folder
 
     @property
+    def line(self) -> str:
+        job = self._job()
+        return str(job.get("line") or job.get("title") or "")
+
+    @property
     def present(self) -> bool:
         here = names.boot()
         return bool(self._job().get("boot", here) == here)  # what was forgotten has ended, and not with the machine

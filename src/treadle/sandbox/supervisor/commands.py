@@ -22,7 +22,7 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.file_system import create_file, replace_file
+from treadle.file_system import create_file, path_steps, replace_file
 from treadle.ports.commands import CommandSpec, Ended, Known
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.command import MARK, SupervisedCommand
@@ -164,7 +164,7 @@ class SupervisedCommands:
             )
             Path(f"{made}/{names.JOB}").write_bytes(data)
             if job.view:
-                _make_view(made, job.view)
+                _make_view(made, job.view, job.layers)
             for fifo in (names.ALIVE, names.CONTROL):
                 os.mkfifo(f"{made}/{fifo}", 0o600)
             if job.background:
@@ -261,11 +261,19 @@ def _settle(made: str, folder: str) -> None:
         remove_tree(made)
 
 
-def _make_view(made: str, root: str) -> None:
-    """What the kernel needs for a view. Its top has the permissions of the root, because the command sees them."""
+def _make_view(made: str, root: str, layers: Sequence[str]) -> None:
+    """What the kernel needs for a view: `upper` and `work`, or one of each for every layer, in `upper` at the path of
+    its folder. Folders have the permissions that they have in the root, because the command sees them."""
     view = f"{made}/{names.VIEW}"
     for folder in (view, f"{view}/upper", f"{view}/work"):
         os.mkdir(folder, 0o700)
+    steps = list(dict.fromkeys(step for layer in layers for step in path_steps(layer)))
+    for step in steps:
+        os.mkdir(f"{view}/upper/{step}", 0o700)
+    for step in reversed(steps):  # one may close what lies in it
+        os.chmod(f"{view}/upper/{step}", stat.S_IMODE(os.stat(f"{root}/{step}").st_mode))
+    for number in range(len(layers)):
+        os.mkdir(f"{view}/work/{number}", 0o700)
     os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(root).st_mode))
 
 

@@ -26,9 +26,12 @@ def write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, er
     os.replace(f"{EXIT}.new", EXIT)
 
 
-def sync_exit(recorder: Recorder) -> None:
+def sync_exit(recorder: Recorder, *, layer: bool = False) -> None:
+    """`layer`: what the command wrote on its view must survive, too, since it may be committed much later."""
     try:
         recorder.sync()
+        if layer:
+            os.sync()
         for name in (EXIT, "."):
             sync_path(name)
         with open(SYNCED, "wb"):

@@ -186,6 +186,6 @@ def _size(number: int) -> str:
 _OWN: "dict[str, Callable[[int], int]]" = {
     _TASKS: lambda _most: tree.tasks(),
     _MEMORY: tree.memory,
-    _DISK: lambda _most: _written(VIEW),
+    _DISK: lambda _most: _written(f"{VIEW}/upper"),
 }
 """What the command itself uses."""

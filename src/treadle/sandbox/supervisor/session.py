@@ -84,7 +84,7 @@ def main(folder: str) -> None:
             SupervisorSession(job, ends, (woken, control), recorder, group).see_through()
         group.remove()
     os.close(alive)
-    sync_exit(recorder)
+    sync_exit(recorder, layer=bool(job["view"] and job["background"]))
 
 
 def _hear_signals() -> int:

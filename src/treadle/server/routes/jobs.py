@@ -3,11 +3,13 @@ the others list it with the name of that machine."""
 
 from treadle.chat.state import ChatState
 from treadle.jobs import Job
-from treadle.protocol.http_answers import JobList
+from treadle.protocol import commands as c
+from treadle.protocol.http_answers import Accepted, JobList
 from treadle.protocol.http_queries import OutputQuery
 from treadle.protocol.http_requests import JobInput, Nothing
-from treadle.protocol.views import JobOutput, JobView
+from treadle.protocol.views import JobChanges, JobOutput, JobView
 from treadle.server.replies import ApiReply, reply
+from treadle.server.routes.conversation import carry_out
 from treadle.server.routing import ApiRequest, Route
 
 
@@ -39,6 +41,23 @@ async def stop(call: ApiRequest) -> ApiReply:
     return await _answered(call, state, job)
 
 
+async def changes(call: ApiRequest) -> ApiReply:
+    job, state = await _job(call)
+    await call.service.project(state)
+    return reply(await job.changes())
+
+
+async def commit(call: ApiRequest) -> ApiReply:
+    job, _ = await _job(call)
+    return await carry_out(call, c.Apply(job=job.view.job))
+
+
+async def discard(call: ApiRequest) -> ApiReply:
+    job, state = await _job(call)
+    await job.discard()
+    return await _answered(call, state, job)
+
+
 async def _job(call: ApiRequest) -> tuple[Job, ChatState]:
     state = await call.service.state(call.user, call.path("chat"))
     return await call.service.agent.job_registry.find(state.chat, call.path("job")), state
@@ -66,5 +85,17 @@ ROUTES = (
     Route(
         "POST", f"{_AT}/{{job}}/stop", stop, "Stop a background command with everything it started.", TAG,
         reply=JobView, body=Nothing, codes=("job_elsewhere",),
+    ),
+    Route(
+        "GET", f"{_AT}/{{job}}/changes", changes, "See what an ended background command changed and is not committed.",
+        TAG, reply=JobChanges, codes=(*_CODES, "tool"),
+    ),
+    Route(
+        "POST", f"{_AT}/{{job}}/commit", commit, "Commit to the project what a background command has changed.", TAG,
+        reply=Accepted, body=Nothing, codes=("job_elsewhere",),
+    ),
+    Route(
+        "POST", f"{_AT}/{{job}}/discard", discard, "Drop what an ended background command changed.",
+        TAG, reply=JobView, body=Nothing, codes=_CODES,
     ),
 )  # fmt: skip

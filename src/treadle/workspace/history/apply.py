@@ -21,7 +21,7 @@ from treadle.workspace.history.progress import CHANGED, PathProgress
 from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders, is_folder, parts_of, reading, signature
 from treadle.workspace.paths import entries
-from treadle.workspace.paths.durable import FEW, sync_all, write_at
+from treadle.workspace.paths.durable import FEW, sync_all
 from treadle.workspace.paths.entries import held, lstat
 from treadle.workspace.paths.freeing import Freeing
 
@@ -105,11 +105,6 @@ class ChangeApplier:
         self._source = source
         self._stage = stage
         self._numbers = numbers
-        self._first: dict[tuple[int, int], PathProgress] = {}
-        """Of a file with several names that is written in place, the one under which that is done."""
-        for each in self._open:
-            if each.together and each.stat is not None:
-                self._first.setdefault((each.stat.st_dev, each.stat.st_ino), each)
         self._conflicts: list[FileConflict] = []
         self._freeing = Freeing()
         self._touched: dict[tuple[str, ...], None] = {}
@@ -151,13 +146,11 @@ class ChangeApplier:
     def _ready(self, each: PathProgress, after: FileState, name: str, lent: Folders | None) -> None:
         path, before = each.change.path, each.change.before
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
-        if each.together:  # it is read again when its turn comes, so its mode must allow that
-            after = FileState("file", 0o600, after.digest, after.size)
         if before is not None and before.digest == after.digest:  # another mode, and other names that keep theirs
             with reading(*self._folders.of(path)) as source:
                 self._stage.file(name, source, after, self._source.mtime_ns(path), old)
             return
-        if lent is not None and not each.together and self._stage.adopt(name, *lent.of(path), after, old):
+        if lent is not None and self._stage.adopt(name, *lent.of(path), after, old):
             self._adopted.append(path)
             return
         with held(self._source.open(path, after)) as source:
@@ -240,39 +233,17 @@ class ChangeApplier:
     def _put(self, each: PathProgress, folder: int, name: str) -> None:
         change = each.change
         assert change.after is not None
-        if each.together and each.stat and self._first[(each.stat.st_dev, each.stat.st_ino)] is not each:
-            return
         new = change.before is None or change.before.kind == "directory"  # which was removed before
         if each.standing == "before" and not new and not self._untouched(each, folder, name):
             return
         if _mode_only(each):
             entries.chmod(folder, name, change.after.mode)
             self._set_time(folder, name, change.path)
-        elif each.together:
-            self._write_in_place(each, folder, name)
         else:
             if not new:
                 self._freeing.hold(name, folder)
             self._stage.put(self._numbers[change.path], folder, name, new=new)
         faultpoint("transaction.put")
-
-    def _write_in_place(self, each: PathProgress, folder: int, name: str) -> None:
-        """So that all names of the file have the new bytes. A crash in the midst of it is seen by the blocks."""
-        assert each.change.after is not None
-        assert each.stat is not None
-        if not each.stat.st_mode & st.S_IWUSR:
-            entries.chmod(folder, name, st.S_IMODE(each.stat.st_mode) | st.S_IWUSR)
-        with held(os.open(name, _WRITE, dir_fd=folder)) as goal:
-            with held(self._stage.read(self._numbers[each.change.path])) as source:
-                offset = 0
-                while block := os.pread(source, 1 << 20, offset):
-                    write_at(goal, block, offset)
-                    offset += len(block)
-                    faultpoint("transaction.block_written")
-                os.ftruncate(goal, offset)
-            os.fchmod(goal, each.change.after.mode)
-            os.fsync(goal)
-        self._set_time(folder, name, each.change.path)
 
     # -- modes and times ----------------------------------------------------------------------------------------
 
@@ -337,7 +308,7 @@ class ChangeApplier:
 def _mode_only(each: PathProgress) -> bool:
     """Whether nothing but the mode changes, and nobody outside the changes has the same file under another name."""
     before, after = each.change.before, each.change.after
-    if before is None or after is None or before.kind != after.kind or not (each.alone or each.together):
+    if before is None or after is None or before.kind != after.kind or not each.alone:
         return False
     if each.standing == "half" and before.kind == "file":
         return False

@@ -7,6 +7,10 @@ now, and that was changed (by its ctime, which nobody can set) after the command
 be as old as the command, with all that lies below. That somebody removed a file which the command changed is seen where
 it can be told from a file that the command moved: nothing is lost either way.
 
+A background command may have committed a part of its layer before (`committed`). An entry that is as that commit left
+it is no change, whatever lies in the project by now; a file of the project that is as that commit left it is no
+stranger's.
+
 Hard links. A view breaks them: the command wrote to one name and saw the others stay as they were. That is its effect,
 and so it is committed: the name gets bytes of its own. Names outside the root are never reached.
 """
@@ -26,9 +30,10 @@ from treadle.lines.diff import diff
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured, change_of, decode_path, encode_path
+from treadle.workspace.history import frozen
 from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.beginnings import Beginnings
-from treadle.workspace.history.overlay_upper import UPPER, Upper, is_copy, is_deleted, is_opaque
+from treadle.workspace.history.overlay_upper import UPPER, LayerRecord, Upper, is_copy, is_deleted, is_opaque
 from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import SMALL, Counting, FileContent, content_of, open_file, text_of
 from treadle.workspace.paths.entries import LIST, explain, held, lstat
@@ -51,20 +56,30 @@ def read(root: Root, view: str, *, seen: SeenFiles | None = None, distrusted: fr
     its bytes are kept; else its hash is not known. Of ignore files those of the project count, as the command found
     them, without the `distrusted` ones."""
     upper = Upper(view)
+    reading = read_layer(root, upper, seen, distrusted)
+    upper.note_touched(reading.touched)
+    return reading.effect
+
+
+def read_layer(
+    root: Root, upper: Upper, seen: SeenFiles | None, distrusted: frozenset[str] = frozenset()
+) -> frozen.LayerReading:
     walk = _Walk(upper, seen, distrusted)
     with upper.top() as up, root.hold(".") as (low, _):
         if st.S_IMODE(os.fstat(up).st_mode) != st.S_IMODE(os.fstat(low).st_mode):
             walk.uncaptured.append(Uncaptured(".", _OWN_MODE))
         walk.merge(up, low, "", Ignoring(), opaque=False)
     walk.find_missing()
-    upper.note_touched(walk.touched)
-    return Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
+    effect = Effect(tuple(walk.files), tuple(walk.conflicts), tuple(walk.uncaptured))
+    return frozen.LayerReading(effect, walk.touched, LayerRecord(walk.states, tuple(walk.opaque)))
 
 
 def source(view: str) -> ContentSource:
     """Where the bytes of the project's files come from when the effect is made its own."""
     if os.path.exists(f"{view}/{UPPER}"):
         return Upper(view)
+    if frozen.is_frozen(view):
+        return frozen.FrozenLayer(view)
     from treadle.workspace.history.copied import CopiedTree
 
     return CopiedTree(view)
@@ -94,6 +109,11 @@ class _Walk:
         self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
         self._began = upper.began_ns
         self._counting = Counting()
+        self._committed = upper.committed
+        self._committed_names = _names_by_folder(self._committed)
+        self.states: dict[str, FileState | None] = {}
+        """Every entry of the layer; None where it says that nothing is there."""
+        self.opaque: list[str] = []
         self._distrusted = distrusted
         self._beginnings: dict[str, FileState | None] | None = None
 
@@ -111,6 +131,8 @@ class _Walk:
             raise ToolError(f"More than {_DEEPEST} folders lie in each other at {prefix[:80]}…: nothing is committed.")
         rules = self._with_ignore_file(rules, prefix, low)
         names = sorted(os.listdir(up))
+        if opaque:
+            self.opaque.append(encode_path(prefix))
         shaken = shaken if low is None else not self._old(os.fstat(low))
         path = prefix
         try:
@@ -121,14 +143,19 @@ class _Walk:
                 ignored = rules.covers(path, directory=st.S_ISDIR((beneath or found).st_mode))
                 here = _Here(path, name, up, low, ignored, shaken)
                 if is_deleted(found):
-                    if beneath is not None:
+                    self.states[encode_path(path)] = None
+                    if beneath is not None and not self._is_committed(path, None):
                         self._removed(here, beneath, rules)
                 else:
                     self._there(here, found, beneath, rules)
         except OSError as error:
             raise explain(error, path) from error
-        if opaque and low is not None:
-            for name in sorted(set(os.listdir(low)) - set(names)):
+        if low is not None:
+            gone = self._committed_names.get(encode_path(prefix), frozenset()).difference(names)
+            if opaque and encode_path(prefix) not in self._committed.opaque:
+                gone |= {name for name in os.listdir(low) if not self._is_committed(prefix + name, None)}
+                gone -= set(names)
+            for name in sorted(gone):
                 path = prefix + name
                 with _explained(path):
                     if (beneath := _beneath(low, name)) is not None:
@@ -141,11 +168,17 @@ class _Walk:
 
     def _there(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None, rules: Ignoring) -> None:
         """Something lies there in the view."""
+        after = self._left(here, found)
+        self.states[encode_path(here.path)] = after.state
+        committed = self._is_committed(here.path, after.state)
         if not st.S_ISDIR(found.st_mode):
+            if committed:
+                return None
             if beneath is not None and st.S_ISDIR(beneath.st_mode):
                 self._emptied(here, rules)
-            return self._compare(here, found, beneath)
-        self._compare(here, found, beneath)
+            return self._compare(here, found, beneath, after)
+        if not committed:
+            self._compare(here, found, beneath, after)
         inner = rules.under(here.ignored)
         with self._upper.folder(here.up, here.name, here.path) as up:
             if beneath is None or not st.S_ISDIR(beneath.st_mode):
@@ -153,8 +186,7 @@ class _Walk:
             with _opened(here) as low:
                 self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
 
-    def _compare(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None) -> None:
-        after = self._left(here, found)
+    def _compare(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None, after: FileContent) -> None:
         if after.state.kind == "other":
             self.uncaptured.append(Uncaptured(encode_path(here.path), _SPECIAL))
             return
@@ -164,8 +196,14 @@ class _Walk:
             if touched and self._brought_up(here, found):
                 self.touched[encode_path(here.path)] = found.st_mtime_ns
             return
-        if beneath is not None and not self._old(beneath) and not self._is_back(here, before):
+        if (
+            beneath is not None
+            and not self._is_as_found(here.path, beneath, before)
+            and not self._is_back(here, before)
+        ):
             self._clash(here, CHANGED, after, before)
+        elif beneath is None and self._committed.states.get(encode_path(here.path)) is not None:
+            self.conflicts.append(self._conflict(here, GONE))
         elif beneath is None and here.shaken and found.st_nlink == 1 and self._brought_up(here, found):
             self._missing.append(self._conflict(here, GONE))
         if self._seen is not None and beneath is not None and before is not None:
@@ -190,7 +228,7 @@ class _Walk:
     def _removed(self, here: _Here, beneath: os.stat_result, rules: Ignoring) -> None:
         """Nothing lies there in the view any more. A folder stands before what lies in it, as everywhere."""
         before = self._present(here, beneath)
-        if not self._old(beneath) and not self._is_back(here, before):
+        if not self._is_as_found(here.path, beneath, before) and not self._is_back(here, before):
             self._clash(here, CHANGED, None, before)
         self._change(here, before, None)
         if st.S_ISDIR(beneath.st_mode):
@@ -242,6 +280,25 @@ class _Walk:
     def _old(self, beneath: os.stat_result) -> bool:
         """Whether it is as the command found it."""
         return beneath.st_ctime_ns <= self._began
+
+    def _is_as_found(self, path: str, beneath: os.stat_result, before: FileContent | None) -> bool:
+        """Whether it is as the command found it, or as an earlier commit of its layer left it."""
+        return self._old(beneath) or (before is not None and self._is_committed(path, before.state))
+
+    def _is_committed(self, path: str, state: FileState | None) -> bool:
+        """Whether an earlier commit of this layer left this path in this state."""
+        encoded = encode_path(path)
+        return encoded in self._committed.states and self._committed.states[encoded] == state
+
+
+def _names_by_folder(committed: LayerRecord) -> dict[str, frozenset[str]]:
+    """What earlier commits left, by the prefix of the folder: names as the system gives them."""
+    found: dict[str, set[str]] = {}
+    for path, state in committed.states.items():
+        if state is not None:
+            folder, _, name = decode_path(path).rpartition("/")
+            found.setdefault(encode_path(f"{folder}/" if folder else ""), set()).add(name)
+    return {prefix: frozenset(names) for prefix, names in found.items()}
 
 
 @contextmanager

@@ -27,6 +27,8 @@ BEGAN = "began"
 UPPER = "upper"
 LASTING = "lasting"
 """Marks a view that outlives its commit: that of a world (W-11)."""
+COMMITTED = "committed"
+"""What was committed of the layer of a command that goes on (W-10)."""
 _MODES = "modes"
 _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
@@ -35,6 +37,18 @@ _LEAP_NS = 500_000_000
 """What a clock is set back by at once; less than that is a clock that is merely slowed down."""
 
 _touches = msgspec.json.Decoder(dict[str, int])
+
+
+class LayerRecord(msgspec.Struct, frozen=True):
+    """The entries of a layer when it was last committed, by path in the form of `encode_path`."""
+
+    states: dict[str, FileState | None] = {}
+    """None: the layer says that nothing is there."""
+    opaque: tuple[str, ...] = ()
+    """Folders through which nothing beneath shows, with a slash behind each."""
+
+
+_record = msgspec.json.Decoder(LayerRecord)
 
 
 class Upper(ContentSource):
@@ -56,6 +70,19 @@ class Upper(ContentSource):
             raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
         leap = (time.time_ns() - wall) - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - steady)
         return stamp + leap if leap < -_LEAP_NS else stamp
+
+    @property
+    def committed(self) -> LayerRecord:
+        try:
+            with open(f"{self.view}/{COMMITTED}", "rb") as file:
+                return _record.decode(file.read())
+        except FileNotFoundError:
+            return LayerRecord()
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ToolError("What was committed of this command before is not known any more.") from error
+
+    def note_committed(self, record: LayerRecord) -> None:
+        replace_file(f"{self.view}/{COMMITTED}", msgspec.json.encode(record), sync=True)
 
     @property
     def lasting(self) -> bool:

@@ -1,24 +1,21 @@
 """How far a set of changes has come: for each path whether it is as before, as after, half-way, or something else.
 Keeps what is there before, if so wanted. Changes nothing.
 
-Half-way are only folders whose modes come last, and files with several names, which are written in place so that they
-stay one file: each block of such a file is the old one or the new one.
+Half-way are only folders, whose modes come last. No file is ever written in place: a file with several names (hard
+links) gets a file of its own for each name that is changed, and the other names keep their bytes.
 """
 
 import os
 import stat as st
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from treadle.errors import NotFound, ToolError
 from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileState, decode_path, encode_path
-from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.seen import SeenFiles
-from treadle.workspace.history.states import Folders, parts_of, reading
+from treadle.workspace.history.states import Folders, parts_of
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths.entries import held
 
@@ -35,8 +32,6 @@ class PathProgress(msgspec.Struct, frozen=True):
     change: FileChange
     standing: Standing
     stat: os.stat_result | None
-    together: bool = False
-    """Whether all names of the file are changed alike, so that it is written in place and stays one file."""
     reason: str = ""
 
     @property
@@ -45,18 +40,12 @@ class PathProgress(msgspec.Struct, frozen=True):
         return self.stat is None or _is_folder(self.stat) or self.stat.st_nlink == 1
 
 
-Ready = Callable[[str], int]
-
-
 class Surveyor:
-    """With a batch, what will be lost is kept. Without it changes may have been begun: then the bytes of a file are
-    among the images, or `ready` opens them."""
+    """With a batch, what will be lost is kept. Without it changes may have been begun."""
 
     def __init__(
         self,
         folders: Folders,
-        images: ContentStore,
-        ready: Ready,
         batch: StoreBatch | None = None,
         seen: SeenFiles | None = None,
         *,
@@ -64,8 +53,6 @@ class Surveyor:
     ) -> None:
         """`seen`: what was read just before. `tried`: folders may have been made by a try that was not decided."""
         self._folders = folders
-        self._images = images
-        self._ready = ready
         self._batch = batch
         self._seen = seen
         self._tried = tried
@@ -74,21 +61,20 @@ class Surveyor:
         """In the order of paths: folders before what is in them."""
         changes = sorted(changes, key=lambda change: parts_of(change.path))
         stats = {change.path: self._folders.lstat(change.path) for change in changes}
-        together = _together(changes, stats)
         gone = {change.path for change in changes if change.after is None or change.after.kind != "directory"}
         found = []
         for change in changes:
-            stat, in_place = stats[change.path], change.path in together
-            standing = self._standing(change, stat, in_place)
+            stat = stats[change.path]
+            standing = self._standing(change, stat)
             reason = CHANGED if standing == "other" else ""
             if standing in ("before", "half") and change.path in gone and _is_folder(stat):
                 foreign = _foreign(self._folders, change.path, gone)
                 standing, reason = ("other", f"{FOREIGN}: {foreign}") if foreign else (standing, "")
-            found.append(PathProgress(change, standing, stat, in_place, reason))
+            found.append(PathProgress(change, standing, stat, reason))
         self._folders.forget()
         return found
 
-    def _standing(self, change: FileChange, stat: os.stat_result | None, in_place: bool) -> Standing:
+    def _standing(self, change: FileChange, stat: os.stat_result | None) -> Standing:
         if self._batch is not None:
             if self._seen is not None and self._seen_before(self._seen, change, stat, self._batch):
                 return "before"
@@ -99,7 +85,7 @@ class Surveyor:
             return "after"
         if self._folders.matches(change.path, change.before):
             return "before"
-        if mode_pending(change, stat) or _removed(change, stat) or (in_place and self._mixed(change)):
+        if mode_pending(change, stat) or _removed(change, stat):
             return "half"
         return "other"
 
@@ -111,25 +97,6 @@ class Surveyor:
         if before.digest != after.digest and not batch.known(before.digest):
             batch.add(before.digest, data)
         return True
-
-    def _mixed(self, change: FileChange) -> bool:
-        """Whether a file is on its way from its old bytes to its new ones."""
-        if change.before is None or change.after is None:
-            return False
-        with (
-            suppress(OSError, ToolError, NotFound),
-            reading(*self._folders.of(change.path)) as now,
-            held(self._bytes(change.path, change.before)) as old,
-            held(self._bytes(change.path, change.after)) as new,
-        ):
-            return _blocks_of(now, old, new)
-        return False
-
-    def _bytes(self, path: str, state: FileState) -> int:
-        try:
-            return self._images.open(state.digest)
-        except NotFound:
-            return self._ready(path)
 
 
 def _kept(folders: Folders, change: FileChange, batch: StoreBatch) -> Standing:
@@ -160,22 +127,6 @@ def _removed(change: FileChange, stat: os.stat_result | None) -> bool:
     return (change.before.kind == "directory") != (change.after.kind == "directory")
 
 
-def _together(changes: Sequence[FileChange], stats: dict[str, os.stat_result | None]) -> set[str]:
-    """The paths that are names of one file and become the same, where no other name of it exists."""
-    groups: dict[tuple[int, int], list[FileChange]] = {}
-    for change in changes:
-        stat = stats[change.path]
-        if stat is not None and st.S_ISREG(stat.st_mode) and stat.st_nlink > 1:
-            groups.setdefault((stat.st_dev, stat.st_ino), []).append(change)
-    paths: set[str] = set()
-    for group in groups.values():
-        stat = stats[group[0].path]
-        alike = all(change.after == group[0].after for change in group)
-        if stat is not None and alike and len(group) == stat.st_nlink and _is_file(group[0].after):
-            paths.update(change.path for change in group)
-    return paths
-
-
 def _is_folder(stat: os.stat_result | None) -> bool:
     return stat is not None and st.S_ISDIR(stat.st_mode)
 
@@ -190,21 +141,6 @@ def _foreign(folders: Folders, path: str, gone: set[str]) -> str:
         names = os.listdir(fd)
     above = decode_path(path)
     return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in gone), "")
-
-
-def _blocks_of(now: int, old: int, new: int) -> bool:
-    size = os.fstat(now).st_size
-    sizes = (os.fstat(old).st_size, os.fstat(new).st_size)
-    if not min(sizes) <= size <= max(sizes):
-        return False
-    for offset in range(0, size, _BLOCK):
-        here = os.pread(now, _BLOCK, offset)
-        one, other = os.pread(old, _BLOCK, offset), os.pread(new, _BLOCK, offset)
-        # The last block may have been written and not yet cut.
-        ways = (one, other, one + other[len(one) :], other + one[len(other) :])
-        if all(here != way[: len(here)] for way in ways):
-            return False
-    return True
 
 
 def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str, int]:

@@ -64,6 +64,12 @@ class ProjectSnapshots:
     def state(self, path: str) -> FileState | None:
         return state_of(self._root, path)
 
+    def ignored_folders(self, most: int) -> tuple[str, ...]:
+        from treadle.workspace.paths.ignore import ignored_folders
+
+        with self._root.hold(".") as (top, _):
+            return tuple(ignored_folders(top, most))
+
     def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes] | None) -> Effect:
         """Without contents their bytes are kept."""
         source = StoreSource(self.images) if contents is None else GivenContent(contents)
@@ -113,11 +119,26 @@ class ProjectSnapshots:
         remember(self._root, after_images(self._folder), effect.files, seen)
         return effect
 
+    def freeze(self, view: str, into: str, changed: frozenset[str] = frozenset()) -> None:
+        from treadle.workspace.history import effects, frozen
+        from treadle.workspace.history.overlay_upper import Upper
+
+        upper = Upper(view)
+        frozen.freeze(upper, lambda: effects.read_layer(self._root, upper, SeenFiles(), changed), into)
+
+    def note_committed(self, view: str, frozen_view: str) -> None:
+        from treadle.workspace.history import frozen
+        from treadle.workspace.history.overlay_upper import Upper
+
+        Upper(view).note_committed(frozen.record(frozen_view))
+
     def _effect(self, view: str, seen: SeenFiles | None = None, changed: frozenset[str] = frozenset()) -> Effect:
-        from treadle.workspace.history import copied, effects
+        from treadle.workspace.history import copied, effects, frozen
 
         if copied.is_copied(view):
             return copied.read(self._root, view, self.images)
+        if frozen.is_frozen(view):
+            return frozen.read(view)
         return effects.read(self._root, view, seen=seen, distrusted=changed)
 
     def beginning(self, view: str) -> "Beginning":

@@ -67,11 +67,6 @@ class StagingFolder:
         with suppress(FileNotFoundError), held(os.open(self._home, LIST)) as home:
             _remove(home, self._name)
 
-    def thin_out(self, keep: set[str]) -> None:
-        """Remove what is not needed any more, for its space."""
-        for name in set(os.listdir(self._fd)) - keep:
-            os.unlink(name, dir_fd=self._fd)
-
     def has(self, name: str) -> bool:
         if not self._again:
             return False

@@ -115,7 +115,7 @@ class Transactions:
         self._stage(folders, begun.name, "back").remove()
         with self._stage(folders, begun.name) as stage, self._images.batch() as batch:
             try:
-                surveyor = Surveyor(folders, self._images, _nothing_ready, batch, seen, tried=begun.passing)
+                surveyor = Surveyor(folders, batch, seen, tried=begun.passing)
                 found = surveyor.survey(begun.files)
                 taken = _taken(found)
                 making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
@@ -165,8 +165,7 @@ class Transactions:
                 raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
             numbers = _numbers(journal.files)
             stage.open()
-            surveyor = Surveyor(folders, self._images, lambda path: stage.read(numbers[path]))
-            found = surveyor.survey(journal.files)
+            found = Surveyor(folders).survey(journal.files)
             taken = _taken(found)
             if taken and journal.verdict == "commit":
                 return self._call_off(journal, taken, folders)
@@ -220,8 +219,7 @@ class Transactions:
         except Exception:
             folders.forget()
             stage.open()
-            numbers = _numbers(journal.files)
-            found = Surveyor(folders, self._images, lambda path: stage.read(numbers[path])).survey(journal.files)
+            found = Surveyor(folders).survey(journal.files)
             if (taken := _taken(found)) and journal.verdict == "commit":
                 return taken
             again = making.from_here(found)
@@ -238,19 +236,15 @@ class Transactions:
         faultpoint("transaction.turned_back")
         folders.forget()
         changes, numbers = backwards(journal.files), _numbers(journal.files)
-        with self._stage(folders, journal.name) as forward:
-            forward.open()
-            found = Surveyor(folders, self._images, lambda path: forward.read(numbers[path])).survey(changes)
-            # Its space may be what is missing; but by what is half written in place another would know that again.
-            forward.thin_out({numbers[each.change.path] for each in found if each.together})
-            with self._stage(folders, journal.name, "back") as stage:
-                stage.open()
-                making = ChangeApplier(folders, found, self._kept(), stage, numbers)
-                making.prepare()
-                making.make({**closed_folders(folders, changes), **journal.closed})
-                self._journals.withdraw(journal.name)
-                stage.remove()
-            forward.remove()
+        found = Surveyor(folders).survey(changes)
+        self._stage(folders, journal.name).remove()  # its space may be what is missing
+        with self._stage(folders, journal.name, "back") as stage:
+            stage.open()
+            making = ChangeApplier(folders, found, self._kept(), stage, numbers)
+            making.prepare()
+            making.make({**closed_folders(folders, changes), **journal.closed})
+            self._journals.withdraw(journal.name)
+            stage.remove()
 
     # -- means --------------------------------------------------------------------------------------------------
 
@@ -304,10 +298,6 @@ def _folder_exists(folders: Folders, change: FileChange) -> bool:
 
 def _closed_words(closed: Mapping[str, int]) -> str:
     return f"The folder {inert(decode_path(next(iter(closed))))} is read-only: its permissions do not allow writing."
-
-
-def _nothing_ready(_path: str) -> int:
-    raise ToolError("Nothing is ready yet.")
 
 
 def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:

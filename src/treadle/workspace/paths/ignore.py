@@ -4,10 +4,11 @@ a folder of a view and the one beneath."""
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
-from treadle.workspace.paths.entries import bytes_at
+from treadle.workspace.paths.entries import LIST, bytes_at
 from treadle.workspace.paths.glob import Matcher, NameMatcher, Steps, name_matcher, path_matcher, reached
 
 NAME = ".gitignore"
@@ -16,6 +17,8 @@ MAX_BYTES = 1_000_000
 FOLDERS = (".git", ".hg", ".svn", ".jj")
 """Where version control keeps its own things: never searched."""
 _ANY = "**"
+_DEEPEST = 100
+"""Folders that lie deeper are not looked for."""
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -136,6 +139,33 @@ class Ignoring:
             if verdict is not None:
                 return verdict
         return False
+
+
+def ignored_folders(top: int, most: int) -> list[str]:
+    """The folders below an open one that are ignored, without those that lie in ignored ones, at most so many."""
+    found: list[str] = []
+    _find_ignored(top, "", Ignoring(), found, most)
+    return found
+
+
+def _find_ignored(folder: int, prefix: str, rules: Ignoring, found: list[str], most: int) -> None:
+    rules = rules.within(prefix, None, folder)
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    for name in names:
+        if len(found) >= most or prefix.count("/") > _DEEPEST:
+            return
+        if name in FOLDERS:
+            continue
+        if rules.covers(prefix + name, directory=True):
+            found.append(prefix + name)
+            continue
+        with suppress(OSError):  # it is closed to us, or just gone
+            fd = os.open(name, LIST, dir_fd=folder)
+            try:
+                _find_ignored(fd, f"{prefix}{name}/", rules, found, most)
+            finally:
+                os.close(fd)
 
 
 def _list_in(folder: int) -> bytes | None:

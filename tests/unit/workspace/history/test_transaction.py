@@ -272,19 +272,31 @@ def test_touched_files_get_their_time_and_nothing_else(bench: Bench) -> None:
     assert (bench.project / "a").read_bytes() == b"new"
 
 
-def test_a_file_with_all_its_names_inside_stays_one_file(bench: Bench) -> None:
+def test_no_file_with_several_names_is_written_in_place(bench: Bench) -> None:  # W-08, fault 31
     (bench.project / "a").write_bytes(b"old")
     os.link(bench.project / "a", bench.project / "b")
+    os.link(bench.project / "a", bench.folder / "outside")
     for name in ("a", "b"):
         (bench.goal / name).write_bytes(b"new")
         (bench.goal / name).chmod(0o444)
     effect = bench.commit()
-    one, other = ((bench.project / name).stat() for name in ("a", "b"))
-    assert one.st_ino == other.st_ino
+    assert [(bench.project / name).stat().st_nlink for name in ("a", "b")] == [1, 1]
+    assert (bench.folder / "outside").read_bytes() == b"old"
     assert picture(bench.project) == picture(bench.goal)
     bench.restore("c_1/u_1", taken_back(effect))
     assert (bench.project / "b").read_bytes() == b"old"
-    assert (bench.project / "a").stat().st_ino == (bench.project / "b").stat().st_ino == one.st_ino
+    assert (bench.folder / "outside").stat().st_nlink == 1
+
+
+def test_two_names_of_one_file_inside_become_files_of_their_own(bench: Bench) -> None:  # W-08
+    (bench.project / "a").write_bytes(b"old")
+    os.link(bench.project / "a", bench.project / "b")
+    with open(bench.project / "a", "rb") as reader:
+        for name in ("a", "b"):
+            (bench.goal / name).write_bytes(b"new")
+        bench.commit()
+        assert reader.read() == b"old", "the file itself is never written to"
+    assert picture(bench.project) == picture(bench.goal)
 
 
 @pytest.mark.parametrize("change", ["bytes", "mode"])

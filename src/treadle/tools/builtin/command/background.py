@@ -1,16 +1,25 @@
 """Background processes of a chat: check_command, send_input and stop_command, by the handle that run_command gave. They
-are supervised commands like others; what is special is only that nobody waits for them, and that a few may run at
-once."""
+are supervised commands like others; nobody waits for them, and a few may run at once.
+
+What such a command changes on its view is judged with the call that commits it (W-10): a check that finds it ended or
+asks for a commit, and a stop. These calls look at the command when they are rehearsed, so that the policy and a person
+see the effect before it is committed.
+"""
 
 import asyncio
+from typing import Any, Literal
+
+import msgspec
 
 from treadle.errors import ToolError
+from treadle.lines.changes import count
 from treadle.ports.commands import Command, Ended, Known
-from treadle.ports.toolset import Invocation, Outcome, PlainTool, Settlement
+from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
 from treadle.ports.workspace import inert
-from treadle.protocol.events import JobEnded
+from treadle.protocol.events import JobEnded, JobSettled
 from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import in_thread, parameters
+from treadle.tools.builtin.command.job_layer import NOT_KEPT, JobLayer
 from treadle.tools.builtin.command.output import exit_words, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.command.request import CommandRequest
@@ -25,6 +34,7 @@ MAX_WAIT_S = 120
 _LOOK_S = 0.3
 """A process that fails at once, or answers at once, is shown at once."""
 _POLL_S = 0.03
+_PENDING = "[{} not committed yet: call check_command with this handle again]"
 HANDLE = {"type": "string", "minLength": 1, "description": "The handle that run_command gave."}
 
 
@@ -42,6 +52,7 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
     now = SystemClock().now_ms()
     ended = sorted((one for one in known if one.background and not one.running), key=lambda one: -one.ended_ms)
     old = [one for number, one in enumerate(ended) if number >= KEPT or now - one.ended_ms > KEPT_MS]
+    old = [one for one in old if not await _has_pending_changes(context, request, one)]
     for one in [*old, *(one for one in known if not one.background and not one.running)]:
         call = one.call.partition("~")[0]
         if call.partition("-")[0] == request.call:  # an attempt of this very call
@@ -49,6 +60,16 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
         await context.commands.forget(request.chat, one.call)
         project = CommandProject(context, f"{request.chat}/{call}", request.project, request.options)
         await project.release()  # last: who comes late finds no view to commit
+
+
+async def _has_pending_changes(context: ToolContext, request: CommandRequest, one: Known) -> bool:
+    assert context.commands is not None
+    command = await context.commands.find(request.chat, one.call)
+    ended = None if command is None else await command.wait(0)
+    if command is None or ended is None:
+        return False
+    layer = JobLayer(context, request.chat, one.call, command, request.project, request.options)
+    return await layer.pending(ended) > 0
 
 
 async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
@@ -62,15 +83,37 @@ async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
     return f"{text}\n{how}" if text else how, f"in the background as {handle}, {state}", not _failed(ended)
 
 
+CommitScope = Literal["", "part", "all"]
+"""What a call commits: nothing · what a running command has changed by now · all that an ended one left."""
+
+
 class _Handled(WithContext, PlainTool):
     """A tool for one background command; the supervisor takes what comes with the same call once, so after a crash it
     simply runs again."""
 
-    async def prepare(self, invocation: Invocation) -> None:
+    def __init__(self, context: ToolContext) -> None:
+        super().__init__(context)
+        self._rehearsed: dict[tuple[str, str], CommitScope] = {}
+        """Calls of this process that have looked at their command and are not prepared yet."""
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        """Only a call that was rehearsed commits: a command that ended since then is judged by the next call."""
         await self._find(invocation)
+        return None
 
     async def settle(self, invocation: Invocation) -> Settlement:
         return "run_again"
+
+    async def stop(self, invocation: Invocation) -> Outcome | None:
+        """Complete and tell the commit that the call had begun; changes that were not begun stay on the view."""
+        if not (scope := _scope(invocation)):
+            return None
+        layer = self._layer(await self._find(invocation), invocation)
+        change = await layer.call_off(invocation.call, all_of_it=scope == "all")
+        if change is None:
+            return None
+        facts = (JobSettled(_handle(invocation), change.settlement),) if scope == "all" else ()
+        return change.added_to(Outcome("", effect="view", facts=facts))
 
     async def _known(self, invocation: Invocation) -> list[Known]:
         commands = self._context.commands
@@ -84,54 +127,145 @@ class _Handled(WithContext, PlainTool):
             command = await commands.find(invocation.chat, CallKey(handle))
             if command is not None:
                 return command
-        there = "\n".join(_line(one) for one in known) or "There are none."
+        lines = [await self._line(one, invocation) for one in known]
+        there = "\n".join(lines) or "There are none."
         raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
 
+    async def _line(self, one: Known, invocation: Invocation) -> str:
+        """A background command in one line, with what of it is not committed."""
+        assert self._context.commands is not None
+        command = await self._context.commands.find(invocation.chat, one.call)
+        ended = None if command is None or one.running else await command.wait(0)
+        if command is None or ended is None:
+            return _line(one)
+        return _line(one, await self._layer(command, invocation, one.call).pending(ended))
+
+    def _layer(self, command: Command, invocation: Invocation, handle: str = "") -> JobLayer:
+        return JobLayer(
+            self._context,
+            invocation.chat,
+            handle or _handle(invocation),
+            command,
+            invocation.project,
+            invocation.options,
+            invocation.changed,
+        )
+
     async def _report(self, command: Command, invocation: Invocation, ended: Ended | None, by: str = "") -> Outcome:
-        """What is new, and with the first call that finds it ended, how that was and what it changed."""
+        """What is new, how it ended, and what became of what it changed."""
         text, size = await in_thread(_news, command, invocation.call)
-        state, handle = _state(ended), _handle(invocation)
-        seen = ProjectChange(source="observed")
-        facts: tuple[JobEnded, ...] = ()
+        state, layer = _state(ended), self._layer(command, invocation)
+        lines: tuple[str, ...] = ()
+        change, pending = ProjectChange(source="view"), 0
+        scope = _scope(invocation)
+        if scope and invocation.discard:
+            change = await self._uncommitted(layer, invocation, scope)
+        elif scope:
+            change = await layer.commit(invocation.call, ended if scope == "all" else None)
+        elif ended is None and invocation.arguments.get("commit"):
+            lines = ("[nothing to commit]",)
+        if ended is not None and (pending := await layer.pending(ended)):
+            if not invocation.discard:
+                lines = (_PENDING.format(count(pending, "change")),)
+        elif ended is not None and await layer.drop_unknown(ended):
+            lines = (NOT_KEPT,)
+        facts: tuple[JobEnded | JobSettled, ...] = ()
         if ended is not None and await in_thread(command.first, invocation.call):
-            name = f"{invocation.chat}/{handle}"
-            project = CommandProject(self._context, name, invocation.project, invocation.options)
-            seen = await project.compare("observed", invocation.seen)
+            if not layer.exists:
+                change = await self._compared(invocation)
             who = by if ended.ending == "stopped" else ""
-            facts = (JobEnded(handle, ended.ending, ended.code, who, seen.concerns),)
-        body = "\n".join((text or "(nothing new)", *seen.lines, f"[{state}]"))
-        outcome = Outcome(body, f"{state}, {size:,} new bytes", success=not _failed(ended), facts=facts)
-        return seen.added_to(outcome)
+            facts = (JobEnded(_handle(invocation), ended.ending, ended.code, who, change.concerns, pending),)
+        elif scope == "all" and not pending:
+            facts = (JobSettled(_handle(invocation), change.settlement),)
+        body = "\n".join((text or "(nothing new)", *change.lines, *lines, f"[{state}]"))
+        success = not _failed(ended) and change.success
+        outcome = Outcome(body, f"{state}, {size:,} new bytes", success=success, facts=facts)
+        return change.added_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
+
+    async def _compared(self, invocation: Invocation) -> ProjectChange:
+        """What changed in the project while a command without a view ran."""
+        name = f"{invocation.chat}/{_handle(invocation)}"
+        project = CommandProject(self._context, name, invocation.project, invocation.options)
+        return await project.compare("observed", invocation.seen)
+
+    async def _uncommitted(self, layer: JobLayer, invocation: Invocation, scope: CommitScope) -> ProjectChange:
+        """The policy does not let the effect pass, and nobody can be asked. In a read-only chat it is dropped; else it
+        stays for a person to commit."""
+        if scope == "all" and invocation.options.mode == "read-only":
+            return await layer.drop(invocation.discard)
+        return ProjectChange((f"[not committed: {invocation.discard}]",), success=False, source="view")
 
 
-class CheckCommand(_Handled):
+class _Committing(_Handled):
+    """A call that may commit what its command changed."""
+
+    async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        if not _handle(invocation):
+            return None
+        scope, rehearsal = await self._look(invocation)
+        self._rehearsed[(invocation.chat, invocation.call)] = scope
+        return rehearsal
+
+    async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
+        if not _handle(invocation):
+            return None
+        await self._find(invocation)
+        key = (invocation.chat, invocation.call)
+        scope = self._rehearsed.pop(key) if key in self._rehearsed else (await self._look(invocation))[0]
+        return {"commits": scope} if scope else None
+
+    async def _look(self, invocation: Invocation) -> tuple[CommitScope, Rehearsal | None]:
+        """What the call commits, and what that would change."""
+        command = await self._find(invocation)
+        ended = await self._wait(command, invocation)
+        layer = self._layer(command, invocation)
+        if ended is None and not invocation.arguments.get("commit"):
+            return "", None
+        rehearsal = await layer.rehearse(invocation.call, ended)
+        if rehearsal is None or rehearsal.empty:
+            return "", None
+        return "part" if ended is None else "all", rehearsal
+
+    async def _wait(self, command: Command, invocation: Invocation) -> Ended | None:
+        """How the command ended, or None; what the call waits for is waited for here."""
+        raise NotImplementedError
+
+
+class CheckCommand(_Committing):
     spec = ToolSpec(
         name="check_command",
         description=(
             "What a background command has written since the last check, and whether it still runs. With wait_s it "
-            "waits so long for something new. Without a handle: all background commands."
+            "waits so long for something new. If it has ended, the files that it changed are committed to the project; "
+            "commit does that while it runs. Without a handle: all background commands."
         ),
         dispensable=True,
         parameters=parameters(
             handle=HANDLE,
             wait_s={"type": "number", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0},
+            commit={
+                "type": "boolean",
+                "default": False,
+                "description": "Commit to the project what it has changed by now.",
+            },
         ),
-        read_only=True,
+        idempotent=True,
+        effect="none",
         summary_argument="handle",
+        job_argument="handle",
         timeout_s=MAX_WAIT_S + 60.0,
     )
 
-    async def prepare(self, invocation: Invocation) -> None:
-        """It looks for the handle when it runs: without one it lists all."""
-
     async def run(self, invocation: Invocation) -> Outcome:
-        if not invocation.arguments.get("handle"):
-            known = await self._known(invocation)
-            return Outcome("\n".join(_line(one) for one in known) or "There are no background commands.")
+        if not _handle(invocation):
+            lines = [await self._line(one, invocation) for one in await self._known(invocation)]
+            return Outcome("\n".join(lines) or "There are no background commands.")
         command = await self._find(invocation)
+        return await self._report(command, invocation, await command.wait(0))
+
+    async def _wait(self, command: Command, invocation: Invocation) -> Ended | None:
         begin, _ = await in_thread(command.since, invocation.call)
-        ended = await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
-        return await self._report(command, invocation, ended)
+        return await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
 
 
 class SendInput(_Handled):
@@ -168,20 +302,37 @@ class SendInput(_Handled):
         return await self._report(command, invocation, ended)
 
 
-class StopCommand(_Handled):
+class StopCommand(_Committing):
     spec = ToolSpec(
         name="stop_command",
-        description="End a background command with everything it started, and see the last of its output.",
+        description=(
+            "End a background command with everything it started, commit the files that it changed to the project, and "
+            "see the last of its output."
+        ),
         dispensable=True,
         parameters=parameters(required=("handle",), handle=HANDLE),
         idempotent=True,
         summary_argument="handle",
         effect="none",
+        job_argument="handle",
     )
+
+    async def trial(self, invocation: Invocation) -> Trial | None:
+        """It is stopped before its effect is judged, so that is recorded first."""
+        ended = await (await self._find(invocation)).wait(0)
+        return Trial({}, begins=ended is None)
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await self._find(invocation)
         return await self._report(command, invocation, await command.stop(), by="model")
+
+    async def _wait(self, command: Command, invocation: Invocation) -> Ended | None:
+        return await command.stop()
+
+
+def _scope(invocation: Invocation) -> CommitScope:
+    scope = (invocation.plan or {}).get("commits")
+    return scope if scope in ("part", "all") else ""
 
 
 def _handle(invocation: Invocation) -> str:
@@ -223,5 +374,8 @@ def _failed(ended: Ended | None) -> bool:
     return ended is not None and (ended.ending == "lost" or (ended.ending == "exited" and ended.code != 0))
 
 
-def _line(one: Known) -> str:
-    return f'"{one.call}" {"running" if one.running else "ended"}: {inert(one.title)}'
+def _line(one: Known, pending: int = 0) -> str:
+    state = "running" if one.running else "ended"
+    if pending:
+        state += f", {count(pending, 'change')} not committed"
+    return f'"{one.call}" {state}: {inert(one.title)}'

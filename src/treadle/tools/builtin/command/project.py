@@ -4,22 +4,36 @@ the command has ended; or directly, with the tree compared before and after.
 One decision per call: its effect is committed or discarded, by its name. A worker that has been asleep finds it made.
 """
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
 from treadle.errors import StoreError, ToolError
+from treadle.file_system import is_below, path_steps
 from treadle.lines.changes import change_lines, sort_out, total
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Outcome
 from treadle.ports.workspace import inert
-from treadle.protocol.files import FileChange, FileConflict, Source, Uncaptured, decode_path
+from treadle.protocol.files import (
+    FileChange,
+    FileConflict,
+    FileState,
+    Source,
+    Uncaptured,
+    decode_path,
+    encode_path,
+)
 from treadle.protocol.options import ChatOptions, Project
 from treadle.tools.builtin.base import carried_out, in_thread
 from treadle.tools.builtin.context import ToolContext
 
 _SHOWN = 40
+_MOST_LAYERS = 300
+_BYTECODE = "__pycache__"
+"""Folders of this name get no layer: Python does without."""
 _WHAT = "What the command changed"
 
 
@@ -35,6 +49,13 @@ class ProjectChange(msgspec.Struct, frozen=True):
     git: str = ""
     concerns: tuple[str, ...] = ()
     """What would have been asked for, had it been known before (W-10)."""
+
+    @property
+    def settlement(self) -> Literal["committed", "refused", "discarded"]:
+        """What became of the effect of a command that ran on a view."""
+        if self.conflicts:
+            return "refused"
+        return "committed" if self.files else "discarded"
 
     def added_to(self, outcome: Outcome) -> Outcome:
         stat = total(self.files)
@@ -60,12 +81,19 @@ def change_of(effect: Effect, source: Source) -> ProjectChange:
     return ProjectChange(tuple(lines), True, effect.files, source, effect.uncaptured, git=effect.git)
 
 
+def folders_made(paths: Sequence[str]) -> tuple[FileChange, ...]:
+    """The changes that make these folders."""
+    return tuple(FileChange(encode_path(path), "created", after=FileState("directory", 0o755)) for path in paths)
+
+
 class CommandProject:
     """`name` is that of the effect: the chat and the call. `changed` is what the run has changed itself. Without
     snapshots nothing is known of what commands change: all answers are empty."""
 
     not_made = "the command ran, but nothing of what it changed was committed"
     mend = "look at them, and run it again if it is still wanted"
+    discards_failed = True
+    """Whether an effect that cannot be committed now never will be."""
 
     def __init__(
         self,
@@ -95,6 +123,10 @@ class CommandProject:
     def decided(self) -> bool:
         """Blocks for a moment."""
         return self._snapshots is not None and self._snapshots.decided(self._name)
+
+    def begun(self) -> bool:
+        """Whether it is decided that the effect is committed. Blocks for a moment."""
+        return self._snapshots is not None and self._snapshots.begun(self._name)
 
     async def capture(self) -> None:
         if self._snapshots is not None:
@@ -165,10 +197,60 @@ class CommandProject:
         except ToolError as error:
             if await in_thread(self.decided):  # by somebody else, long ago
                 raise StoreError(str(error)) from error
-            with suppress(ToolError):
-                await in_thread(snapshots.discard, name)
+            if self.discards_failed:
+                with suppress(ToolError):
+                    await in_thread(snapshots.discard, name)
             return ProjectChange((f"[{self.not_made}: {error}]",), success=False, source="view")
         return await self._refused(view, effect) if effect.conflicts else change_of(effect, "view")
+
+    async def writable_folders(self, declared: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """For a live command: the folders to which it may write, and those of them that have to be made first, with
+        what they lie in. ToolError for a declared one that is neither new nor ignored."""
+        return await in_thread(self._writable_folders, declared)
+
+    def _writable_folders(self, declared: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        assert self._snapshots is not None
+        ignored = self._snapshots.ignored_folders(_MOST_LAYERS)
+        layers = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
+        made: list[str] = []
+        for given in declared:
+            path = os.path.normpath(given)
+            if os.path.isabs(path) or path.split("/")[0] in ("", ".", "..", ".git"):
+                raise ToolError(f"writes: {inert(given)} is no folder inside the project.")
+            steps = path_steps(path)
+            if any(step in layers or step in ignored for step in steps):
+                layers += [path] if not any(is_below(path, layer) for layer in layers) else []
+                continue
+            states = {step: self._snapshots.state(step) for step in steps}
+            if any(state is not None and state.kind != "directory" for state in states.values()):
+                raise ToolError(f"writes: {inert(given)} leads through something that is no folder.")
+            if states[path] is not None:
+                raise ToolError(
+                    f"writes: {inert(given)} is a folder of the project that .gitignore does not name. Declare a new "
+                    "or an ignored one, or leave live out: then the command may write anywhere on its view."
+                )
+            made += [step for step in steps if states[step] is None and step not in made]
+            layers.append(path)
+        return tuple(layers), tuple(made)
+
+    async def make_folders(self, paths: Sequence[str]) -> tuple[FileChange, ...]:
+        """Make new folders in the project, as one change; those that exist by now stay."""
+        files, snapshots, name = folders_made(paths), self._snapshots, f"{self._name}.folders"
+        assert snapshots is not None
+        effect = await in_thread(snapshots.change, name, files, {})
+        if effect.conflicts:
+            raise ToolError(f"The folders for the command could not be made: {effect.conflicts[0].reason}.")
+        return files
+
+    def freeze(self, view: str, into: str) -> None:
+        """See `Snapshots.freeze`. Blocks for a moment."""
+        assert self._snapshots is not None
+        self._snapshots.freeze(view, into, self._changed)
+
+    def note_committed(self, view: str, frozen_view: str) -> None:
+        """See `Snapshots.note_committed`. Blocks for a moment."""
+        assert self._snapshots is not None
+        self._snapshots.note_committed(view, frozen_view)
 
     async def dismiss(self, view: str, why: str) -> ProjectChange:
         """Commit nothing of this view, and tell what that would have been."""

@@ -46,6 +46,11 @@ class CommandPlan(msgspec.Struct, frozen=True):
     """Why nothing of what it changes is committed; empty: it is."""
     attempt: int = 1
     """Which attempt a trial begins."""
+    live: bool = False
+    """Whether it sees the project's own files, read-only, with a view of `layers` alone."""
+    layers: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
+    """Folders that are made in the project for it, each before those that lie in it."""
     own: str = ""
     """The name under which this home knows it: the call's key, with a number behind it if there was a call of this key
     before, in a log that was lost (a database that was put back)."""
@@ -77,6 +82,14 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
     @property
     def background(self) -> bool:
         return bool(self.arguments.get("background"))
+
+    @property
+    def live(self) -> bool:
+        return bool(self.arguments.get("live"))
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(str(path) for path in self.arguments.get("writes") or ())
 
     @property
     def pty(self) -> bool:

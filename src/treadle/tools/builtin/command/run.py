@@ -21,7 +21,7 @@ from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt, newest_attempt
 from treadle.tools.builtin.command.background import begun, make_room
 from treadle.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
-from treadle.tools.builtin.command.project import CommandProject, ProjectChange
+from treadle.tools.builtin.command.project import CommandProject, ProjectChange, folders_made
 from treadle.tools.builtin.command.request import CommandPlan, CommandRequest
 from treadle.tools.builtin.command.setup import CommandSetup
 from treadle.tools.builtin.command.shell import ShellEnd
@@ -80,6 +80,8 @@ class CommandRun:
         await self._choose_plan()
         if self._request.discard and not self.plan.view:
             raise ToolError("Not run: no copy-on-write view can be had for it any more. Try again.")
+        if self._request.discard and self.plan.made:
+            raise ToolError(f"Not run: no folder can be made for it, because {self._request.discard}.")
         return replace(await self._placed(self.plan), discard=self._request.discard)
 
     async def _placed(self, plan: CommandPlan) -> CommandPlan:
@@ -92,6 +94,10 @@ class CommandRun:
         """Find out where it runs; ToolError for what is not run at all."""
         if "\0" in self._request.line:
             raise ToolError("The command contains a NUL character, which no shell takes.")
+        if self._request.live and not self._request.background:
+            raise ToolError("live is for background commands: set background too, or leave live out.")
+        if self._request.writes and not self._request.live:
+            raise ToolError("writes goes with live: without it a command may write anywhere on its view.")
         self._place = await in_thread(self._look_around)
         await self._setup.refuse_outside()
 
@@ -116,9 +122,14 @@ class CommandRun:
 
     async def _choose_plan(self) -> None:
         own = self.plan.own
-        plan = CommandPlan(network=await self._setup.network(), key=own, own=own)
+        background = self._request.background
+        network = await self._setup.network(rehearsal=background)  # nobody has seen yet what a job does
+        plan = CommandPlan(network=network, key=own, own=own)
         if not await self._setup.can_view():
             self.plan = replace(plan, captured=self._project.kept)
+            return
+        if background:
+            self.plan = await self._with_layers(replace(plan, view=True))
             return
         self.plan = replace(plan, view=True)
         tried = self._fitting_trial or replace(
@@ -129,6 +140,16 @@ class CommandRun:
             await self._refuse_repetition(tried, found)
         if found.command is not None and not await found.is_lost():
             self.plan = replace(self.plan, network=tried.network, key=tried.key)
+
+    async def _with_layers(self, plan: CommandPlan) -> CommandPlan:
+        """What a live command may write to."""
+        request = self._request
+        if not request.live:
+            return plan
+        if request.project.world:
+            raise ToolError("Not run: in a world no command can be live. Leave live out: then it works on a view.")
+        layers, made = await self._project.writable_folders(request.writes)
+        return replace(plan, live=True, layers=layers, made=made)
 
     @property
     def _fitting_trial(self) -> CommandPlan | None:
@@ -184,6 +205,9 @@ class CommandRun:
             await self._project.capture()
             faultpoint("tool.command_captured")
         view = self._commands.view(self._request.chat, key) if self.plan.view else ""
+        if self.plan.made:
+            await self._project.make_folders(self.plan.made)
+            faultpoint("tool.folders_made")
         log = self._commands.network_log(self._request.chat, key)
         return await self._commands.start(self._request.chat, key, await self._setup.spec(self.plan, view, log))
 
@@ -194,7 +218,10 @@ class CommandRun:
         place = self.plan.place or await self._here()
         job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
         facts: tuple[Fact, ...] = (job, *self._log_notices)
-        return Outcome(text, summary, success, sandbox=self.plan.sandbox, effect="direct", facts=facts)
+        outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts)
+        if self.plan.made:
+            outcome = replace(outcome, files=folders_made(self.plan.made))
+        return replace(outcome, effect="view" if self.plan.view else "direct")
 
     async def _completed(self) -> Outcome:
         """The outcome of a command of which only the decision about the project is left."""
@@ -368,7 +395,7 @@ class CommandRun:
         found = await self._newest(self.plan.key)
         if found.command is None:  # after a power cut, that it was started may have been forgotten
             return "run_again" if then == here or not self.plan.network else "unknown"
-        if not await found.is_lost():
+        if self._request.background or not await found.is_lost():  # a job that is lost is told to be lost
             return "run_again"
         return "unknown" if self.plan.network or found.number == ATTEMPTS else "run_again"
 
@@ -390,7 +417,8 @@ class CommandRun:
         """The command to follow, or the key under which to start one: after one that was lost, if it can have done
         nothing but to its view."""
         found = await self._newest(self.plan.key)
-        if not self.plan.view or self.plan.network or found.number == ATTEMPTS or not await found.is_lost():
+        repeatable = self.plan.view and not self.plan.network and not self._request.background
+        if not repeatable or found.number == ATTEMPTS or not await found.is_lost():
             return found
         return found.next
 

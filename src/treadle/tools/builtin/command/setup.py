@@ -6,7 +6,7 @@ import os
 from treadle.errors import SandboxError, ToolError
 from treadle.file_system import is_below
 from treadle.ports.commands import CommandSpec
-from treadle.ports.sandbox import HIDING, LAID, Confinement, Direct, Sandbox, View
+from treadle.ports.sandbox import HIDING, LAID, Confinement, Direct, FolderLayer, Live, RootMount, Sandbox, View
 from treadle.ports.workspace import inert
 from treadle.protocol.options import NetworkChoice
 from treadle.tools.builtin.base import in_thread
@@ -86,11 +86,11 @@ class CommandSetup:
         sandbox, root, request = await self.sandbox(), self._root, self._request
         argv, state_fd = shell.shell_argv(request.line)
         lays = bool(view) and sandbox is not None and sandbox.lays
-        lays = lays and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
+        lays = lays and not plan.live and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
         if sandbox is not None:
             guarded = self._guarded
             secrets = await in_thread(self.hidden_secrets)
-            mount = View(f"{view}/upper", f"{view}/work", lays) if view else Direct()
+            mount = self._mount(plan, view, lays)
             confinement = Confinement(
                 root,
                 mount,
@@ -115,9 +115,23 @@ class CommandSetup:
             output_cap=output.CAP,
             state_fd=0 if request.background or request.fresh else state_fd,
             title=request.title,
+            line=request.line,
             view=root if view else "",
+            layers=plan.layers if plan.live else (),
             lays=LAID if lays else "",
             limits=self._context.allowance.limits,
+        )
+
+    def _mount(self, plan: CommandPlan, view: str, lays: bool) -> RootMount:
+        if not view:
+            return Direct()
+        if not plan.live:
+            return View(f"{view}/upper", f"{view}/work", lays)
+        return Live(
+            tuple(
+                FolderLayer(f"{self._root}/{path}", f"{view}/upper/{path}", f"{view}/work/{number}")
+                for number, path in enumerate(plan.layers)
+            )
         )
 
     async def network(self, *, rehearsal: bool = False) -> NetworkChoice:
@@ -141,7 +155,7 @@ class CommandSetup:
     async def can_view(self) -> bool:
         """Whether the command can run on a copy-on-write view of the project."""
         request = self._request
-        if request.background or request.pty or not request.options.command_view or self._context.snapshots_of is None:
+        if not request.options.command_view or self._context.snapshots_of is None:
             return False
         sandbox = await self.sandbox()
         if sandbox is None or not sandbox.views:

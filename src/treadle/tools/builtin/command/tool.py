@@ -21,13 +21,13 @@ class RunCommand(WithContext, PlainTool):
     spec = ToolSpec(
         name="run_command",
         description=(
-            "Run a shell command (bash) in the project: pipes, redirections and && work. Output and errors come "
-            f"merged, with the exit code; of long output the first {HEAD_LINES} and the last {TAIL_LINES} lines, and a "
-            "handle for read_output. The working directory and exported variables carry over to the next command. "
-            "No input: use flags that answer questions. Of the home only folders of tools are seen. "
-            "Everything it starts is stopped when it ends or "
-            f"after timeout_s seconds ({DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). For servers and interactive "
-            "programs use background: it returns at once with a handle for check_command, send_input and stop_command."
+            "Run a shell command (bash) in the project. Output and errors come merged, with the exit code; of long "
+            f"output the first {HEAD_LINES} and the last {TAIL_LINES} lines, and a handle for read_output. Folder and "
+            "exported variables carry over to the next command. No input. All it starts ends with it, or after "
+            f"timeout_s seconds ({DEFAULT_TIMEOUT_S}, at most {MAX_TIMEOUT_S}). For servers and interactive programs "
+            "use background: they work on a copy of the project, and check_command or stop_command commits their "
+            "changes. Dev servers and watchers need live too: they see later edits, and write only to ignored folders "
+            "and those in writes."
         ),
         short=ShortForm("Run a shell command (bash) and see its output.", ("command",), untold=("timeout_s", "cwd")),
         parameters=parameters(
@@ -39,6 +39,17 @@ class RunCommand(WithContext, PlainTool):
                 "description": "Where to run it, relative to the project root; else where the last command ended.",
             },
             background={"type": "boolean", "default": False, "description": "Start it and return at once."},
+            live={
+                "type": "boolean",
+                "default": False,
+                "description": "With background: it sees the project's own files, read-only, as they change.",
+            },
+            writes={
+                "type": "array",
+                "items": {"type": "string", "minLength": 1},
+                "maxItems": 20,
+                "description": 'With live: folders to write to, new or ignored, such as ".next".',
+            },
             pty={"type": "boolean", "default": False, "description": "Give it a terminal."},
             fresh={
                 "type": "boolean",
@@ -61,6 +72,9 @@ class RunCommand(WithContext, PlainTool):
         return await self._command(invocation).trial()
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
+        command = self._command(invocation)
+        if command.in_background:
+            return await command.rehearse_start()
         tried = await self.dry_run(invocation)
         if tried is None:
             return None
@@ -73,7 +87,7 @@ class RunCommand(WithContext, PlainTool):
         shown = "\n".join([*tried.notes, *lines, *reached, tried.last, "", tried.diff])
         wants = " ".join(tried.wants_network)
         effect = tried.effect
-        return Rehearsal(shown, effect.files, effect.uncaptured, tried.unrecoverable, wants, effect.history)
+        return Rehearsal(shown, effect.files, effect.uncaptured, tried.unrecoverable, wants, history=effect.history)
 
     async def dry_run(self, invocation: Invocation) -> "DryRun | None":
         """The command carried out on a view; None where no view works."""

@@ -8,11 +8,13 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.ports.commands import Ended
 from treadle.ports.snapshots import Effect
-from treadle.ports.toolset import Trial
+from treadle.ports.toolset import Rehearsal, Trial
+from treadle.ports.workspace import inert
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt
 from treadle.tools.builtin.command.network import reached_hosts
+from treadle.tools.builtin.command.project import folders_made
 from treadle.tools.builtin.command.request import CommandPlan
 from treadle.tools.builtin.command.run import DONE, CommandRun
 
@@ -40,7 +42,7 @@ class CommandTrial(CommandRun):
     async def trial(self) -> Trial | None:
         """How it will be tried on a view; None where no view works. Its key depends on its words: if whoever allows it
         changes them, it is another command."""
-        if not self._project.kept or not await self._setup.can_view():
+        if self.in_background or not self._project.kept or not await self._setup.can_view():
             return None
         await self._examine()
         await self._claim_name()
@@ -56,6 +58,20 @@ class CommandTrial(CommandRun):
             attempt = attempt.next
         self.plan = replace(self.plan, attempt=attempt.number)
         return Trial(msgspec.structs.asdict(self.plan), attempt.command is None, bool(self.plan.network))
+
+    @property
+    def in_background(self) -> bool:
+        return self._request.background
+
+    async def rehearse_start(self) -> Rehearsal | None:
+        """To start a background command on a view changes nothing but the folders that are made for it: what it changes
+        is judged when it is committed (W-10). None where no view works."""
+        if not self._project.kept or not await self._setup.can_view():
+            return None
+        await self._examine()
+        made = (await self._with_layers(self.plan)).made
+        shown = "\n".join(f"A {inert(path)}/" for path in made)
+        return Rehearsal(shown, folders_made(made))
 
     async def _outdated(self, attempt: CommandAttempt) -> bool:
         """Whether somebody changed the same files since: what was tried then is no use now."""

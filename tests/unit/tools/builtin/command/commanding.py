@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from treadle.ports.toolset import Invocation, Outcome, Tool
 from treadle.protocol.content import Shell
@@ -68,7 +69,9 @@ class Bench:
         return await self.run(self.call(command=command, **arguments))
 
     async def use(self, name: str, **arguments: Any) -> Outcome:
-        return await self.run(self.call(name, **arguments))
+        """A call that is prepared before it runs, as the loop does."""
+        call = self.call(name, **arguments)
+        return await self.run(replace(call, plan=await self.tools[name].prepare(call)))
 
 
 class Seen:

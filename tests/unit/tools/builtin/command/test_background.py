@@ -73,6 +73,7 @@ async def test_a_check_that_is_run_again_after_a_crash_shows_the_same(bench: Ben
     handle = await begin(bench, "until [ -e go ]; do sleep 0.01; done; echo news; sleep 1000")
     (bench.project / "go").touch()
     call = bench.call("check_command", handle=handle, wait_s=20)
+    await bench.tools["check_command"].prepare(call)
     first = await bench.run(call)
     assert first.text == "news\n[running]"
     assert await bench.run(call) == first

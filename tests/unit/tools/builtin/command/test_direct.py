@@ -41,7 +41,6 @@ async def test_what_it_removed_can_be_had_back(bench: ViewBench) -> None:  # W-0
 
 
 async def test_with_a_terminal_it_writes_through(bench: ViewBench) -> None:
-    bench.options = replace(bench.options, command_view=True)
     outcome = await bench("tty > /dev/null && touch made", pty=True)
     assert (outcome.effect, [file.path for file in outcome.files]) == ("direct", ["made"])
 

@@ -337,8 +337,15 @@ async def test_a_reviewed_rehearsal_has_no_network_even_where_commands_do(bench:
     assert plan["sandbox"] == "bubblewrap, no network"
 
 
-@pytest.mark.parametrize("how", [{"background": True}, {"pty": True}])
-async def test_some_commands_cannot_be_rehearsed(bench: ViewBench, how: dict[str, Any]) -> None:
-    assert await bench.tools["run_command"].rehearse(bench.call(command="ls", **how)) is None
+async def test_to_start_a_background_command_changes_nothing(bench: ViewBench) -> None:  # W-10
+    call = bench.call(command="rm -rf .", background=True)
+    assert await bench.tools["run_command"].trial(call) is None
+    rehearsal = await bench.tools["run_command"].rehearse(call)
+    assert rehearsal is not None
+    assert rehearsal.empty
+
+
+@pytest.mark.parametrize("how", [{"background": True}, {"pty": True}, {}])
+async def test_without_a_view_nothing_can_be_rehearsed(bench: ViewBench, how: dict[str, Any]) -> None:
     bench.options = replace(bench.options, command_view=False)
-    assert await bench.tools["run_command"].rehearse(bench.call(command="ls")) is None
+    assert await bench.tools["run_command"].rehearse(bench.call(command="ls", **how)) is None

@@ -1,0 +1,367 @@
+"""A background command runs on a view of the project: what it changes is judged, shown, committed and undone like the
+changes of any command, when it ends, is stopped, or the model asks for it (W-08 to W-10, S-16, S-19; faults 31, 41)."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenario.kit import of, play
+from tests.unit.tools.builtin.command.viewing import sandbox_with_views
+from treadle import Agent, Chat
+from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.protocol import events as e
+from treadle.sandbox.supervisor import folder as supervisor_folder
+
+STEPS = 'while read -r line; do eval "$line"; echo "done $line"; done'
+"""A program that does what is written to it, line by line."""
+
+
+class Scene:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.project = folder / "project"
+        self.project.mkdir()
+        self.agents: list[Agent] = []
+
+    def agent(self, *steps: Any) -> Agent:
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        made = Agent(home / "chats.db", model=ScriptedModel([*steps], follow="calls"), home=home)
+        self.agents.append(made)
+        return made
+
+    async def play(self, *steps: Any, mode: str = "ask", **options: Any) -> tuple[Chat, list[Any]]:
+        """A run of a new chat with these steps."""
+        options = {"interactive": True, **options}
+        chat = self.agent(*steps).chat(root=str(self.project), mode=mode, **options)  # type: ignore[arg-type]
+        return chat, await play(chat.send("Go."))
+
+    async def again(self, chat: Chat, *steps: Any) -> tuple[Chat, list[Any]]:
+        """The next run of a chat, in another process."""
+        same = self.agent(*steps).chat(chat.id)
+        return same, await play(same.send("Go on."))
+
+    async def close(self) -> None:
+        for agent in self.agents:
+            for job in await agent.jobs():
+                if job.view.status == "running":
+                    await job.stop()
+            await agent.close()
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    sandbox_with_views()
+    made = Scene(tmp_path)
+    yield made
+    await made.close()
+
+
+def begin(command: str, **arguments: Any) -> Call:
+    return Call("run_command", command=command, background=True, **arguments)
+
+
+def step(line: str) -> Call:
+    return Call("send_input", handle="1.0", text=line)
+
+
+def check(**arguments: Any) -> Call:
+    return Call("check_command", handle="1.0", **arguments)
+
+
+def results(seen: list[Any]) -> list[e.ExecutionComplete]:
+    return of(seen, e.ExecutionComplete)
+
+
+def changed(seen: list[Any]) -> list[list[str]]:
+    return [[file.path for file in event.files] for event in of(seen, e.FilesChanged)]
+
+
+async def ended(chat: Chat) -> None:
+    async with asyncio.timeout(30):
+        while any(job.view.status == "running" for job in await chat.jobs()):  # noqa: ASYNC110 - of other processes
+            await asyncio.sleep(0.02)
+
+
+async def test_a_job_changes_nothing_before_its_effect_is_committed_by_a_check(scene: Scene) -> None:
+    _, seen = await scene.play(
+        begin("echo made > made; echo up; read -r line"),
+        Call("run_command", command="ls -A"),
+        Call("stop_command", handle="1.0"),
+        Say("Done."),
+    )
+    started, listed, stopped = results(seen)
+    assert started.effect == "view"
+    assert "made" not in listed.result
+    assert "A made" in stopped.result
+    assert changed(seen) == [["made"]]
+    assert of(seen, e.FilesChanged)[0].source == "view"
+    assert [(event.ending, event.by, event.pending) for event in of(seen, e.JobEnded)] == [("stopped", "model", 0)]
+    assert (scene.project / "made").read_text() == "made\n"
+
+
+async def test_a_check_that_finds_it_ended_commits_it_and_undo_takes_it_back(scene: Scene) -> None:
+    (scene.project / "kept").write_text("old\n")
+    chat, seen = await scene.play(begin("echo new > kept; echo made > made"), check(wait_s=20), Say("Done."))
+    assert (scene.project / "kept").read_text() == "new\n"
+    assert changed(seen) == [["kept", "made"]]
+    await chat.files.undo()
+    assert (scene.project / "kept").read_text() == "old\n"
+    assert not (scene.project / "made").exists()
+
+
+async def test_a_running_job_is_committed_as_it_is_then_and_later_only_what_changed_since(scene: Scene) -> None:
+    chat, seen = await scene.play(
+        begin(STEPS),
+        step("echo 1 > one; echo 1 > two"),
+        check(commit=True),
+        step("echo 2 > two"),
+        check(commit=True),
+        check(commit=True),
+        Say("Goes on."),
+        mode="autopilot",
+    )
+    assert changed(seen) == [["one", "two"], ["two"]]
+    assert ["[nothing to commit]" in result.result for result in results(seen)] == [False] * 5 + [True]
+    assert (scene.project / "two").read_text() == "2\n"
+    (scene.project / "one").write_text("mine\n")  # a person edits what was committed
+    _, seen = await scene.again(chat, step("echo 3 > three; rm two"), check(commit=True), Say("More."))
+    assert changed(seen) == [["three", "two"]]
+    assert (scene.project / "one").read_text() == "mine\n"
+    assert not (scene.project / "two").exists()
+    _, seen = await scene.again(chat, step("echo 4 > one"), check(commit=True), Say("More."))
+    assert "somebody else changed the same files" in results(seen)[-1].error
+    assert (scene.project / "one").read_text() == "mine\n"
+    _, seen = await scene.again(chat, step("rm one; rm three"), Call("stop_command", handle="1.0"), Say("End."))
+    assert (scene.project / "one").read_text() == "mine\n"
+
+
+async def test_folders_that_a_running_job_makes_and_removes_between_commits(scene: Scene) -> None:
+    (scene.project / "d").mkdir()
+    (scene.project / "d/old").write_text("old\n")
+    chat, seen = await scene.play(
+        begin(STEPS),
+        step("rm -r d; mkdir d; echo 1 > d/new; mkdir n; echo 1 > n/x"),
+        check(commit=True),
+        Say("Goes on."),
+        mode="autopilot",
+    )
+    assert changed(seen) == [["d/new", "d/old", "n", "n/x"]]
+    (scene.project / "d/mine").write_text("mine\n")
+    _, seen = await scene.again(chat, step("rm d/new; rm -r n"), check(commit=True), Say("More."))
+    assert sorted(changed(seen)[0]) == ["d/new", "n", "n/x"]
+    assert (scene.project / "d/mine").read_text() == "mine\n"
+    assert not (scene.project / "n").exists()
+    (scene.project / "d/new").write_text("mine, too\n")  # the job's removal was committed: this is a person's file
+    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("End."))
+    assert changed(seen) == []
+    assert (scene.project / "d/new").read_text() == "mine, too\n"
+
+
+async def test_a_job_that_never_stops_writing_is_committed_as_it_is_at_that_moment(scene: Scene) -> None:
+    _, seen = await scene.play(
+        begin("while :; do echo line >> log; echo tick; done"), check(wait_s=20, commit=True), Say("Goes on.")
+    )
+    assert changed(seen) == [["log"]]
+    [file] = of(seen, e.FilesChanged)[0].files
+    content = (scene.project / "log").read_bytes()
+    assert file.after is not None
+    assert file.after.digest == hashlib.sha256(content).hexdigest()
+
+
+async def test_an_effect_that_raises_a_concern_is_asked_for_with_the_effect_shown(scene: Scene) -> None:
+    # S-06, S-08, W-09: the words say nothing of .env
+    job = "name=.e; echo A=1 > ${name}nv; echo up; read -r line"
+    chat, seen = await scene.play(begin(job), check(commit=True), Say("Goes on."))
+    [asked] = of(seen, e.PermissionRequested)
+    assert "+A=1" in asked.shown
+    assert job in asked.shown
+    assert not (scene.project / ".env").exists()
+    seen = await play(chat.approve(*await chat.actions()))
+    assert changed(seen) == [[".env"]]
+    assert (scene.project / ".env").read_text() == "A=1\n"
+
+
+async def test_what_is_refused_is_not_committed_and_stays_pending_until_it_is_discarded(scene: Scene) -> None:
+    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), Say("Well."))
+    assert of(seen, e.PermissionRequested)
+    await play(chat.deny(*await chat.actions()))
+    assert not (scene.project / ".env").exists()
+    [job] = await chat.jobs()
+    assert job.view.pending == 1
+    assert (await job.discard()).pending == 0
+    assert [event.outcome for event in of(await chat.events(), e.JobSettled)] == ["discarded"]
+    assert not (scene.project / ".env").exists()
+
+
+async def test_nobody_there_to_be_asked_leaves_it_pending(scene: Scene) -> None:
+    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), Say("Well."), interactive=False)
+    assert "not committed: it needs a person's approval" in results(seen)[-1].error
+    assert [job.view.pending for job in await chat.jobs()] == [1]
+
+
+async def test_a_read_only_chat_keeps_nothing_of_it(scene: Scene) -> None:
+    chat, seen = await scene.play(begin("echo made > made"), check(wait_s=20), Say("Well."), mode="read-only")
+    assert "read-only" in results(seen)[-1].error
+    assert not (scene.project / "made").exists()
+    assert [job.view.pending for job in await chat.jobs()] == [0]
+
+
+async def test_an_effect_that_nobody_checked_is_pending_and_the_next_run_commits_it_once(scene: Scene) -> None:
+    chat, _ = await scene.play(begin("sleep 0.5; echo made > made"), Say("It runs."))
+    await ended(chat)
+    assert not (scene.project / "made").exists()
+    [job] = await scene.agent().chat(chat.id).jobs()
+    assert (job.view.status, job.view.pending) == ("exited", 1)
+    _, seen = await scene.again(chat, Call("check_command"), check(), Say("Done."))
+    assert changed(await chat.events()) == [["made"]]
+    assert [(event.outcome, event.by) for event in of(await chat.events(), e.JobSettled)] == [("committed", "run")]
+    assert "not committed" not in results(seen)[0].result
+    assert (scene.project / "made").read_text() == "made\n"
+    await chat.files.undo(paths=["made"])
+    assert not (scene.project / "made").exists()
+
+
+@pytest.mark.parametrize("safe", [True, False])
+async def test_after_a_power_cut_only_an_end_that_is_safe_on_the_disk_counts(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, safe: bool
+) -> None:  # fault 41
+    chat, _ = await scene.play(begin("sleep 0.5; echo made > made"), Say("It runs."))
+    await ended(chat)
+    synced = scene.folder / "home" / "commands" / chat.id / "1.0" / "synced"
+    async with asyncio.timeout(60):
+        while not synced.exists():  # noqa: ASYNC110 - a fact of another process
+            await asyncio.sleep(0.02)
+    if not safe:
+        synced.unlink()
+    monkeypatch.setattr(supervisor_folder, "_boot", "after-the-power-cut")
+    await scene.again(chat, Say("Done."))
+    assert (scene.project / "made").exists() == safe
+    settled = [event.outcome for event in of(await chat.events(), e.JobSettled)]
+    assert settled == ["committed" if safe else "discarded"]
+
+
+async def test_what_the_next_run_would_have_to_ask_for_stays_pending_and_is_listed(scene: Scene) -> None:
+    chat, _ = await scene.play(begin("sleep 0.5; n=.e; echo A=1 > ${n}nv"), Say("It runs."))
+    await ended(chat)
+    chat, seen = await scene.again(chat, Call("check_command"), check(), Say("Done."))
+    assert '"1.0" ended, 1 change not committed' in results(seen)[0].result
+    assert of(seen, e.PermissionRequested)
+    await play(chat.approve(*await chat.actions()))
+    assert (scene.project / ".env").read_text() == "A=1\n"
+    assert [job.view.pending for job in await chat.jobs()] == [0]
+
+
+async def test_a_terminal_program_runs_on_a_view_too(scene: Scene) -> None:
+    _, seen = await scene.play(
+        Call("run_command", command="tty > /dev/null && echo made > made", pty=True), Say("Done.")
+    )
+    assert results(seen)[0].effect == "view"
+    assert changed(seen) == [["made"]]
+
+
+# -- live -------------------------------------------------------------------------------------------------------------
+
+WATCH = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+queue = libc.inotify_init()
+assert libc.inotify_add_watch(queue, b"src", 0x2 | 0x80 | 0x100) >= 0  # modified, moved to, created
+print("watching", flush=True)
+while True:
+    data = os.read(queue, 4096)
+    while data:
+        length = struct.unpack("iIII", data[:16])[3]
+        name = data[16 : 16 + length].rstrip(bytes(1)).decode()
+        if os.path.exists("src/" + name):
+            print("saw", name, open("src/" + name).read().strip(), flush=True)
+        data = data[16 + length :]
+"""
+WRITE = "for f in src/new src/app.py node_modules/c/x .next/y; do echo 1 > $f && echo wrote $f; done; "
+
+
+async def written(chat: Chat, wanted: str) -> str:
+    [job] = await chat.jobs()
+    async with asyncio.timeout(30):
+        while wanted not in (text := (await job.tail()).text):  # noqa: ASYNC110 - a fact of other processes
+            await asyncio.sleep(0.02)
+    return text
+
+
+def lay_out(project: Path) -> None:
+    (project / "src").mkdir()
+    (project / "src/app.py").write_text("old\n")
+    (project / "node_modules/c").mkdir(parents=True)
+    (project / ".gitignore").write_text("node_modules/\n")
+    (project / "watch.py").write_text(WATCH)
+
+
+async def test_a_live_job_sees_edits_by_inotify_and_writes_only_where_it_may(scene: Scene) -> None:
+    lay_out(scene.project)
+    chat, seen = await scene.play(begin(WRITE + "python3 watch.py", live=True, writes=[".next"]), Say("It runs."))
+    assert changed(seen) == [[".next"]]
+    shown = await written(chat, "watching")
+    assert "src/new: Read-only file system" in shown
+    assert "src/app.py: Read-only file system" in shown
+    assert "wrote node_modules/c/x\nwrote .next/y" in shown
+    (scene.project / "src/app.py").write_text("edited\n")
+    await written(chat, "saw app.py edited")
+    (scene.project / "src/.app").write_text("replaced\n")
+    (scene.project / "src/.app").rename(scene.project / "src/app.py")
+    await written(chat, "saw app.py replaced")
+    assert not list((scene.project / ".next").iterdir())
+    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
+    assert changed(seen) == [[".next/y", "node_modules/c/x"]]
+    assert (scene.project / "node_modules/c/x").read_text() == "1\n"
+    await chat.files.undo(paths=[".next/y", "node_modules/c/x"])
+    assert not (scene.project / "node_modules/c/x").exists()
+
+
+@pytest.mark.parametrize("folder", ["src", "../elsewhere", "/tmp", ".git", "src/app.py/x"])
+async def test_a_live_job_declares_only_folders_that_are_new_or_ignored(scene: Scene, folder: str) -> None:
+    lay_out(scene.project)
+    chat, seen = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."))
+    assert folder in results(seen)[0].error
+    assert await chat.jobs() == []
+
+
+async def test_a_folder_for_a_live_job_is_judged_like_any_change(scene: Scene) -> None:
+    lay_out(scene.project)
+    chat, seen = await scene.play(begin("true", live=True, writes=["out/cache"]), Say("Well."), mode="review")
+    assert "A out/cache/" in of(seen, e.PermissionRequested)[0].shown
+    assert not (scene.project / "out").exists()
+    seen = await play(chat.approve(*await chat.actions()))
+    assert changed(seen) == [["out", "out/cache"]]
+    await chat.files.undo()
+    assert not (scene.project / "out").exists()
+
+
+# -- without a view ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [{"background": True}, {"pty": True}])
+@pytest.mark.parametrize("mode", ["ask", "auto-edit", "review", "confirm"])
+async def test_without_a_view_it_asks_in_every_mode_but_autopilot(
+    scene: Scene, mode: str, how: dict[str, bool]
+) -> None:
+    call = Call("run_command", command="ls", **how)
+    options = {"command_view": False, "auto_approve_commands": True}
+    _, seen = await scene.play(call, Say("Well."), mode=mode, **options)
+    [asked] = of(seen, e.PermissionRequested)
+    assert "no copy-on-write view works here" in asked.reason
+
+
+async def test_without_a_view_the_tree_is_compared_recorded_and_can_be_undone(scene: Scene) -> None:
+    (scene.project / "old").write_text("old\n")
+    chat, seen = await scene.play(
+        begin("rm old; echo made > made"), check(wait_s=20), Say("Done."), mode="autopilot", command_view=False
+    )
+    assert of(seen, e.PermissionRequested) == []
+    assert changed(seen) == [["made", "old"]]
+    await chat.files.undo(paths=["made", "old"])
+    assert (scene.project / "old").read_text() == "old\n"
+    assert not (scene.project / "made").exists()
