@@ -70,6 +70,7 @@ class ChatFiles(Facade[files.ChatFiles]):
     keep = waited(files.ChatFiles.keep)
     back_to = waited(files.ChatFiles.back_to)
     begun = waited(files.ChatFiles.begun)
+    interrupted_call = waited(files.ChatFiles.interrupted_call)
     complete = waited(files.ChatFiles.complete)
 
 

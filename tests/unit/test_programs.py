@@ -34,6 +34,7 @@ PLACES = {
     "cli.commands.demo": "Treadle itself, in a project of its own making",
     "evaluation.places": "git of a repository that the user names to evaluate with, without hooks and fetches",
     "mcp.transport": "MCP servers: the user's own; of a project only trusted and, unless told otherwise, confined",
+    "server.render_process": "Treadle itself: the process that renders texts",
     "tui.commands": "Treadle itself, for /doctor",
     "tui.editor": "the user's own editor",
     "tui.images": "the user's own program for the clipboard",

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from treadle.errors import InvalidInput
 from treadle.pictures import KINDS
-from treadle.subprocesses import kill_group, start_program
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PATIENCE_S = 10.0
@@ -58,6 +57,8 @@ async def clipboard_picture(folder: Path | None) -> str:
         raise InvalidInput(
             "the clipboard cannot be read here: install wl-clipboard, xclip or pngpaste, or paste the path of a picture"
         )
+    from treadle.subprocesses import kill_group, start_program  # the first frame does without it
+
     process = await start_program(command, os.environ, stdin=asyncio.subprocess.DEVNULL)
     try:
         data, _ = await asyncio.wait_for(process.communicate(), PATIENCE_S)
