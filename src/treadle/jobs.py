@@ -9,7 +9,6 @@ difference recorded.
 
 import asyncio
 import hashlib
-import logging
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.outcome import workspace_events
 from treadle.errors import ConfigError, InvalidInput, JobElsewhere, NotFound, ToolError
 from treadle.faultpoint import faultpoint
+from treadle.logs import log_warning
 from treadle.ports.commands import Command, Ended, Known
 from treadle.ports.policy import Verdict
 from treadle.ports.snapshots import Effect
@@ -201,7 +201,7 @@ class JobRegistry:
                 faultpoint("job.before_commit")
                 change = await layer.commit("", ended)
             except (ToolError, ConfigError) as error:
-                logging.getLogger("treadle").warning("changes of job %s stay pending: %s", job.job, error)
+                log_warning("changes of job %s stay pending: %s", job.job, error)
                 continue
             faultpoint("job.committed")
             if change.success:

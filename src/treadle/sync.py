@@ -119,6 +119,7 @@ class Chat(Facade[handle.Chat]):
     apply = _followed(handle.Chat.apply)
     commit_world = _followed(handle.Chat.commit_world)
     run_command = _followed(handle.Chat.run_command)
+    commit_job = _followed(handle.Chat.commit_job)
     race = _followed(handle.Chat.race)
     compact = _followed(handle.Chat.compact)
     promote = _followed(handle.Chat.promote)

@@ -12,7 +12,8 @@ import treadle
 SOURCES = Path(treadle.__file__).parent
 
 STARTERS = {
-    "run_blocking", "run_program", "Program", "Launch", "Popen", "check_output", "check_call", "getoutput",
+    "run_blocking", "run_program", "start_blocking", "start_program", "Program", "Launch", "Popen",
+    "check_output", "check_call", "getoutput",
     "create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell",
     "posix_spawn", "posix_spawnp", "execv", "execve", "execvp", "execvpe", "execl", "execle", "execlp", "execlpe",
     "spawnv", "spawnve", "spawnvp", "spawnvpe", "spawnl", "spawnle", "spawnlp", "spawnlpe", "system", "popen",
