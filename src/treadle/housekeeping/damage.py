@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.engine.effects import all_references, imported_at
 from treadle.errors import NotFound, ToolError
@@ -16,6 +17,9 @@ from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.root import Root
+
+if TYPE_CHECKING:
+    from treadle.worlds.record import WorldFolders
 
 
 async def inspect(store: Store, home: Path, retention: Retention, *, repair: bool) -> list[Problem]:
@@ -54,10 +58,29 @@ def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
             yield Problem("snapshot", f"{what} cannot be read", _chat(capture.name if capture else ""), repaired=repair)
     yield from _left_over(images, repair)
     if (home / "worlds").is_dir():
-        from treadle.worlds.record import WorldFolders
-
-        yield from (Problem("world", text) for text in WorldFolders(str(home)).problems())
+        yield from _worlds(home, repair)
     yield from _unfinished(home, at_work, repair)
+
+
+def _worlds(home: Path, repair: bool) -> Iterator[Problem]:
+    from treadle.worlds.record import WorldFolders
+
+    folders = WorldFolders(str(home))
+    yield from (Problem("world", text) for text in folders.problems())
+    for world in folders.all():
+        if not folders.has_lost_stamp(world):
+            continue
+        text = f"the world {world.id} has lost the record of when it was last rebased or committed"
+        error = _mend(folders, world.id) if repair else ""
+        yield Problem("world", f"{text}{error and f': {error}'}", repaired=repair and not error)
+
+
+def _mend(folders: "WorldFolders", id: str) -> str:
+    try:
+        with folders.alone(id):
+            return ""  # this mends it
+    except (ToolError, NotFound, OSError) as error:
+        return str(error)
 
 
 def _left_over(images: ContentStore, repair: bool) -> Iterator[Problem]:

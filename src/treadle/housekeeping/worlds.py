@@ -2,11 +2,10 @@
 that began them have ended. Worlds that people opened are theirs to drop."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.errors import ToolError
+from treadle.errors import NotFound, ToolError
 from treadle.housekeeping.retention import worth_of
 from treadle.ports.store import Listed
 from treadle.protocol.subagent_events import world_of
@@ -28,11 +27,13 @@ def collect_worlds(chats: Sequence[Listed], home: Path, line: float, *, dry: boo
     for world in _old(chats, folders, line):
         if not dry:
             try:
-                WorldGround(folders, world.id).end()
+                with folders.alone(world.id, patience_s=0.0):
+                    WorldGround(folders, world.id).end()
+                    folders.remove(world)
             except ToolError:
                 continue
-            with suppress(FileNotFoundError):  # somebody else did
-                folders.remove(world)
+            except NotFound:
+                pass  # another process removed it
         count += 1
     if not dry:
         folders.sweep()

@@ -16,7 +16,7 @@ class WorldPlaces(Protocol):
         """The folder with what was changed in it (see `Snapshots.effect`)."""
 
     def alone(self, world: str) -> AbstractContextManager[None]:
-        """Nothing is changed in it by Treadle meanwhile."""
+        """Nothing is changed in it by Treadle meanwhile, and it is not rebased, committed or dropped."""
 
     def committed(self, world: str) -> None:
         """What was changed in it is committed: from here on the two have the same beginning."""

@@ -1,8 +1,9 @@
 """How the files of a world are reached (`ports.workspace.Ground`): a copy by its path, layers by a descriptor that
 their holder hands out (`sandbox.launch.world`). Starts the holder where there is none; whoever comes next finds it.
 
-One line to the holder of a world for all of this process, kept while it is used: the descriptor is good as long as the
-holder lives, because a second mount of the same layers would not see what is written through the first."""
+One line to the holder of a world for all of this process, kept while it is used: a second mount of the same layers
+would not see what is written through the first. The holder is asked for each descriptor, because its mount shows what
+others saved beneath only after it was asked."""
 
 import os
 import socket
@@ -38,7 +39,6 @@ class WorldGround:
 
     def __init__(self, folders: WorldFolders, id: str) -> None:
         self._line: socket.socket | None = None
-        self._top = -1
         self.name = id
         self._folders = folders
         self._lock = threading.Lock()
@@ -48,10 +48,8 @@ class WorldGround:
     def open(self, flags: int) -> int:
         if self.folder:
             return self._opened(partial(os.open, self.folder), flags)
-        with self._lock:
-            if not self._alive():
-                self._connect()
-            return self._opened(partial(os.open, ".", dir_fd=self._top), flags)
+        with self._lock, held(self._top()) as top:
+            return self._opened(partial(os.open, ".", dir_fd=top), flags)
 
     def changing(self, before: Mapping[str, FileState | None]) -> None:
         if not self.folder:  # a copy knows what all of it was
@@ -102,33 +100,22 @@ class WorldGround:
 
     # -- the line to the holder ---------------------------------------------------------------------------------------
 
-    def _alive(self) -> bool:
-        """Whether the holder that gave the descriptor is still there; and whether this is still the process to which it
-        did."""
-        if self._line is None or self._process != os.getpid():
-            return False
-        try:
-            return bool(self._line.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-
-    def _connect(self) -> None:
-        self._hang_up()
+    def _top(self) -> int:
+        """A descriptor of the top folder, from the holder that this process has a line to, or from a new one."""
         deadline = time.monotonic() + _PATIENCE_S
+        if self._process != os.getpid():  # the line of the process that this one was forked from
+            self._hang_up()
         while True:
-            line = self._call() or self._start()
-            if line is not None:
+            if self._line is None:
+                self._line, self._process = self._call() or self._start(), os.getpid()
+            if self._line is not None:
                 with suppress(OSError):
-                    line.settimeout(_PATIENCE_S)
-                    line.send(b"top")
-                    _, handed, _, _ = socket.recv_fds(line, 16, 1)
+                    self._line.settimeout(_PATIENCE_S)
+                    self._line.send(b"top")
+                    _, handed, _, _ = socket.recv_fds(self._line, 16, 1)
                     if handed:
-                        line.settimeout(None)
-                        self._line, self._top, self._process = line, handed[0], os.getpid()
-                        return
-                line.close()
+                        return handed[0]
+                self._hang_up()
             if time.monotonic() > deadline:
                 raise ToolError(f"The world {self.name} cannot be reached: its holder does not answer. Try again.")
             time.sleep(_STEP_S)  # it is about to end, or another process is about to start one
@@ -136,8 +123,7 @@ class WorldGround:
     def _hang_up(self) -> None:
         if self._line is not None:
             self._line.close()
-            os.close(self._top)
-        self._line, self._top = None, -1
+        self._line = None
 
     def _call(self) -> socket.socket | None:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -4,7 +4,7 @@ committed goes through the one transaction of projects (`workspace.history`). Kn
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from treadle.errors import InvalidInput, NotFound, ToolError, WorldBusy
 from treadle.ports.sandbox import Confinement
@@ -92,7 +92,10 @@ class WorldHome:
 
     def effect(self, id: str) -> Effect:
         world = self.folders.get(id)
-        return self._beneath(world).effect(self.folders.view(world))
+        if self.folders.has_lost_stamp(world):
+            with self.folders.alone(id):
+                pass  # that mends it
+        return self._effect(world)
 
     def diff(self, id: str) -> str:
         world = self.folders.get(id)
@@ -111,18 +114,18 @@ class WorldHome:
         return self._beneath(self.folders.get(id)).discard(name)
 
     def rebase(self, id: str) -> tuple[str, ...]:
-        """The stamp is older than the look, as in `committed`."""
-        world = self.folders.get(id)
-        view, beneath = self.folders.view(world), self._beneath(world)
-        rebase = Rebase(id, self._history_of(*world.project), beneath)
-        if world.how == "copy":
-            return rebase.copy(beneath.beginning(view))
-        stamped = self.folders.stamp(world)
-        merged = rebase.layers(self.effect(id), Beginnings(view))
-        self.folders.begin_anew(world, stamped)
-        with suppress(ToolError):  # commands run there: what is mounted may show old files until it is mounted anew
-            self._ground_of(id).end()
-        return merged
+        """The stamp is older than the look, as in `committed`. No changes are made in the world while it is stamped:
+        those that were begun before it rely on an older look at the project, and those after it on a newer one."""
+        with self.folders.alone(id) as world, ExitStack() as stack:
+            view, beneath, inside = self.folders.view(world), self._beneath(world), self._history_of(*world.project)
+            rebase = Rebase(id, inside, beneath)
+            if world.how == "copy":
+                return rebase.copy(beneath.beginning(view))
+            with inside.journals.lock(inside.root.key):
+                stamped = stack.enter_context(self.folders.stamp(world))
+            merged = rebase.layers(self._effect(world), Beginnings(view))
+            self.folders.begin_anew(world, stamped)
+            return merged
 
     def run_inside(self, id: str, command: Sequence[str]) -> int:
         """What it changes is compared, so that a rebase knows what was there before."""
@@ -144,11 +147,11 @@ class WorldHome:
             yield ground.folder or f"/proc/self/fd/{fd}"
 
     def drop(self, id: str) -> None:
-        world = self.folders.get(id)
-        if inner := [each.id for each in self.folders.all() if each.parent == id]:
-            raise WorldBusy(f"There are worlds of {id}: {', '.join(inner[:5])}. Drop them first.")
-        self._ground_of(id).end(_LEAVING_S)
-        self.folders.remove(world)
+        with self.folders.alone(id) as world:
+            if inner := [each.id for each in self.folders.all() if each.parent == id]:
+                raise WorldBusy(f"There are worlds of {id}: {', '.join(inner[:5])}. Drop them first.")
+            self._ground_of(id).end(_LEAVING_S)
+            self.folders.remove(world)
 
     # -- for tools ----------------------------------------------------------------------------------------------------
 
@@ -160,8 +163,13 @@ class WorldHome:
 
     @contextmanager
     def alone(self, world: str) -> Iterator[None]:
-        history = self._history_of(*self._known(world).project)
-        with history.journals.lock(history.root.key):
+        with ExitStack() as stack:
+            try:
+                found = stack.enter_context(self.folders.alone(world))
+            except NotFound as error:
+                raise ToolError(str(error)) from error
+            history = self._history_of(*found.project)
+            stack.enter_context(history.journals.lock(history.root.key))
             yield
 
     def committed(self, world: str) -> None:
@@ -169,12 +177,17 @@ class WorldHome:
         found = self._known(world)
         if found.how == "copy":
             return self._beneath(found).beginning(self.folders.view(found)).committed()
-        stamped = self.folders.stamp(found)
-        if not self.effect(world).files:
-            Beginnings(self.folders.view(found)).replace({})
-            self.folders.begin_anew(found, stamped)
+        beginnings = Beginnings(self.folders.view(found))
+        with self.folders.stamp(found) as stamped:
+            known = beginnings.all()
+            if not self._effect(found).files:
+                beginnings.forget(known)
+                self.folders.begin_anew(found, stamped)
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _effect(self, world: World) -> Effect:
+        return self._beneath(world).effect(self.folders.view(world))
 
     def _known(self, id: str) -> World:
         try:

@@ -55,7 +55,7 @@ class Rebase:
                 left.append(path)
         self._make(made, left)
         now = {change.path: change.before for change in effect.files}
-        beginnings.replace({**beginnings.all(), **now})
+        beginnings.update(now)
         return tuple(change.path for change in made)
 
     def _have(self, path: str, after: FileState | None) -> None:

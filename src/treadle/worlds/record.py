@@ -1,20 +1,26 @@
 """What is known of a world, and where it lies: `<data>/worlds/ID` with `world.json` and `view`, which is laid out like
 the view of a command (`upper`, `work`, `began`), so that whatever reads or commits the effect of one does so with the
-other; of a copy, it holds the `tree` instead. Beside them the holder has its `lock` and its `socket`."""
+other; of a copy, it holds the `tree` instead. Beside them the holder has its `lock` and its `socket`, and
+`operation.lock` keeps rebases, commits and drops of the world apart.
+
+`began` is the stamp of the base: files beneath that changed later were changed by others. It is a file at first, then a
+link to the latest `began.*`. A world whose stamp is lost gets one as old as the world (`mend`): what changed since then
+counts as changed by others, and a rebase merges it."""
 
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from treadle.errors import NotFound
+from treadle.errors import NotFound, WorldBusy
 from treadle.faultpoint import faultpoint
+from treadle.file_locks import lock_file
 from treadle.file_system import create_file, replace_file
 from treadle.protocol.content import Value
 from treadle.protocol.options import Project
@@ -30,6 +36,9 @@ _DROPPED = ".dropped-"
 _TRIALS = "trials.json"
 _TRIAL = "world_trial_"
 """How the ids of worlds begin that are made to try whether layers can be mounted."""
+_OPERATION = "operation.lock"
+_PATIENCE_S = 30.0
+_TICK_S = 0.001
 
 
 class World(Value, frozen=True):
@@ -139,22 +148,65 @@ class WorldFolders:
     def keep_trials(self, trials: dict[str, str]) -> None:
         replace_file(f"{self.folder}/{_TRIALS}", msgspec.json.encode(trials))
 
+    @contextmanager
+    def alone(self, id: str, patience_s: float = _PATIENCE_S) -> Iterator[World]:
+        """Keep other operations on a world (rebase, commit, drop) waiting. Mends the stamp first. NotFound if there is
+        no such world, or it was dropped meanwhile; WorldBusy if another operation takes that long."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(lock_file(f"{self.path(id)}/{_OPERATION}", patience_s))
+            except FileNotFoundError as error:
+                raise _unknown(id) from error
+            except TimeoutError:
+                raise WorldBusy(
+                    f"Another process rebases, commits or drops the world {id} at this moment. Nothing was done; try "
+                    "again."
+                ) from None
+            world = self.get(id)
+            if self.has_lost_stamp(world):
+                self.mend(world)
+            yield world
+
     def begin_anew(self, world: World, stamped: str) -> None:
-        """From here on, what changed beneath after this stamp was made is somebody else's change."""
+        """From here on, what changed beneath after this stamp was made is somebody else's change. For the one that has
+        the world `alone`."""
         view = self.view(world)
         link = f"{view}/.{stamped}"
         os.symlink(stamped, link)
         faultpoint("world.before_new_beginning")
         os.replace(link, f"{view}/{BEGAN}")
-        for name in os.listdir(view):
-            if name.startswith((f"{BEGAN}.", f".{BEGAN}.")) and name != stamped:
-                os.unlink(f"{view}/{name}")
+        self._remove_stamps(view, stamped)
 
-    def stamp(self, world: World) -> str:
-        """The name of a new stamp."""
+    @contextmanager
+    def stamp(self, world: World) -> Iterator[str]:
+        """The name of a new stamp, which is removed if it does not become the world's (`begin_anew`). For the one that
+        has the world `alone`."""
+        view, name = self.view(world), new_id(f"{BEGAN}.")
+        try:
+            _stamp(f"{view}/{name}")
+            _pass_tick(f"{view}/{name}")
+            yield name
+        finally:
+            with suppress(OSError):
+                self._remove_stamps(view, os.readlink(f"{view}/{BEGAN}") if os.path.islink(f"{view}/{BEGAN}") else "")
+
+    def has_lost_stamp(self, world: World) -> bool:
+        view = self.view(world)
+        return world.how == "overlay" and os.path.isdir(f"{view}/upper") and not os.path.exists(f"{view}/{BEGAN}")
+
+    def mend(self, world: World) -> None:
+        """Give a world whose stamp is lost one as old as the world. For the one that has the world `alone`."""
+        view = self.view(world)
+        made_ns = min(world.made_ms * 1_000_000, os.stat(f"{view}/{LASTING}").st_ctime_ns)
         name = new_id(f"{BEGAN}.")
-        _stamp(f"{self.view(world)}/{name}")
-        return name
+        _stamp(f"{view}/{name}", made_ns)
+        self.begin_anew(world, name)
+
+    def _remove_stamps(self, view: str, current: str) -> None:
+        """Remove stamps that were replaced, and those of processes that died or were refused."""
+        for name in os.listdir(view):
+            if name.startswith((f"{BEGAN}.", f".{BEGAN}.")) and name != current:
+                os.unlink(f"{view}/{name}")
 
     def remove(self, world: World) -> None:
         """It is gone with one step; the rest is tidying."""
@@ -201,10 +253,29 @@ def _make_view(view: str, world: World) -> None:
     create_file(f"{view}/{LASTING}", b"")
 
 
-def _stamp(path: str) -> None:
-    """Note when it begins (see `workspace.history.upper`): what changes beneath from now on, somebody else changed."""
+def _stamp(path: str, since_ns: int = 0) -> None:
+    """Note when it begins (see `Upper.began_ns`): what changes beneath from now on, or since an earlier time, somebody
+    else changed."""
     with open(path, "wb") as file:
         file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
+        file.write(b" %d" % since_ns if since_ns else b"")
+
+
+def _pass_tick(stamp: str) -> None:
+    """Wait until the file system gives later times than that of the stamp. Its clock moves in steps of milliseconds: a
+    file that is saved after the stamp and after the look at the project must not have the stamp's own time."""
+    made = os.stat(stamp).st_ctime_ns
+    probe = f"{os.path.dirname(stamp)}/.{os.path.basename(stamp)}"
+    try:
+        while True:
+            with open(probe, "wb") as file:
+                file.write(b"x")
+            if os.stat(probe).st_ctime_ns > made:
+                return
+            time.sleep(_TICK_S)
+    finally:
+        with suppress(OSError):
+            os.unlink(probe)
 
 
 def _old(path: str) -> bool:

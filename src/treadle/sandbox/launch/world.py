@@ -3,7 +3,10 @@ whoever can reach its socket: a descriptor of the top folder, or the namespaces 
 lock. Nothing is lost when it is killed: what was written lies in the upper layer, and the next one mounts it again.
 
 It ends when nobody has had a line to it for a while and nobody else is in its namespace. While that is so, the layers
-must not be mounted a second time: two mounts of one upper layer do not see what the other changes."""
+must not be mounted a second time: two mounts of one upper layer do not see what the other changes.
+
+The mount remembers which file it found beneath a name, so it goes on showing a file that was replaced by a rename in
+the project. A remount drops what it remembers; one precedes every descriptor that is handed out."""
 
 import _socket
 import fcntl
@@ -17,7 +20,7 @@ from treadle.sandbox.launch.libc import mount, unshare
 from treadle.sandbox.launch.overlay import own_namespaces
 
 _NEW_MOUNTS = 0x20000
-_NOSUID, _NODEV, _RECURSIVE, _PRIVATE = 2, 4, 0x4000, 0x40000
+_NOSUID, _NODEV, _REMOUNT, _RECURSIVE, _PRIVATE = 2, 4, 0x20, 0x4000, 0x40000
 _LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _BACKLOG = 64
 _MOST = 16
@@ -118,6 +121,7 @@ class Holder:
         self._idle_s = idle_s
         self._lines: dict[int, _socket.socket] = {}
         self._space = os.stat("/proc/self/ns/mnt").st_ino
+        self._look_anew()  # where that fails, there can be no world of layers
 
     def serve(self) -> None:
         poll = select.poll()
@@ -146,6 +150,7 @@ class Holder:
         try:
             word = line.recv(_MOST)
             if word == b"top":
+                self._look_anew()
                 _hand(line, self._top)
             elif word == b"spaces":
                 _hand(line, *self._spaces)
@@ -157,6 +162,9 @@ class Holder:
             return bool(word)
         except OSError:
             return False
+
+    def _look_anew(self) -> None:
+        mount("none", f"/proc/self/fd/{self._top}", "", _REMOUNT | _NOSUID | _NODEV, "")
 
     def _others(self) -> bool:
         """Whether anybody else is in the namespace. Of a sandbox that was started there, who waits for its end is."""

@@ -2,16 +2,19 @@
 a file that was changed beneath and put back byte for byte is told from one that was changed."""
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, suppress
 
 import msgspec
 
+from treadle.file_locks import lock_file
 from treadle.file_system import replace_file
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileState
 
 _FILE = "beginnings"
+_PATIENCE_S = 30.0
+States = Mapping[str, FileState | None]
 
 
 class _Beginning(Value, frozen=True):
@@ -38,16 +41,27 @@ class Beginnings:
                     found.setdefault(read.path, read.state)
         return found
 
-    def add(self, states: Mapping[str, FileState | None]) -> None:
-        known = self.all()
-        lines = [
-            msgspec.json.encode(_Beginning(path, state)) + b"\n" for path, state in states.items() if path not in known
-        ]
-        if lines:
-            fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            with open(fd, "ab", buffering=0) as file:
-                file.write(b"".join(lines))
+    def add(self, states: States) -> None:
+        """Paths that are known stay as they are."""
+        with self._lock():
+            known = self.all()
+            if lines := _lines({path: state for path, state in states.items() if path not in known}):
+                fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                with open(fd, "ab", buffering=0) as file:
+                    file.write(lines)
 
-    def replace(self, states: Mapping[str, FileState | None]) -> None:
-        lines = (msgspec.json.encode(_Beginning(path, state)) + b"\n" for path, state in states.items())
-        replace_file(self._file, b"".join(lines))
+    def update(self, states: States) -> None:
+        with self._lock():
+            replace_file(self._file, _lines({**self.all(), **states}))
+
+    def forget(self, paths: Collection[str]) -> None:
+        with self._lock():
+            replace_file(self._file, _lines({path: state for path, state in self.all().items() if path not in paths}))
+
+    def _lock(self) -> AbstractContextManager[None]:
+        """Chats add lines while others rebase or commit."""
+        return lock_file(f"{self._file}.lock", _PATIENCE_S)
+
+
+def _lines(states: States) -> bytes:
+    return b"".join(msgspec.json.encode(_Beginning(path, state)) + b"\n" for path, state in states.items())

@@ -4,12 +4,11 @@ is finished; whether it is being taken back. A decision is one file that exists 
 After `release` a stub stays for a while, so that a worker that has slept through all of it finds the decision made.
 """
 
-import fcntl
 import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -17,11 +16,11 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
+from treadle.file_locks import lock_file
 from treadle.file_system import create_file, replace_file, sync_folder
 from treadle.protocol.content import Value
 from treadle.protocol.files import FileChange, FileConflict, Uncaptured
 from treadle.workspace.paths.durable import private_folder
-from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.freeing import Freeing
 
 Verdict = Literal["commit", "restore", "refuse", "discard", "released"]
@@ -149,19 +148,14 @@ class Journals:
     def lock(self, root: str) -> Iterator[None]:
         """Only one process at a time makes changes to a root. A dead one holds no lock."""
         private_folder(self._folder)
-        with held(os.open(self._file(root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as fd:
-            end = time.monotonic() + _PATIENCE_S
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > end:
-                        raise ToolError(
-                            "Another Treadle process has been changing this project for a long time. Nothing was "
-                            "changed; try again."
-                        ) from None
-                    time.sleep(0.01)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(lock_file(self._file(root, "lock"), _PATIENCE_S))
+            except TimeoutError:
+                raise ToolError(
+                    "Another Treadle process has been changing this project for a long time. Nothing was changed; try "
+                    "again."
+                ) from None
             yield
 
     # -- files --------------------------------------------------------------------------------------------------

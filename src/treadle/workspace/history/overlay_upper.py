@@ -11,6 +11,7 @@ import stat as st
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import IO
 
 import msgspec
 
@@ -33,6 +34,7 @@ _MODES = "modes"
 _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
 _OPAQUE = "user.overlay.opaque"
+_TRIES = 3
 _LEAP_NS = 500_000_000
 """What a clock is set back by at once; less than that is a clock that is merely slowed down."""
 
@@ -61,13 +63,15 @@ class Upper(ContentSource):
     @property
     def began_ns(self) -> int:
         """When the command began, by the clock that stamps files. A clock that was set back meanwhile has stamped what
-        came later with earlier times: by so much the beginning is moved back."""
+        came later with earlier times: by so much the beginning is moved back. A third number in the stamp is an earlier
+        beginning (see `WorldFolders.mend`)."""
         try:
-            stamp = os.stat(f"{self.view}/{BEGAN}").st_ctime_ns
-            with open(f"{self.view}/{BEGAN}", encoding="ascii") as file:
-                wall, steady = (int(number) for number in file.read().split())
+            with _open_stamp(f"{self.view}/{BEGAN}") as file:
+                stamp = os.fstat(file.fileno()).st_ctime_ns
+                wall, steady, *since = (int(number) for number in file.read().split())
         except (OSError, ValueError) as error:
             raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
+        stamp = min(stamp, *since) if since else stamp
         leap = (time.time_ns() - wall) - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - steady)
         return stamp + leap if leap < -_LEAP_NS else stamp
 
@@ -193,6 +197,14 @@ class Upper(ContentSource):
             mode, _, path = note.partition(b" ")
             modes.setdefault(os.fsdecode(path), int(mode, 8))  # the first one is the command's own
         return modes
+
+
+def _open_stamp(path: str) -> IO[str]:
+    """A rebase may replace the link and remove the file to which it led while the link is followed: then once more."""
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            return open(path, encoding="ascii")
+    return open(path, encoding="ascii")
 
 
 def is_deleted(found: os.stat_result) -> bool:

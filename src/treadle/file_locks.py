@@ -1,0 +1,43 @@
+"""Locks that processes hold on files, by `flock`: a lock ends with its process, also with one that is killed."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_STEP_S = 0.01
+
+
+@contextmanager
+def lock_file(path: str, patience_s: float) -> Iterator[None]:
+    """Keep other processes and threads from locking this file. Makes the file if it is absent. Not re-entrant.
+    TimeoutError if another holder keeps the lock for so long."""
+    end = time.monotonic() + patience_s
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if _lock(fd) and _has_name(fd, path):
+                yield
+                return
+        finally:
+            os.close(fd)
+        if time.monotonic() > end:
+            raise TimeoutError(f"{path} is locked")
+        time.sleep(_STEP_S)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _has_name(fd: int, path: str) -> bool:
+    """False if the file was removed or replaced between `open` and `flock`: no other process would see this lock."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,151 @@
+"""A chat works in a world while a person saves files of the project by renaming, and others rebase and commit the
+world: every line is recorded as the change of the side that wrote it, and no line is lost (W-11 to W-13, fault 39)."""
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.chance import SEED, SOAK
+from tests.scenario.kit import Stage, of, play
+from treadle.errors import Conflict, ToolError
+from treadle.models.scripted import Call, Say
+from treadle.protocol import events as e
+from treadle.stores.sqlite import SqliteStore
+
+MIDDLE = [f"middle {number}" for number in range(8)]
+TRIALS = 20 if SOAK else 2
+TURNS = 12 if SOAK else 5
+NAMES = ("notes.txt", "src/list.txt")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    (made / "src").mkdir(parents=True)
+    for name in NAMES:
+        (made / name).write_text("\n".join(MIDDLE) + "\n")
+    return made
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    made = Stage(SqliteStore(tmp_path / "home" / "chats.db"))
+    yield made
+    await made.close()
+
+
+def save(path: Path, line: str) -> None:
+    """Insert a line at the top, as an editor saves: a new file takes the place of the old one."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(f"{line}\n{path.read_text()}")
+    os.rename(fresh, path)
+
+
+def append(name: str, line: str) -> Call:
+    return Call("run_command", command=f"echo '{line}' >> {name}")
+
+
+def counts(seen: list[Any]) -> list[tuple[str, int, int]]:
+    """Path, added and removed lines of each recorded change."""
+    files = [file for event in of(seen, e.FilesChanged) for file in event.files]
+    return [(file.path, file.added, file.removed) for file in files]
+
+
+# W-11, W-13: a saved file is not taken for the command's change
+@pytest.mark.parametrize("between", ["nothing", "rebase", "commit"])
+async def test_a_file_saved_by_renaming_is_not_the_commands_change(stage: Stage, root: Path, between: str) -> None:
+    steps = [Call("read_file", path="notes.txt"), Say("Read."), append("notes.txt", "world"), Say("Done.")]
+    agent = stage.agent(steps, builtin=True)
+    world = await agent.worlds.open(root)
+    chat = agent.chat(root=root, world=world.id)
+    await play(chat.send("Read."))
+    save(root / "notes.txt", "person")
+    if between == "rebase":
+        await agent.worlds.rebase(world.id)
+    if between == "commit":
+        await agent.worlds.bring_in("c/1", world.id)
+    seen = await play(chat.send("Append."))
+    assert counts(seen) == [("notes.txt", 1, 0)]
+    with suppress(Conflict):
+        await agent.worlds.rebase(world.id)
+    assert not (await agent.worlds.bring_in("c/2", world.id)).conflicts
+    assert (root / "notes.txt").read_text().splitlines() == ["person", *MIDDLE, "world"]
+
+
+# W-12: file tools see what was saved, and do not revert it
+@pytest.mark.parametrize("between", ["rebase", "commit"])
+async def test_an_edit_in_a_world_keeps_what_was_saved_before(stage: Stage, root: Path, between: str) -> None:
+    edit = Call("edit_file", path="notes.txt", old_str="middle 7\n", new_str="middle 7\nworld\n")
+    steps = [Call("read_file", path="notes.txt"), Say("Read."), edit, Say("Done.")]
+    agent = stage.agent(steps, builtin=True)
+    world = await agent.worlds.open(root)
+    chat = agent.chat(root=root, world=world.id)
+    await play(chat.send("Read."))
+    save(root / "notes.txt", "person")
+    with agent.worlds.reached(world.id):  # a process keeps the world mounted
+        await (agent.worlds.rebase(world.id) if between == "rebase" else agent.worlds.bring_in("c/1", world.id))
+    seen = await play(chat.send("Edit."))
+    assert counts(seen) in ([("notes.txt", 1, 0)], []), "or it was refused because the file had changed"
+    await agent.worlds.rebase(world.id)
+    assert not (await agent.worlds.bring_in("c/2", world.id)).conflicts
+    assert (root / "notes.txt").read_text().startswith("person\n")
+
+
+# fault 39
+@pytest.mark.parametrize("trial", range(TRIALS))
+async def test_random_saves_commands_rebases_and_commits(stage: Stage, root: Path, trial: int) -> None:
+    print(f"TEST_SEED={SEED}")
+    chance = random.Random(f"{SEED} {trial}")
+    lines = [(chance.choice(NAMES), f"world {number}") for number in range(TURNS)]
+    agent = stage.agent([step for line in lines for step in (append(*line), Say("Done."))], builtin=True)
+    world = await agent.worlds.open(root)
+    chat = agent.chat(root=root, world=world.id)
+    saved: list[tuple[str, str]] = []
+    names: Iterator[str] = (f"commit/{number}" for number in range(10_000))
+    alone = asyncio.Lock()  # a person who saves over a commit loses it, in any program
+    ended = asyncio.Event()
+
+    async def edit() -> None:
+        while not ended.is_set():
+            async with alone:
+                saved.append((chance.choice(NAMES), f"person {len(saved)}"))
+                save(root / saved[-1][0], saved[-1][1])
+            await asyncio.sleep(chance.uniform(0.02, 0.2))
+
+    async def operate() -> None:
+        while not ended.is_set():
+            with suppress(Conflict, ToolError):
+                if chance.random() < 0.5:
+                    await agent.worlds.rebase(world.id)
+                else:
+                    async with alone:
+                        await agent.worlds.bring_in(next(names), world.id)
+            await asyncio.sleep(chance.uniform(0.01, 0.1))
+
+    made: list[tuple[str, str]] = []
+
+    async def work() -> None:
+        for name, line in lines:
+            seen = await play(chat.send("Go."))
+            assert counts(seen) in ([(name, 1, 0)], []), "its own line, or a conflict"
+            made.extend([(name, line)] * len(counts(seen)))
+        ended.set()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in (edit, operate, operate, work):
+                group.create_task(each())
+    finally:
+        ended.set()
+    await agent.worlds.rebase(world.id)
+    assert not (await agent.worlds.bring_in("commit/last", world.id)).conflicts
+    for name in NAMES:
+        found = (root / name).read_text().splitlines()
+        people, worlds = ([line for at, line in side if at == name] for side in (saved, made))
+        assert found == [*reversed(people), *MIDDLE, *worlds]
