@@ -149,3 +149,18 @@ async def test_random_saves_commands_rebases_and_commits(stage: Stage, root: Pat
         found = (root / name).read_text().splitlines()
         people, worlds = ([line for at, line in side if at == name] for side in (saved, made))
         assert found == [*reversed(people), *MIDDLE, *worlds]
+
+
+# W-13: what was committed is what later changes of both sides are merged with
+async def test_a_world_is_rebased_after_its_commit(stage: Stage, root: Path) -> None:
+    steps = [append("notes.txt", "world 1"), Say("Done."), append("notes.txt", "world 2"), Say("Done.")]
+    agent = stage.agent(steps, builtin=True)
+    world = await agent.worlds.open(root)
+    chat = agent.chat(root=root, world=world.id)
+    await play(chat.send("Append."))
+    await agent.worlds.commit(world.id)
+    save(root / "notes.txt", "person")
+    assert counts(await play(chat.send("Append."))) == [("notes.txt", 1, 0)]
+    await agent.worlds.rebase(world.id)
+    await agent.worlds.commit(world.id)
+    assert (root / "notes.txt").read_text().splitlines() == ["person", *MIDDLE, "world 1", "world 2"]

@@ -1,8 +1,10 @@
 """Worlds as tools need them: copy-on-write views of a project in which chats work for long (W-11)."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from treadle.protocol.files import FileChange
 from treadle.protocol.options import Project
 
 
@@ -18,5 +20,5 @@ class WorldPlaces(Protocol):
     def alone(self, world: str) -> AbstractContextManager[None]:
         """Nothing is changed in it by Treadle meanwhile, and it is not rebased, committed or dropped."""
 
-    def committed(self, world: str) -> None:
-        """What was changed in it is committed: from here on the two have the same beginning."""
+    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+        """These changes of it were committed: from here on, what they left is what both sides began with."""

@@ -9,12 +9,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from treadle.errors import InvalidInput, NotFound, ToolError, WorldBusy
 from treadle.ports.sandbox import Confinement
 from treadle.ports.snapshots import Effect
+from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.options import OWN_WORLD, ChatOptions, Project
 from treadle.sandbox.none import NoSandbox
 from treadle.sandbox.supervisor.folder import boot
 from treadle.types import new_id
 from treadle.workspace.history import copied
 from treadle.workspace.history.beginnings import Beginnings
+from treadle.workspace.history.overlay_upper import UPPER
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.identity import locate
@@ -107,7 +109,7 @@ class WorldHome:
         with self.alone(id):
             effect = self._beneath(world).commit(name, view)
             if not effect.conflicts:
-                self.committed(id)
+                self.committed(id, effect.files)
         return effect
 
     def call_off(self, name: str, id: str) -> Effect | None:
@@ -172,16 +174,24 @@ class WorldHome:
             stack.enter_context(history.journals.lock(history.root.key))
             yield
 
-    def committed(self, world: str) -> None:
-        """The stamp is older than the look: what changes after it is seen as somebody else's."""
+    def committed(self, world: str, files: Sequence[FileChange]) -> None:
+        """The stamp is older than the look: what changes after it is seen as somebody else's. For the one that has the
+        world `alone`."""
         found = self._known(world)
         if found.how == "copy":
             return self._beneath(found).beginning(self.folders.view(found)).committed()
-        beginnings = Beginnings(self.folders.view(found))
+        view, inside = self.folders.view(found), self._history_of(*found.project)
+        beginnings = Beginnings(view)
+        beginnings.update({file.path: file.after for file in files})
         with self.folders.stamp(found) as stamped:
             known = beginnings.all()
-            if not self._effect(found).files:
-                beginnings.forget(known)
+            left = {file.path for file in self._effect(found).files}
+            same = [path for path in known if path not in left]
+            # The layer keeps files that are the same beneath. A person's later change of one is merged with this state.
+            kept = [path for path in same if os.path.lexists(f"{view}/{UPPER}/{decode_path(path)}")]
+            beginnings.update({path: inside.state(decode_path(path)) for path in kept})
+            beginnings.forget({*same}.difference(kept))
+            if not left:
                 self.folders.begin_anew(found, stamped)
 
     # -- inside -------------------------------------------------------------------------------------------------------
