@@ -60,6 +60,7 @@ class ChatFiles:
     def __init__(self, chat: Followed, deps: Deps) -> None:
         self._chat = chat
         self._deps = deps
+        self._known: tuple[int, Ledger] | None = None
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -249,8 +250,11 @@ class ChatFiles:
         raise TreadleError("The request was taken, and its outcome was not seen; look at the chat's log.")
 
     async def _ledger(self) -> Ledger:
-        await self._chat.state()
-        return await read_ledger(self._deps.store, self._chat.id)
+        """Read once for each head of the log."""
+        head = (await self._chat.state()).head
+        if self._known is None or self._known[0] != head:
+            self._known = head, await read_ledger(self._deps.store, self._chat.id)
+        return self._known[1]
 
     def _restorer(self) -> Restorer:
         if self._deps.restorer is None:

@@ -229,10 +229,10 @@ class Chat:
         """What the chat waits for."""
         return open_actions(await self.state())
 
-    async def events(self, after: int = 0) -> list[Envelope]:
-        """The log, from behind `after`."""
+    async def events(self, after: int = 0, limit: int = 0) -> list[Envelope]:
+        """The log, from behind `after`; at most `limit` events if it is not 0."""
         await self.open()
-        return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after)]
+        return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after, limit)]
 
     async def wait(self, after: int, timeout_s: float) -> int:
         """Wait until something is recorded behind `after`, whoever wrote it; the last seq by then."""

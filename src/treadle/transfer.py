@@ -20,13 +20,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from treadle.chat import snapshot
 from treadle.chat.closing import close_calls, close_check, end_turn, with_turn_end
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState, summary
 from treadle.chat.transitions import transition
+from treadle.engine.log import SNAPSHOT_EVERY
 from treadle.errors import ChatExists, Damaged, InvalidInput, NotFound
 from treadle.faultpoint import faultpoint
-from treadle.ports.store import Store
+from treadle.ports.store import Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import ChangeOptions
 from treadle.protocol.events import (
@@ -237,6 +239,8 @@ async def _create(store: Store, chat: ChatId, envelopes: Iterable[Envelope]) -> 
     state = fold_all(ChatState(chat=chat), own)
     await store.create(summary(state), [wire.encode(envelope) for envelope in own])
     faultpoint("transfer.created")
+    if state.head >= SNAPSHOT_EVERY:  # else the first one who opens it would fold all of it
+        await store.save_snapshot(chat, Snapshot(state.head, snapshot.encode(state)))
     return state
 
 

@@ -66,13 +66,12 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
 async def events_of(
     store: Store, chat: ChatId, types: Collection[str], *, page: int = _PAGE
 ) -> AsyncIterator[tuple[int, Event]]:
-    """The events of some types with their seqs; of the log, only these are decoded, page by page."""
+    """The events of some types with their seqs; of the log, only these are read, page by page."""
     since = 0
-    while records := await store.read(chat, after=since, limit=page):
+    while records := await store.read_types(chat, types, after=since, limit=page):
         since = records[-1].seq
         for record in records:
-            if record.type in types:
-                yield record.seq, wire.decode(chat, record).data
+            yield record.seq, wire.decode(chat, record).data
 
 
 def _asked(event: FilesChanged | Undone | Redone | Kept, requests: list[RestoreRequested]) -> RestoreRequested | None:

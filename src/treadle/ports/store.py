@@ -5,7 +5,7 @@ A store never folds and never decides: it keeps records, a summary per chat, lea
 the answers to requests that may be repeated, and live text for readers in other processes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -144,6 +144,10 @@ class Store(Protocol):
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         """Records with seq > after, in order and without a gap up to the head; at most `limit` of them if it is not 0.
         Where a record is missing or damaged stands `session.record_lost`, or one that decodes to it (D-06)."""
+
+    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
+        """The records of these types with seq > after, in order; at most `limit` of them if it is not 0. Records of
+        other types are neither unpacked nor sent, and a missing one is left out."""
 
     async def head(self, chat: ChatId) -> int: ...
 

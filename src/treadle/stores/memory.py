@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, InvalidInput, LeaseLost, NotFound, StoreError
 from treadle.ports.store import (
@@ -113,6 +113,10 @@ class MemoryStore:
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         records, after = self._find(chat).records, max(0, after)
         return records[after : after + limit] if limit else records[after:]
+
+    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
+        found = [record for record in await self.read(chat, after) if record.type in types]
+        return found[:limit] if limit else found
 
     async def head(self, chat: ChatId) -> int:
         return self._find(chat).head

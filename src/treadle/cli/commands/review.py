@@ -14,7 +14,6 @@ from treadle.inert import inert_line
 
 if TYPE_CHECKING:
     from treadle.cli.changes import Chosen
-    from treadle.files import RunSpan
     from treadle.lines.hunks import Shown
     from treadle.protocol import events as e
     from treadle.runtime import Agent
@@ -56,11 +55,9 @@ async def _look(agent: "Agent", wanted: Named) -> "Work":
         runs = await choice.files.runs()  # the last one also if all of it was undone; if none did anything, the task
         choice = replace(choice, span=runs[-1] if runs else RunSpan())
     found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
-    return choice, found, [each for each in await choice.chat.events() if _within(each, choice.span)]
-
-
-def _within(envelope: "e.Envelope", span: "RunSpan") -> bool:
-    return envelope.seq >= span.since and (not span.upto or envelope.seq <= span.upto)
+    after = max(choice.span.since - 1, 0)
+    limit = max(choice.span.upto - after, 1) if choice.span.upto else 0
+    return choice, found, await choice.chat.events(after, limit)
 
 
 def _print(terminal: Terminal, work: "Work") -> None:

@@ -3,7 +3,7 @@ statements on a borrowed connection."""
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from treadle.errors import NotFound
@@ -22,6 +22,10 @@ MOST = 2**31 - 1
 READ = (
     f"SELECT c.head, e.* FROM chats AS c LEFT JOIN LATERAL (SELECT {rows.RECORD} FROM events WHERE chat_no = c.no "
     "AND seq > $2 ORDER BY seq LIMIT $3) AS e ON true WHERE c.id = $1 ORDER BY e.seq"
+)
+_OF_TYPES = (
+    f"SELECT c.head, e.* FROM chats AS c LEFT JOIN LATERAL (SELECT {rows.RECORD} FROM events WHERE chat_no = c.no "
+    "AND seq > $2 AND type = ANY($4::text[]) ORDER BY seq LIMIT $3) AS e ON true WHERE c.id = $1 ORDER BY e.seq"
 )
 _SNAPSHOT = "SELECT seq, body FROM snapshots WHERE chat_no = (SELECT no FROM chats WHERE id = $1)"
 _DELTAS = (
@@ -59,6 +63,16 @@ class ReadQueries(ABC):
                 raise NotFound(f"there is no chat {chat}")
             records = [rows.unpack(row[1:]) for row in found if row["seq"] is not None]
             return gapless(records, chat, begin, found[0]["head"], limit)
+
+        return await self._run(work)
+
+    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
+        async def work(connection: PgConnection, _: bool) -> list[Record]:
+            begin = min(max(0, after), MOST)
+            found = await connection.fetch(_OF_TYPES, chat, begin, limit or None, sorted(types))
+            if not found:
+                raise NotFound(f"there is no chat {chat}")
+            return [rows.unpack(row[1:]) for row in found if row["seq"] is not None]
 
         return await self._run(work)
 

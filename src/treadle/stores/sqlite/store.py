@@ -7,7 +7,7 @@ This is the face of it: what the port promises, given to the writer's or the rea
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -105,6 +105,9 @@ class SqliteStore:
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         return await self._read(lambda tables: tables.read(chat, after, limit))
+
+    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
+        return await self._read(lambda tables: tables.read_types(chat, types, after, limit))
 
     async def head(self, chat: ChatId) -> int:
         return await self._read(lambda tables: tables.head(chat))

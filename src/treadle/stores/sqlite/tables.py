@@ -4,7 +4,8 @@ else began. Every operation checks before it writes, so that a refused one has c
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost
@@ -201,6 +202,11 @@ class ReadTables:
         from treadle.stores.sqlite.text_index import TextIndex
 
         return TextIndex(self._connection, self.of_types)
+
+    def read_types(self, chat: ChatId, types: Collection[str], after: int, limit: int) -> list[Record]:
+        (number,) = row_of(self._connection, "SELECT no FROM chats WHERE id = ?", chat)
+        found = self.of_types(sorted(types), number, min(max(0, after), PLACES - 1), PLACES - 1)
+        return list(islice(found, limit or None))
 
     def of_types(self, types: Sequence[str], number: int, after: int, upto: int) -> Iterator[Record]:
         """The records of a chat, by its number, that are of these types."""

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 
 import pytest
+from msgspec.structs import replace
 
 from treadle.errors import ChatExists, HeadMoved, InvalidInput, NotFound, StoreError
 from treadle.ports.store import LEASE_S, ChatFilter, Commit, Lease, Snapshot, Store
@@ -124,6 +125,20 @@ class LogContract(OpensStore):
         for after in (99, 2**31, 2**32, 2**70):  # what clients say they have seen
             assert await store.read(A, after=after) == []
         assert seqs(await store.read(A, after=-1, limit=1)) == [1]
+
+    async def test_reading_some_types(self, store: Store) -> None:
+        other = replace(record(2), type="workspace.files_changed")
+        await store.create(summary(A, 4), [record(1), other, record(3), replace(other, seq=4)])
+        await store.create(summary(B, 1), [replace(other, seq=1)])
+        assert await store.read_types(A, {other.type}) == [other, replace(other, seq=4)]
+        assert seqs(await store.read_types(A, {other.type}, after=2)) == [4]
+        assert seqs(await store.read_types(A, {other.type, record(1).type}, after=1, limit=2)) == [2, 3]
+        assert await store.read_types(A, {"no.such.type"}) == []
+        assert await store.read_types(A, ()) == []
+        assert seqs(await store.read_types(A, {other.type}, after=-1, limit=1)) == [2]
+        assert await store.read_types(A, {other.type}, after=2**70) == []
+        with pytest.raises(NotFound):
+            await store.read_types(NOBODY, {other.type})
 
     async def test_unknown_chats(self, store: Store) -> None:
         lease = Lease(NOBODY, 1, "w")
