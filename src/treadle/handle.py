@@ -4,6 +4,7 @@ number of processes, may speak to the same chat."""
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import msgspec
@@ -206,7 +207,7 @@ class Chat:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def files(self) -> ChatFiles:
         """What the chat did to the files of its project, and the way back: undo, redo, keep (W-02, W-03)."""
         return ChatFiles(self, self._deps)

@@ -154,8 +154,9 @@ def _settled(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: 
     log = [replace(envelopes[0], data=replace(first, owner=owner)), *envelopes[1:]]
     state = fold_all(ChatState(chat=envelopes[0].chat), log)
     log += _seal(state, quiet(state, "import"), log[-1].time_ms)
-    log += _seal(fold_all(state, log[state.head :]), [SessionImported(envelopes[0].chat)], now_ms)
-    state = fold_all(ChatState(chat=envelopes[0].chat), log)
+    state = fold_all(state, log[state.head :])
+    log += _seal(state, [SessionImported(envelopes[0].chat)], now_ms)
+    state = fold_all(state, log[state.head :])
     there, here = wire.whole(state.options), wire.whole(local)
     changes = {name: here[name] for name in here if name not in PORTABLE and here[name] != there[name]}
     return log + _seal(state, transition(state, ChangeOptions(changes, by="import")), now_ms)
@@ -269,7 +270,7 @@ async def fork(
     state = fold_all(ChatState(chat=chat), copied)
     # What ends the copy happens where it was cut: a wall budget must not count the time that has passed since.
     copied += _seal(state, quiet(state), copied[-1].time_ms)
-    state = fold_all(ChatState(chat=chat), copied)
+    state = fold_all(state, copied[state.head :])
     wanted = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
     # Recorded in any case: the copy is the chat that somebody turned to last.
     changed = transition(state, ChangeOptions(wanted, by="fork")) or (OptionsChanged({}, by="fork"),)

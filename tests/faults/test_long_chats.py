@@ -24,6 +24,7 @@ from treadle.protocol.wire import Record
 from treadle.stores.sqlite import SqliteStore
 from treadle.stores.sqlite.lists import Lists
 from treadle.testing.checker import check_summary
+from treadle.transfer import export_chat, fork, import_chat
 from treadle.types import ChatId, SystemClock
 
 
@@ -121,6 +122,45 @@ async def test_a_long_chat_opens_from_its_tail_and_grows_at_the_price_of_a_short
 
     ratio = await cost_of_commands(long_) / await cost_of_commands(short)
     assert ratio < 3.0, f"an append costs {ratio:.1f} times as much as in a short chat"
+
+
+# D-06, fault 18
+async def test_an_imported_chat_opens_from_a_snapshot(tmp_path: Path) -> None:
+    await write(tmp_path / "there.db", 3_000)
+    there, here = SqliteStore(tmp_path / "there.db"), CountingStore(tmp_path / "here" / "chats.db")
+    lines = [line async for line in export_chat(there, CHAT)]
+    await there.close()
+    copy = await import_chat(here, lines)
+    forked = await fork(here, copy, 2_000)
+    for chat, head in ((copy, 3_000), (forked, 2_000)):
+        here.records_read = 0
+        assert (await Log(here, Hub(), SystemClock()).load(chat)).head >= head
+        assert here.records_read < SNAPSHOT_EVERY
+    await here.close()
+
+
+# W-03, fault 18
+def test_changes_of_a_long_chat_cost_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each record of a change is decoded once, and of the rest only the run that is reviewed."""
+    monkeypatch.setenv("TREADLE_HOME", str(tmp_path))
+    project = tmp_path / "project"
+    project.mkdir()
+    asyncio.run(many(tmp_path / "treadle.db", 6_000, 0, str(project)))
+    decoded: list[str] = []
+    decode = wire.decode
+    monkeypatch.setattr(wire, "decode", lambda chat, record: decoded.append(record.type) or decode(chat, record))
+    assert invoke(["diff", CHAT]) == 0
+    assert "M src/" in capsys.readouterr().out
+    changes = decoded.count("workspace.files_changed")
+    assert 400 < changes < 600
+    assert set(decoded) == {"workspace.files_changed", "checkpoint.created"}
+    decoded.clear()
+    assert invoke(["review", CHAT]) == 0
+    assert "What about file" in capsys.readouterr().out
+    assert len([kind for kind in decoded if kind not in ("workspace.files_changed", "checkpoint.created")]) < 50
+    assert decoded.count("workspace.files_changed") <= changes + 1
 
 
 def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(

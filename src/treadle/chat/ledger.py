@@ -171,7 +171,7 @@ def _found(entries: Sequence[LedgerEntry], wanted: RestoreRequested, runs: Seque
         if any(step.cut(wanted) for step in row) or not all(step.known for step in chosen):
             found[path] = Trail(path, (), observed, ignored[path])
         elif chosen:
-            chain = tuple(_chain(row[row.index(chosen[0]) :], chosen, runs))
+            chain = tuple(_chain(row[row.index(chosen[0]) :], frozenset(chosen), runs))
             trail = Trail(path, chain, observed, ignored[path])
             if trail.links:
                 found[path] = trail
