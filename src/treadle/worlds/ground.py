@@ -17,10 +17,11 @@ from functools import partial
 from treadle.errors import NotFound, ToolError, WorldBusy
 from treadle.faultpoint import faultpoint
 from treadle.ports.sandbox import WorldMount
-from treadle.protocol.files import FileState
+from treadle.protocol.files import FileState, decode_path
 from treadle.sandbox.launch.world import READY, TAKEN
 from treadle.sandbox.launcher import Launcher
-from treadle.workspace.history.beginnings import Beginnings
+from treadle.workspace.history.beginnings import Beginnings, States
+from treadle.workspace.history.overlay_upper import UPPER
 from treadle.workspace.paths.entries import held
 from treadle.workspace.paths.identity import Bound
 from treadle.worlds.record import World, WorldFolders
@@ -53,7 +54,23 @@ class WorldGround:
 
     def changing(self, before: Mapping[str, FileState | None]) -> None:
         if not self.folder:  # a copy knows what all of it was
-            Beginnings(self._folders.view(self._world())).add(before)
+            view = self._folders.view(self._world())
+            beginnings = Beginnings(view)
+            if outdated := self._shown_from_beneath(before, beginnings.all(), f"{view}/{UPPER}"):
+                beginnings.update({path: before[path] for path in outdated})
+            beginnings.add(before)
+
+    def _shown_from_beneath(self, before: States, known: States, upper: str) -> list[str]:
+        """Paths that were noted for a change that was not made then: the world still shows what lies beneath."""
+        paths = [
+            path
+            for path, state in before.items()
+            if path in known and known[path] != state and not os.path.lexists(f"{upper}/{decode_path(path)}")
+        ]
+        if not paths:
+            return []
+        with held(self.open(_LOOK)) as top:
+            return [path for path in paths if os.path.lexists(f"/proc/self/fd/{top}/{decode_path(path)}")]
 
     def mount(self) -> WorldMount:
         world = self._world()

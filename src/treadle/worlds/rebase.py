@@ -6,7 +6,7 @@ all that others changed has to be brought.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from treadle.errors import Conflict, NotFound, ToolError
 from treadle.faultpoint import faultpoint
@@ -15,13 +15,12 @@ from treadle.lines.merge import merge
 from treadle.ports.snapshots import Effect
 from treadle.ports.workspace import inert
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
-from treadle.workspace.history.beginnings import Beginnings
+from treadle.workspace.history.beginnings import Beginnings, States
 from treadle.workspace.history.copied import Beginning
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.history.states import is_folder
 
 _AT_THIS_MOMENT = "Somebody changes files there at this moment; try again."
-States = Mapping[str, FileState | None]
 
 
 class Unmergeable(Exception):

@@ -116,6 +116,7 @@ def test_a_world_that_lost_its_stamp_is_named_by_fsck_and_mended(case: Case) -> 
     edit(case, "text", b"1\n2\n3\n4\n5\nworld\n")
     (case.project / "text").write_text("person\n2\n3\n4\n5\n6\n")
     case.worlds.rebase(case.world)
+    (case.project / "text").write_text("person again\n2\n3\n4\n5\n6\n")
     (view(case) / os.readlink(view(case) / "began")).unlink()
     (found,) = find(case, repair=False)
     assert case.world in found.text
@@ -125,7 +126,7 @@ def test_a_world_that_lost_its_stamp_is_named_by_fsck_and_mended(case: Case) -> 
     assert [each.path for each in case.worlds.effect(case.world).conflicts] == ["text"], "as old as the world"
     case.worlds.rebase(case.world)
     assert not case.worlds.bring_in("c/1", case.world).conflicts
-    assert (case.project / "text").read_text() == "person\n2\n3\n4\n5\nworld\n"
+    assert (case.project / "text").read_text() == "person again\n2\n3\n4\n5\nworld\n"
 
 
 @pytest.mark.parametrize("act", ["effect", "rebase", "diff"])
@@ -167,3 +168,14 @@ def test_what_is_saved_after_the_look_counts_as_changed(case: Case) -> None:
     assert case.worlds.effect(case.world).conflicts
     case.worlds.rebase(case.world)
     assert case.inside()["text"] == b"person\n2\n3\n4\n5\nworld\n"
+
+
+# W-13: a change that was prepared and not made leaves no wrong base
+def test_a_file_is_merged_with_what_the_world_changed_it_from(case: Case) -> None:
+    inside = case.history(str(case.project), "", case.world)
+    case.ground(case.world).changing({"text": inside.state("text")})
+    (case.project / "text").write_text("person\n1\n2\n3\n4\n5\n6\n")
+    edit(case, "text", b"person\n1\n2\n3\n4\n5\n6\nworld\n")
+    (case.project / "text").write_text("person again\nperson\n1\n2\n3\n4\n5\n6\n")
+    case.worlds.rebase(case.world)
+    assert case.inside()["text"] == b"person again\nperson\n1\n2\n3\n4\n5\n6\nworld\n"
