@@ -184,14 +184,14 @@ class WorldHome:
         beginnings = Beginnings(view)
         beginnings.update({file.path: file.after for file in files})
         with self.folders.stamp(found) as stamped:
-            known = beginnings.all()
-            left = {file.path for file in self._effect(found).files}
-            same = [path for path in known if path not in left]
+            recorded_paths = beginnings.all()
+            differing_paths = {file.path for file in self._effect(found).files}
+            equal_paths = [path for path in recorded_paths if path not in differing_paths]
             # The layer keeps files that are the same beneath. A person's later change of one is merged with this state.
-            kept = [path for path in same if os.path.lexists(f"{view}/{UPPER}/{decode_path(path)}")]
-            beginnings.update({path: inside.state(decode_path(path)) for path in kept})
-            beginnings.forget({*same}.difference(kept))
-            if not left:
+            layer_paths = [path for path in equal_paths if os.path.lexists(f"{view}/{UPPER}/{decode_path(path)}")]
+            beginnings.update({path: inside.state(decode_path(path)) for path in layer_paths})
+            beginnings.forget({*equal_paths}.difference(layer_paths))
+            if not differing_paths:
                 self.folders.begin_anew(found, stamped)
 
     # -- inside -------------------------------------------------------------------------------------------------------
