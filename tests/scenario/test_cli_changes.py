@@ -56,21 +56,21 @@ def test_a_run_that_waited_ends_with_all_that_it_changed(cli: CommandLine) -> No
 
 
 def test_caches_are_one_line_without_a_gitignore(cli: CommandLine) -> None:
-    make = "mkdir -p __pycache__ .pytest_cache && echo x > __pycache__/a.pyc && echo y > .pytest_cache/b && echo z > c"
+    make = "mkdir -p .mypy_cache .pytest_cache && echo x > .mypy_cache/a && echo y > .pytest_cache/b && echo z > c"
     script = cli.script(runs(make) + DONE)
     ended = cli("run", "Go.", "--model", script, "--mode", "autopilot", "--auto-approve-commands")
-    folded = "2 files in .pytest_cache, __pycache__"
+    folded = "2 files in .mypy_cache, .pytest_cache"
     assert f"   [{folded}]" in ended.err.splitlines()
     in_all = f"1 file, +1 {MINUS}0; {folded}"
     assert f"changed in all: {in_all} · undo" in ended.err
     for told in (cli("diff"), cli("diff", "--stat"), cli("review")):
         assert f"[{folded}]\n" in told.out
-        assert "A __pycache__" not in told.out
+        assert "A .mypy_cache" not in told.out
         assert in_all in told.out + told.err
     everything = cli("diff", "--caches")
-    assert "A __pycache__/a.pyc +1\n" in everything.out
+    assert "A .mypy_cache/a +1\n" in everything.out
     assert f"3 files, +3 {MINUS}0" in everything.err
-    assert "A __pycache__/a.pyc +1\n" in cli("review", "--caches").out
+    assert "A .mypy_cache/a +1\n" in cli("review", "--caches").out
     assert cli("undo").code == 0
     assert [path.name for path in cli.project.iterdir()] == []
 

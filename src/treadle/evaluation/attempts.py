@@ -124,7 +124,7 @@ async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: 
     own = ChatOptions(root=world.root, root_id=world.root_id, world=world.id, sandbox=options.sandbox, mode="autopilot")
     arguments = {"command": with_patch(task), "timeout_s": min(600.0, task.check_timeout_s), "fresh": True}
     key = CallKey(f"eval-{world.id.rpartition('-')[2]}")
-    call = Invocation(chat, key, COMMAND_TOOL, arguments, options=own)
+    call = Invocation(chat, key, COMMAND_TOOL, arguments, options=own, by_person=True)
     try:
         plan = await tool.prepare(call)
         outcome = await tool.run(replace(call, plan=plan))
