@@ -57,6 +57,8 @@ class CommandSpec(Value, frozen=True):
     state_fd: int = 0
     """The descriptor to which the shell writes where it ended and what it exported (T-14); 0: none. What comes is kept
     only if the command came to its own end."""
+    state_cap: int = 1 << 20
+    """How many bytes of that are kept."""
     title: str = ""
     """The command in one line, for lists."""
     line: str = ""

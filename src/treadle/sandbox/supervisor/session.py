@@ -33,7 +33,6 @@ from treadle.sandbox.supervisor.recorder import Recorder
 _READ = 1 << 18
 _PENDING = 1 << 20
 """How much input may wait for a command that does not read."""
-_SHELL_CAP = 1 << 17
 _GRACE_S = 1.0
 """How long everything may take to end after SIGTERM."""
 _LINGER_S = 0.25
@@ -161,6 +160,7 @@ class SupervisorSession:
         self._input = b""
         self._input_ends = False
         self._shell = b""
+        self._state_cap = int(str(job["state_cap"]))
         self._code: int | None = None
         self._stop = False
         self._idle = Idle(float(str(job.get("idle_s", 0))))
@@ -175,7 +175,7 @@ class SupervisorSession:
         if ending == "exited" and self._group.out_of_memory():
             ending, self._exceeded = "exceeded", too_much_memory(limits_of(self._job))
         left_behind = self._clear(ending)
-        if self._shell and len(self._shell) <= _SHELL_CAP and ending == "exited":
+        if self._shell and ending == "exited":
             replace_file(SHELL, self._shell)
         code = -9 if self._code is None else self._code
         write_exit(ending, code, left_behind, self._recorder, self._exceeded)
@@ -267,8 +267,8 @@ class SupervisorSession:
 
     def _take_shell(self) -> None:
         data = os.read(self._ends.shell, _READ)
-        if data and len(self._shell) <= _SHELL_CAP:
-            self._shell += data
+        if data:
+            self._shell += data[: max(0, self._state_cap - len(self._shell))]
         if not data:
             os.close(self._ends.shell)
             self._ends.shell = -1

@@ -114,6 +114,7 @@ class CommandSetup:
             input=request.background or request.pty,
             output_cap=output.CAP,
             state_fd=0 if request.background or request.fresh else state_fd,
+            state_cap=shell.STATE_CAP,
             title=request.title,
             line=request.line,
             view=root if view else "",
