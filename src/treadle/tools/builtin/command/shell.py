@@ -29,9 +29,7 @@ _END = b"end"
 _LEFT = b"left="
 """Before the name of a process that the command left running and that was stopped, behind the end of the state."""
 _UNRECORDED_WHY = "a secret by its name or value, or too long"
-_TOO_MUCH = (
-    "[the exported variables are too long to carry over; later commands start with those of the command before this one]"
-)
+_TOO_MUCH = "[the exported variables are too long to carry over; later commands have those that this one began with]"
 _STARTING_WHY = "programs would run or obey something else because of it; set it in each command that needs it"
 
 # What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
@@ -155,6 +153,11 @@ class _Report(msgspec.Struct, frozen=True):
     stopped: tuple[str, ...] = ()
 
 
+def stopped_names(data: bytes) -> tuple[str, ...]:
+    """Of processes that the command left running."""
+    return _parse(data).stopped
+
+
 def _parse(data: bytes) -> _Report:
     fields = data.split(b"\0")
     last = fields.pop()
@@ -166,7 +169,7 @@ def _parse(data: bytes) -> _Report:
         return _Report(stopped=names)
     path = fields[0][4:].removesuffix(b"\n").decode(errors="surrogateescape")
     if last or fields[-1] != _END:
-        return _Report(path) if len(data) >= STATE_CAP else _Report(stopped=names)
+        return _Report(path, stopped=names) if len(data) >= STATE_CAP else _Report(stopped=names)
     texts = [field.decode(errors="surrogateescape") for field in fields[1:-1]]
     if not _shells()[0]:
         try:
