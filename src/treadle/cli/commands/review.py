@@ -48,7 +48,7 @@ def review(wanted: Named, as_json: bool) -> None:
 async def _look(agent: "Agent", wanted: Named) -> "Work":
     from msgspec.structs import replace
 
-    from treadle.cli.changes import choose
+    from treadle.cli.changes import choose, refuse_unknown_words
     from treadle.files import RunSpan
 
     choice = await choose(agent, wanted)
@@ -56,6 +56,8 @@ async def _look(agent: "Agent", wanted: Named) -> "Work":
         runs = await choice.files.runs()  # the last one also if all of it was undone; if none did anything, the task
         choice = replace(choice, span=runs[-1] if runs else RunSpan())
     found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
+    if not found:
+        await refuse_unknown_words(choice, wanted)
     return choice, found, [each for each in await choice.chat.events() if _within(each, choice.span)]
 
 
