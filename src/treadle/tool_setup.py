@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from treadle.errors import ConfigError
 from treadle.file_system import is_below
+from treadle.policy.redaction import Redactor
 from treadle.policy.trust import Trust
 from treadle.ports.commands import Allowance
 from treadle.ports.hooks import Hooks
@@ -95,6 +96,7 @@ class ToolSetup:
             worlds=lambda: self.worlds,
             unrecoverable=self._unrecoverable,
             after_the_fact=self._after_the_fact,
+            finished_length=redact.finished_length if isinstance(redact, Redactor) else len,
         )
 
     def _roots(self, root: str, bound: str, world: str = "") -> Root:

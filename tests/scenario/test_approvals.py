@@ -53,6 +53,19 @@ def test_asked_by_a_process_that_was_killed_and_answered_from_another(cli: Comma
     assert cli("pending", "--json").out == ""
 
 
+def test_without_a_name_the_only_approval_is_meant(cli: CommandLine) -> None:  # S-08
+    nothing = cli("approve")
+    assert (nothing.code, "no chat waits for an approval" in nothing.err) == (1, True)
+    first, second = ask(cli, COUNT + DONE), ask(cli, COUNT + DONE)
+    several = cli("approve")
+    assert several.code == 2
+    assert all(f"treadle approve {chat}:1.0" in several.err for chat in (first, second))
+    assert cli("approve", second).code == 0
+    assert cli("approve", "--deny").code == 0
+    assert count(cli) == 1
+    assert cli("pending", "--json").out == ""
+
+
 def test_an_answer_counts_once(cli: CommandLine) -> None:  # fault 6
     chat = ask(cli, COUNT + DONE)
     assert cli("approve", chat).code == 0

@@ -44,6 +44,8 @@ def test_a_chat_in_error_says_why(cli: CommandLine) -> None:  # A-08
 def test_a_chat_that_was_cut_off_is_pending(cli: CommandLine, model: str) -> None:
     cli("run", "Look.", "--model", model, env={"TREADLE_FAULTS": "kill@model.before_call#2"})
     assert cli("chats", "--json").lines[0]["status"] == "pending"
+    listed = cli("chats").out
+    assert ("was cut off" in listed, "pending" in listed) == (True, False)  # U-08: words, not names of states
 
 
 def test_a_chat_is_named_by_its_beginning_if_that_is_enough(cli: CommandLine, model: str) -> None:

@@ -61,6 +61,15 @@ def test_what_is_no_context_is_refused_before_anything_is_sent(cli: CommandLine,
         assert ended.code == 0  # any letter is one
 
 
+def test_piped_text_without_a_command_is_a_task(cli: CommandLine) -> None:  # U-08
+    ended = cli("--model", cli.script(HELLO), input="Hi.\n")
+    assert (ended.code, "Hello." in ended.out) == (0, True), ended.err
+    ended = cli("--model", cli.script(HELLO), "Say hello, please.")
+    assert (ended.code, "Hello." in ended.out) == (0, True), ended.err
+    assert cli("--continue", input="Hi.\n").code == 2
+    assert cli().code == 2
+
+
 def test_without_a_task(cli: CommandLine) -> None:
     assert cli("run", "--model", cli.script(HELLO)).code == 2
     assert cli("run", "--no-stdin", "--model", cli.script(HELLO), input="Hi.").code == 2

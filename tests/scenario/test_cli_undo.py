@@ -112,6 +112,18 @@ def test_undo_and_redo_bring_everything_back_and_again(cli: CommandLine, chat: s
     assert "no undo in this chat that could be redone" in nothing.err
 
 
+@pytest.mark.parametrize("command", [("undo", "--yes"), ("keep",), ("diff",), ("review",)])
+def test_a_word_that_is_neither_chat_nor_file_is_an_error(
+    cli: CommandLine, chat: str, command: tuple[str, ...]
+) -> None:  # W-02
+    ended = cli(*command, "nosuchchat")
+    assert (ended.code, ended.out) == (1, "")
+    assert "nosuchchat is neither a chat nor a file here; see: treadle chats" in ended.err
+    assert (cli.project / "a.txt").read_text() == AGENT
+    assert cli("undo", "made/new.txt", "--yes").code == 0
+    assert cli(*command, "made/new.txt").code == 0, "it is gone, but the chat has changed it"
+
+
 def test_a_diff_has_numbers_and_they_are_those_of_undo_and_keep(cli: CommandLine, chat: str) -> None:
     shown = cli("diff", "a.txt")
     assert "@@ -1,5 +1,5 @@ hunk 1\n" in shown.out

@@ -355,3 +355,15 @@ async def test_a_rule_for_one_part_does_not_trust_the_others(stage: Stage, root:
     (action,) = await chat.actions()
     assert "untracked.txt, which exists nowhere else" in action.reason
     assert (root / "untracked.txt").read_text() == "mine\n"
+
+
+async def test_a_folder_whose_name_is_no_text_is_worked_in(stage: Stage, root: Path) -> None:  # T-14
+    odd = os.fsencode(root) + b"/caf\xe9"
+    os.mkdir(odd)
+    chat = chat_of(stage, root, ran("cd caf*"), ran("echo x > made"), ran("rm -rf ../caf*; cd .."))
+    seen = await play(chat.send("Go."))
+    assert len(of(seen, e.FilesChanged)) == 1
+    (asked,) = await chat.actions()
+    seen = await play(chat.approve(asked))
+    assert types(seen)[-1] == "session.run_end"
+    assert not lies(root, os.fsdecode(odd))

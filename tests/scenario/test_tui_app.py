@@ -18,6 +18,7 @@ from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.stores.sqlite import SqliteStore
 from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.card import LOOK_S, QUIET_S
 from treadle.tui.connection import ChatLink
 from treadle.tui.embedded import Embedded
 from treadle.tui.launch import make_app
@@ -239,6 +240,32 @@ async def test_two_messages_at_once_begin_one_chat(
             assert shown(app).index("First.") < shown(app).index("Second.")
             assert len(await agent.chats()) == 1
             app.leave()
+
+
+async def test_keys_behind_edit_are_no_answer(tmp_path: Path) -> None:  # S-08
+    (tmp_path / "project").mkdir()
+    steps = [[Call("run_command", command="echo one > made.txt")], Say("Done.")]
+    async with agent_with(steps, tmp_path / "home") as agent:
+        app = app_on(agent, tmp_path / "project")
+        async with app.run_test(size=(100, 30)) as pilot:
+            await say(pilot, "Go.")
+            await until(pilot, lambda: app.card.action is not None and app.card.armed)
+            for key in ("e", "y"):  # the second comes before the command can be edited
+                app.card.on_key(Key(key, key))
+            await until(pilot, lambda: app.composer.text == "echo one > made.txt")
+            assert app.composer.has_focus
+            await asyncio.sleep(QUIET_S + 2 * LOOK_S)
+            assert app.composer.has_focus, "the card takes no keys while an answer is written"
+            await pilot.press("escape")
+            await until(pilot, lambda: app.card.armed)
+            assert app.card.has_focus
+            await pilot.press("e")
+            await until(pilot, lambda: app.composer.text == "echo one > made.txt")
+            app.composer.put("echo two > made.txt")
+            await pilot.press("enter")
+            await until(pilot, lambda: "Done." in shown(app) and not app.conversation.view.busy)
+            app.leave()
+    assert (tmp_path / "project" / "made.txt").read_text() == "two\n"
 
 
 async def test_a_draft_keeps_its_chips_and_a_failed_message_its_place(tmp_path: Path) -> None:  # U-04

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from treadle.cli.session import find_chat
 from treadle.errors import InvalidInput, NotFound, Refused
 from treadle.handle import Chat
+from treadle.inert import inert_line
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import Rule, RuleScope, check_expiry
 from treadle.runtime import Agent
@@ -26,7 +27,10 @@ async def asked_of_people(agent: Agent) -> list[tuple[Chat, OpenAction]]:
 
 
 async def find_approval(agent: Agent, named: str) -> tuple[Chat, OpenAction]:
-    """The approval that a person means: by its chat, by chat and action (c_…:3.1), or by the action alone."""
+    """The approval that a person means: by its chat, by chat and action (c_…:3.1), or by the action alone; without a
+    name, the only one."""
+    if not named:
+        return await _only_approval(agent)
     chat_part, colon, wanted = named.rpartition(":")
     if not colon:
         chat_part, wanted = named, ""
@@ -39,6 +43,18 @@ async def find_approval(agent: Agent, named: str) -> tuple[Chat, OpenAction]:
         what = f"does not ask for {wanted}" if wanted else "asks for no approval"
         raise Refused("no_such_action", f"the chat {chat.id} {what} (any more); see: treadle pending")
     return chat, chosen[0]
+
+
+async def _only_approval(agent: Agent) -> tuple[Chat, OpenAction]:
+    waiting = [(chat, action) for chat, action in await asked_of_people(agent) if action.kind == "permission"]
+    if not waiting:
+        raise NotFound("no chat waits for an approval")
+    if len(waiting) > 1:
+        lines = "".join(
+            f"\n  treadle approve {chat.id}:{action.action}  {inert_line(action.text, 80)}" for chat, action in waiting
+        )
+        raise InvalidInput(f"{len(waiting)} actions wait for an approval; name one of them:{lines}")
+    return waiting[0]
 
 
 async def _by_action(agent: Agent, wanted: str) -> tuple[Chat, OpenAction]:

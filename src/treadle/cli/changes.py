@@ -19,7 +19,7 @@ from treadle.lines.hunks import Shown
 from treadle.presentation.notices import summary
 from treadle.presentation.styled import Colour, Span, spans
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope, Restored
+from treadle.protocol.events import Envelope, FilesChanged, Restored
 from treadle.protocol.files import FileChange, FileConflict, decode_path, encode_path
 from treadle.runtime import Agent
 
@@ -64,6 +64,22 @@ async def _chat(agent: Agent, name: str) -> Chat:
         if root and _holds(root, here):
             return agent.chat(listed.summary.chat)
     raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
+
+
+async def refuse_unknown_words(choice: Chosen, wanted: Named) -> None:
+    """For a command that found nothing: NotFound for a word that is no chat, no file and nothing that the chat ever
+    changed."""
+    unknown = [(word, path) for word, path in zip(wanted.paths, choice.paths, strict=True) if _is_missing(word)]
+    if not unknown:
+        return
+    changes = [each.data for each in await choice.chat.events() if isinstance(each.data, FilesChanged)]
+    for word, path in unknown:  # of very many changes not all names are in the event
+        if not any(change.manifest or any(is_below(file.path, path) for file in change.files) for change in changes):
+            raise NotFound(f"{inert_line(word)} is neither a chat nor a file here; see: treadle chats")
+
+
+def _is_missing(path: str) -> bool:
+    return not os.path.lexists(path)
 
 
 def _holds(root: str, folder: str) -> bool:

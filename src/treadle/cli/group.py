@@ -86,12 +86,24 @@ def _app(given: dict[str, Any]) -> Any:
     from treadle.cli.open_app import Wanted, on_a_terminal, open_app
 
     if not on_a_terminal():
-        print_line(help_text())
-        return EXIT_USAGE
+        return _run_piped(given)
     wanted = dict(given)
     if wanted.pop("go_on", False):
         wanted["resume"] = LAST
     return open_app(Wanted(**wanted))
+
+
+def _run_piped(given: dict[str, Any]) -> Any:
+    """Without a terminal there is no app. A text that is piped in, or given as a message, is a task as for `run`."""
+    from treadle.cli.piped import is_piped
+
+    flags = {name: value for name, value in given.items() if value not in _UNSAID}
+    prompt = flags.pop("prompt", "")
+    if not (prompt or is_piped()) or not flags.keys() <= {"model", "mode", "root", "force_root"}:
+        print_line(help_text())
+        return EXIT_USAGE
+    words = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in flags.items()]
+    return cli.main(["run", *words, *(["--", prompt] if prompt else [])], prog_name="treadle", standalone_mode=False)
 
 
 def in_loop(body: Body) -> Body:

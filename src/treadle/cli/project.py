@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from treadle.errors import InvalidInput
+from treadle.inert import inert_line
 
 
 def project_root(named: str | None, *, force: bool = False) -> Path:
@@ -12,6 +13,13 @@ def project_root(named: str | None, *, force: bool = False) -> Path:
     root = Path(named).expanduser().resolve() if named else _git_root(Path.cwd())
     if not root.is_dir():
         raise InvalidInput(f"the project root {root} is no folder; name one with --root")
+    try:
+        str(root).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            f"the path of the project, {inert_line(str(root))}, is not valid UTF-8 and cannot be recorded; "
+            "rename the folder, or name another one with --root"
+        ) from None
     if not force and (whole := _whole(root)):
         raise InvalidInput(
             f"{root} is {whole}, and a model would be let loose on all of it; "

@@ -13,6 +13,7 @@ from treadle.chat.carried_variables import unknown_variables
 from treadle.policy.sensitive_files import Sensitive, find, names
 from treadle.policy.shell.model import Finding, Part, worst
 from treadle.ports.toolset import Invocation
+from treadle.protocol.files import decode_path
 from treadle.protocol.tools import ToolSpec
 
 Kind = Literal["read", "edit", "command", "job", "other", "free"]
@@ -147,4 +148,4 @@ def start_folder(invocation: Invocation) -> str:
     named = invocation.arguments.get("cwd")
     if isinstance(named, str) and named:
         return named
-    return "." if invocation.arguments.get("fresh") else invocation.shell.cwd
+    return "." if invocation.arguments.get("fresh") else decode_path(invocation.shell.cwd)

@@ -32,7 +32,7 @@ class LiveText:
 
     def __call__(self, piece: str) -> str:
         text = self._shown + self._held + piece
-        cut = self._cut(text)
+        cut = finished_length(text, self._values)
         if cut <= len(self._shown):
             self._held += piece
             return ""
@@ -42,18 +42,19 @@ class LiveText:
         self._shown = (self._shown + news)[-_KEPT:]
         return news
 
-    def _cut(self, text: str) -> int:
-        """Where what may still be shown ends."""
-        cut = len(text)
-        key = text.rfind(_KEY_BEGINS)
-        if key >= 0 and not _KEY_ENDS.search(text, key):
-            cut = key
-        tail = max(0, len(text) - _TAIL)
-        if (found := _BEGINS.search(text, tail)) is not None:
-            cut = min(cut, found.start())
-        for value in self._values:
-            cut = min(cut, len(text) - _overlap(text, value))
-        return cut if len(text) - cut <= _LONGEST_HELD else len(text)
+
+def finished_length(text: str, values: Sequence[str]) -> int:
+    """How much of a text that may go on can be shown: behind it may be the beginning of a secret."""
+    cut = len(text)
+    key = text.rfind(_KEY_BEGINS)
+    if key >= 0 and not _KEY_ENDS.search(text, key):
+        cut = key
+    tail = max(0, len(text) - _TAIL)
+    if (found := _BEGINS.search(text, tail)) is not None:
+        cut = min(cut, found.start())
+    for value in values:
+        cut = min(cut, len(text) - _overlap(text, value))
+    return cut if len(text) - cut <= _LONGEST_HELD else len(text)
 
 
 def _alike(one: str, other: str) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from treadle.policy.live_redaction import LiveText
+from treadle.policy.live_redaction import LiveText, finished_length
 from treadle.protocol.permissions import SECRET_NAME
 
 SHORTEST = 8
@@ -155,6 +155,10 @@ class Redactor:
     def live(self) -> Callable[[str], str]:
         """The same for text that comes in pieces: a secret that is cut in two is held back until it is whole."""
         return LiveText(self, [value for value, _ in self._values])
+
+    def finished_length(self, text: str) -> int:
+        """How much of a text that may go on can be shown before a secret may begin in it."""
+        return finished_length(text, [value for value, _ in self._values])
 
 
 def _values(named: Iterable[tuple[str, str]], extra: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

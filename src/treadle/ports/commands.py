@@ -57,6 +57,8 @@ class CommandSpec(Value, frozen=True):
     state_fd: int = 0
     """The descriptor to which the shell writes where it ended and what it exported (T-14); 0: none. What comes is kept
     only if the command came to its own end."""
+    state_cap: int = 1 << 20
+    """How many bytes of that are kept."""
     title: str = ""
     """The command in one line, for lists."""
     line: str = ""
@@ -135,9 +137,10 @@ class Command(Protocol):
     def touch(self) -> None:
         """Note that somebody asks about it: it is not idle. Blocks for a moment."""
 
-    def since(self, token: str) -> tuple[int, int]:
+    def since(self, token: str, end: int | None = None) -> tuple[int, int]:
         """From where to where the output is new since this was last asked with another token; asked again with the same
-        one, it begins where it began. Counts as a `touch`. Blocks for a moment."""
+        one, it begins where it began. With `end`, only what stands before that counts as seen. Counts as a `touch`.
+        Blocks for a moment."""
 
     def first(self, token: str) -> bool:
         """True for the first token with which this is asked, then and ever after: for what is to be told once. Blocks

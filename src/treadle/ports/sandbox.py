@@ -141,6 +141,10 @@ def all_hosts(network: Network, level: Level) -> bool:
             assert_never(network)
 
 
+LINGER_S = 2.0
+"""How long a process that outlives its command may take to end by itself: `> >(gzip > log.gz)` needs a moment."""
+
+
 class Confinement(Value, frozen=True):
     """What a command may touch. Paths are absolute and without links."""
 
@@ -161,6 +165,10 @@ class Confinement(Value, frozen=True):
     """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
     secrets: tuple[str, ...] = ()
     """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
+    report_fd: int = 0
+    """The descriptor for the names of processes that the command leaves running. They may take `LINGER_S` to end; then
+    they are stopped, and `left=` and the name of each is written here, with a NUL behind it. 0: they are stopped at
+    once, or as the sandbox does."""
 
 
 class Sandbox(ABC):

@@ -28,3 +28,17 @@ def model_name(ref: str, width: int = 0) -> str:
 def tail(text: str, width: int) -> str:
     """The end of a path, or of a name, says more than its beginning."""
     return text if len(text) <= width else f"…{text[1 - width :]}"
+
+
+_STATUS_WORDS = {
+    "requires_action": "waits for you",
+    "running": "works",
+    "pending": "was cut off",
+    "interrupting": "stops",
+    "error": "failed",
+}
+
+
+def status_words(status: str) -> str:
+    """The status of a chat in words for people; programs read the status itself."""
+    return _STATUS_WORDS.get(status, status)

@@ -184,7 +184,7 @@ class Shell(Value, frozen=True):
     """The chat's shell between commands (T-14)."""
 
     cwd: str = "."
-    """Relative to the root."""
+    """Relative to the root, in the form of `treadle.protocol.files.encode_path`."""
     exports: dict[str, str] = msgspec.field(default_factory=dict)
     """Variables that differ from the environment a fresh command has."""
     unset: tuple[str, ...] = ()

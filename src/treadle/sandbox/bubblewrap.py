@@ -9,6 +9,7 @@ removes after it. On a copy-on-write view nothing is held there: what comes into
 committed, and a command such as `git clean` or `git init` meets nothing that is not in the project."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from treadle.errors import SandboxError
 from treadle.file_system import folders_between, is_below, replace_file
 from treadle.ports.sandbox import (
     LAID,
+    LINGER_S,
     PROXY_PORT,
     AllHosts,
     Confinement,
@@ -53,6 +55,18 @@ _FILTER_FD, _GITCONFIG_FD = "9", "6"
 _OPEN_FILTER = f'exec "$@" {_FILTER_FD}<"$0"'
 _OPEN_FILES = f'given=$1; shift; exec "$@" {_FILTER_FD}<"$0" {_GITCONFIG_FD}<"$given"'
 """bwrap closes what it is told to read; anything else would be open in the command."""
+_STEP_S = 0.02
+_LINGER = (
+    # The shell's own messages about how the command ended are not wanted, so its error output is its own.
+    'trap : INT QUIT TERM HUP; exec 8>&2 2>/dev/null; "$@" 2>&8 8>&-; code=$?; exec >&- 8>&-; step=0; '
+    "while set -- /proc/[0-9]*; [ $# -gt 2 ] && [ $step -lt {steps} ]; do "
+    "step=$((step + 1)); command -p sleep {step_s}; done; "
+    "for place; do case ${place#/proc/} in 1 | $$) ;; "
+    r"""*) read -r name < "$place/comm" && printf 'left=%s\0' "$name" >&{fd} ;; esac; done; exit $code"""
+)
+"""Runs the command and waits for what it leaves running. When the first process of a sandbox's own process namespace
+ends, which bwrap sees to when the command does, the kernel kills all others. The two that always run are that first
+process and this shell."""
 PRIVATE_SIZE = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 """Bytes of memory that a private folder may take."""
 
@@ -122,6 +136,7 @@ class Bubblewrap(Sandbox):
 
     def _scoped(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
         """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
+        argv = _lingering(argv, confinement.report_fd)
         if not isinstance(confinement.network, AllHosts) or landlock.version() < landlock.SCOPES:
             return argv
         return self._launcher.line("scope", {}, argv)
@@ -292,6 +307,15 @@ class Bubblewrap(Sandbox):
             _write(path, code)
             self._filter = path
         return self._filter
+
+
+def _lingering(argv: Sequence[str], report_fd: int) -> Sequence[str]:
+    if not report_fd:
+        return argv
+    bash = shutil.which("bash")  # `-p`: what the environment tells a shell to run first is for the command
+    shell = [bash, "-p"] if bash else ["/bin/sh"]
+    script = _LINGER.replace("{fd}", str(report_fd)).replace("{step_s}", str(_STEP_S))
+    return [*shell, "-c", script.replace("{steps}", str(round(LINGER_S / _STEP_S))), "sh", *argv]
 
 
 def _overlay(folder: str, *more: str) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from treadle.errors import SandboxError
 from treadle.file_system import is_below
-from treadle.ports.sandbox import Confinement, Direct, Level, Sandbox, View, all_hosts
+from treadle.ports.sandbox import LINGER_S, Confinement, Direct, Level, Sandbox, View, all_hosts
 from treadle.sandbox.launcher import Launcher, at_folder, in_the_copy, in_world
 from treadle.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, Filter, assemble, chores
 
@@ -82,6 +82,8 @@ class Landlock(Sandbox):
             "devices": [*DEVICES, "/dev/tty"] if confinement.terminal else list(DEVICES),
             "writable": list(confinement.writable),
             "terminal": confinement.terminal,
+            "report_fd": confinement.report_fd,
+            "linger_s": LINGER_S if confinement.report_fd else 0.0,
             "temporary": temporary,
             "filter": assemble(self._filter(network)),
             "chores": chores(),

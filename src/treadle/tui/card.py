@@ -62,6 +62,8 @@ class Card(VerticalScroll, can_focus=True):
         self._others = 0
         self._shown_at = 0.0
         self.armed = False
+        self._yields = False
+        """Whether an answer is being written in the composer: until that ends, no key is for the card."""
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -77,7 +79,7 @@ class Card(VerticalScroll, can_focus=True):
     def ask(self, asked: Asked | None, others: int = 0) -> None:
         """Show this, and how many more wait behind it; None: nothing is asked."""
         if asked is None or self.asked is None or asked.key != self.asked.key:
-            self.armed = False
+            self.armed = self._yields = False
             self._shown_at = time.monotonic()
         elif others == self._others and asked == self.asked:
             return
@@ -89,13 +91,20 @@ class Card(VerticalScroll, can_focus=True):
 
     def _look(self) -> None:
         """Arm it when nobody has typed for a moment since it appeared."""
-        if self.action is None or self.armed:
+        if self.action is None or self.armed or self._yields:
             return
         if time.monotonic() - max(self._shown_at, self._last_key()) >= QUIET_S:
             self.armed = True
             self._draw()
             if self.action.kind == "permission":
                 self.screen.set_focus(self)  # at once: the next key is for the card
+
+    def take_keys_again(self) -> None:
+        """The answer in the composer was given up."""
+        if self._yields and self.asked is not None:
+            self._yields, self.armed = False, True
+            self._draw()
+            self.screen.set_focus(self)
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
@@ -122,6 +131,8 @@ class Card(VerticalScroll, can_focus=True):
         return [head, self._keys(action, look.width), *asked_for(action, look), *why]
 
     def _keys(self, action: OpenAction, width: int) -> Text:
+        if self._yields:
+            return Text("write in the line below, or press Esc to return to the choices", "dim")
         if not self.armed:
             return Text("one moment: what is being typed is no answer", "dim")
         found = choices(action)
@@ -155,9 +166,9 @@ class Card(VerticalScroll, can_focus=True):
             case "n":
                 self._choose("deny")
             case "f":
-                self.post_message(Choice(self.asked, "feedback"))
+                self._yield_to_composer("feedback")
             case "e":
-                self.post_message(Choice(self.asked, "edit"))
+                self._yield_to_composer("edit")
             case "w":
                 self._choose("rule", scope="once", offer=_network_offer(action))
             case "c" | "p" | "u":
@@ -165,6 +176,13 @@ class Card(VerticalScroll, can_focus=True):
             case number if number.isdecimal():
                 self._choose("rule", scope="chat", offer=int(number) - 1)
         return True
+
+    def _yield_to_composer(self, kind: str) -> None:
+        """What is typed from now on is text, also before the composer has the text to edit."""
+        assert self.asked is not None
+        self.armed, self._yields = False, True
+        self._draw()
+        self.post_message(Choice(self.asked, kind))
 
     def _choose(self, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = "") -> None:
         assert self.asked is not None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from treadle.errors import TreadleError
 from treadle.inert import inert_line
-from treadle.presentation.names import model_name
+from treadle.presentation.names import model_name, status_words
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.tui.command_context import CommandContext, Purpose, look_of
 from treadle.tui.connection import ChatRow
@@ -17,13 +17,12 @@ PREVIEWED = 8
 """Blocks of a chat that its preview shows."""
 READ = 200
 """Events at its end that are read for them."""
-_STATES = {
-    "requires_action": ("waits for you", "bold yellow"),
-    "running": ("works", "green"),
-    "pending": ("was cut off", "yellow"),
-    "interrupting": ("stops", "yellow"),
-    "error": ("failed", "red"),
-    "idle": ("", ""),
+_STYLES = {
+    "requires_action": "bold yellow",
+    "running": "green",
+    "pending": "yellow",
+    "interrupting": "yellow",
+    "error": "red",
 }
 
 
@@ -47,7 +46,8 @@ async def pick_chat(context: CommandContext, rest: str) -> None:
 
 
 def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
-    words, style = _STATES[row.status]
+    words = "" if row.status == "idle" else status_words(row.status)
+    style = _STYLES.get(row.status, "")
     parts = (
         (f"{_age(row.updated_ms):>4} ", "dim"),
         ("sub-agent " if row.parent else "", "cyan"),

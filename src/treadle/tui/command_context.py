@@ -70,7 +70,7 @@ class CommandContext:
             self._draft = self.app.composer.draft
         self._purpose = purpose
         self.app.composer.put(text)
-        self.app.composer.focus()
+        self.app.screen.set_focus(self.app.composer)  # at once: the next key is for the composer
         self.app.showing.draw_facts()
 
     def _restore_draft(self) -> None:

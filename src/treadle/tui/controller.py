@@ -65,8 +65,7 @@ class Controller(CommandContext):
         self._purpose = None
         self._restore_draft()
         self.app.showing.draw_facts()
-        if self.app.card.action is not None and self.app.card.action.kind == "permission":
-            self.app.card.focus()
+        self.app.card.take_keys_again()
         return True
 
     async def submitted(self, message: Composer.Submitted) -> None:
@@ -75,6 +74,9 @@ class Controller(CommandContext):
             self._purpose = None
             try:
                 await self._for_purpose(purpose, text)
+            except TreadleError:
+                self.app.card.take_keys_again()
+                raise
             finally:
                 self._restore_draft()
                 self.app.showing.draw_facts()
@@ -169,7 +171,11 @@ class Controller(CommandContext):
             case "feedback":
                 self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", asked))
             case "edit":
-                arguments = await (await self._asking(asked)).arguments(action)
+                try:
+                    arguments = await (await self._asking(asked)).arguments(action)
+                except TreadleError:
+                    self.app.card.take_keys_again()
+                    raise
                 words = "run this instead: Enter runs it, Esc goes back"
                 self.ask_for(Purpose("edit", words, asked, arguments), str(arguments.get("command", "")))
 

@@ -1,5 +1,6 @@
 """Which folder a run works in (S-02)."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,10 @@ def test_a_root_must_be_a_folder(home: Path) -> None:
     for wrong in (home / "file", home / "missing"):
         with pytest.raises(InvalidInput, match="is no folder"):
             project_root(str(wrong))
+
+
+def test_a_root_must_have_a_name_that_can_be_recorded(home: Path) -> None:
+    odd = os.fsdecode(os.fsencode(home) + b"/caf\xe9")
+    os.mkdir(odd)
+    with pytest.raises(InvalidInput, match=r"caf\\udce9, is not valid UTF-8"):
+        project_root(odd)

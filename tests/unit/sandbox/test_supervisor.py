@@ -213,6 +213,7 @@ def _marked(command: Command) -> list[str]:
 async def test_a_daemon_ends_with_its_command_and_it_is_said(commands: SupervisedCommands) -> None:  # S-14, fault 12
     command, ended = await run(commands, "setsid setsid sleep 1000 & echo $!; sleep 0.05")
     assert (ended.ending, ended.code, ended.left_behind) == ("exited", 0, True)
+    assert command.shell() == b"left=sleep\0"
     assert not _marked(command)
 
 
@@ -431,8 +432,8 @@ async def test_what_the_shell_tells(commands: SupervisedCommands) -> None:  # T-
     assert told.shell() == b"told"
     cut_short, _ = await run(commands, "printf told >&9; sleep 1000", "2.0", state_fd=9, timeout_s=0.3)
     assert cut_short.shell() == b""
-    flood, ended = await run(commands, "head -c 3000000 /dev/zero >&9; echo out", "3.0", state_fd=9)
-    assert (flood.shell(), ended.size) == (b"", 4)
+    flood, ended = await run(commands, "head -c 3000000 /dev/zero >&9; echo out", "3.0", state_fd=9, state_cap=70_000)
+    assert (flood.shell(), ended.size) == (bytes(70_000), 4)
 
 
 async def test_no_worker_keeps_dead_supervisors(commands: SupervisedCommands) -> None:

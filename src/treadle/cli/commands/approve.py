@@ -61,7 +61,7 @@ class Approval(NamedTuple):
 
 
 @click.command("approve")
-@click.argument("asked", metavar="ID")
+@click.argument("asked", metavar="[ID]", default="")
 @click.option("--deny", is_flag=True, help="Refuse instead.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--edit", metavar="COMMAND", help="Run this command instead of the one that is asked for.")
@@ -75,7 +75,8 @@ class Approval(NamedTuple):
 async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) -> int:
     """Allow or refuse what a chat asks for, and go on with it.
 
-    ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it.
+    ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it. Without
+    it, the only approval that any chat waits for.
     """
     from treadle.cli.approvals import find_approval
     from treadle.cli.dialogue import follow

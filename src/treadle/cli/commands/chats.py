@@ -94,6 +94,7 @@ def as_dict(listed: "Listed") -> dict[str, object]:
 
 
 def _line(terminal: Terminal, listed: "Listed") -> Line:
+    from treadle.presentation.names import status_words
     from treadle.protocol.views import shown_status
 
     summary, status = listed.summary, shown_status(listed.summary.status, listed.leased)
@@ -103,7 +104,7 @@ def _line(terminal: Terminal, listed: "Listed") -> Line:
     project = inert_line(PurePath(summary.root).name or summary.root or "-", 20)
     archived = " (archived)" if summary.archived else ""
     rest = f"  {project:20}  {title}{archived}"
-    line = spans(f"{summary.chat} ", aged, "  ", Span(f"{status:15}", (colour,)), rest)
+    line = spans(f"{summary.chat} ", aged, "  ", Span(f"{status_words(status):15}", (colour,)), rest)
     if summary.last_error is None:
         return line
     why = f"{summary.last_error.error_class}: {summary.last_error.message}"

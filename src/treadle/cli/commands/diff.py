@@ -40,7 +40,7 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
     What was undone or kept is left out.
     """
-    from treadle.cli.changes import choose
+    from treadle.cli.changes import choose, refuse_unknown_words
     from treadle.files import interrupted_text
 
     terminal = Terminal()
@@ -48,8 +48,10 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
     interrupted_call = await choice.files.interrupted_call()
     if runs:
         await _list_runs(terminal, choice, as_json)
-    elif not await _show(terminal, choice, stat, as_json) and not as_json and not interrupted_call:
-        terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
+    elif not await _show(terminal, choice, stat, as_json):
+        await refuse_unknown_words(choice, wanted)
+        if not as_json and not interrupted_call:
+            terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
     if interrupted_call:
         terminal.note(interrupted_text(choice.chat.id, interrupted_call), "yellow")
     return EXIT_ERROR if interrupted_call else EXIT_OK

@@ -140,10 +140,12 @@ def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
 
 
 def _state(row: "Row") -> str:
+    from treadle.presentation.names import status_words
+
     if row.waits:
         return f"waits for an answer: {', '.join(row.waits)}"
     won = " · won" if "won" in row.labels else ""
-    return f"{row.ended or row.status}{won}"
+    return f"{row.ended or status_words(row.status)}{won}"
 
 
 def _cost(row: "Row") -> str:

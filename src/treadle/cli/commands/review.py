@@ -47,7 +47,7 @@ def review(wanted: Named, as_json: bool) -> None:
 async def _look(agent: "Agent", wanted: Named) -> "Work":
     from msgspec.structs import replace
 
-    from treadle.cli.changes import choose
+    from treadle.cli.changes import choose, refuse_unknown_words
     from treadle.files import RunSpan
 
     choice = await choose(agent, wanted)
@@ -55,6 +55,8 @@ async def _look(agent: "Agent", wanted: Named) -> "Work":
         runs = await choice.files.runs()  # the last one also if all of it was undone; if none did anything, the task
         choice = replace(choice, span=runs[-1] if runs else RunSpan())
     found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
+    if not found:
+        await refuse_unknown_words(choice, wanted)
     after = max(choice.span.since - 1, 0)
     limit = max(choice.span.upto - after, 1) if choice.span.upto else 0
     return choice, found, await choice.chat.events(after, limit)

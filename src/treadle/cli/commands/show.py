@@ -58,13 +58,14 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
 
 async def _show_tree(agent: "Agent", chat: "ChatId", events: "list[Envelope]") -> None:
     """The chats that its calls began, and theirs, where what was shown has not told all of it."""
+    from treadle.presentation.names import status_words
     from treadle.subagents.tree import tree_of
 
     rows = await tree_of(agent.deps, chat, [each.data for each in events])
     for row in rows if any(row.depth > 1 or not row.ended for row in rows) else ():
         waits = f"waits for an answer: {', '.join(row.waits)}" if row.waits else ""
         cost = f"${row.usage.usd:.4f}" if row.usage.usd else f"{row.usage.tokens:,} tokens"
-        facts = (row.chat, row.title, waits or row.ended or row.status, f"{row.turns} turns", cost)
+        facts = (row.chat, row.title, waits or row.ended or status_words(row.status), f"{row.turns} turns", cost)
         line = " · ".join(inert_line(fact, 80) for fact in facts)
         print_note(f"{'   ' * row.depth}└ {line}")
 

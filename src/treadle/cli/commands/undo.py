@@ -78,7 +78,7 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
     from msgspec import to_builtins
     from msgspec.structs import replace
 
-    from treadle.cli.changes import choose, tell
+    from treadle.cli.changes import choose, refuse_unknown_words, tell
     from treadle.cli.dialogue import may_go_on
     from treadle.files import RunSpan
     from treadle.ports.snapshots import Plan
@@ -95,6 +95,8 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
     if begun is not None and begun.request.kind == "redo" and how.to is None:
         choice = await choose(agent, wanted)  # the last run may be another now
     plan = await choice.files.preview(choice.span, **_which(choice, how)) if how.files else Plan(())
+    if not plan.files and not plan.conflicts:
+        await refuse_unknown_words(choice, wanted)
     if not how.as_json:
         _show(terminal, choice, plan, how)
     if how.preview or (not plan.files and how.to is None):
@@ -197,12 +199,14 @@ async def keep(agent: "Agent", wanted: Named, as_json: bool) -> int:
 
     ID is a chat; without it, the newest that works in this project. Nothing in the project changes.
     """
-    from treadle.cli.changes import choose, tell, tell_begun
+    from treadle.cli.changes import choose, refuse_unknown_words, tell, tell_begun
 
     terminal = Terminal()
     choice = await choose(agent, wanted)
     await tell_begun(terminal, choice, as_json)
     done = await choice.files.keep(choice.span, choice.paths, choice.hunks)
+    if not (done.files or done.conflicts):
+        await refuse_unknown_words(choice, wanted)
     if not (as_json or done.files or done.conflicts or done.error):
         terminal.note(f"chat {choice.chat.id}: nothing to keep", "dim")
     return await tell(terminal, choice, done, "kept", as_json, listed=True)

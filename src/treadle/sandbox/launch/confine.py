@@ -8,16 +8,19 @@ import os
 import select
 import stat
 import sys
+import time
 
 from treadle.file_system import is_below
 from treadle.sandbox.launch.ending import end_as, end_descendants, heed_broken_pipes, pass_signals_to
 from treadle.sandbox.launch.file_metadata import MetadataServer
+from treadle.sandbox.launch.processes import descendants
 from treadle.sandbox.launch.protected_paths import ProtectedPaths, TooLarge
 from treadle.sandbox.launch.system import Ruleset, adopt_orphans, die_with_parent, give_up_privileges, load_filter
 
 CANNOT = 125
 """The exit code when the command could not be confined and did not run."""
 NOT_FOUND = 127
+_STEP_MS = 20
 HOME = "home"
 """In the command's private folder, where it has an empty home."""
 
@@ -38,6 +41,8 @@ class Spec:
         self.devices: list[str] = told["devices"]
         self.writable: list[str] = told["writable"]
         self.terminal: bool = told["terminal"]
+        self.report_fd: int = told["report_fd"]
+        self.linger_s: float = told["linger_s"]
         self.filter: bytes = told["filter"]
         self.chores: dict[int, str] = told["chores"]
         self.handled: tuple[int, int, int, int] = told["handled"]
@@ -92,11 +97,36 @@ def _run(spec: Spec, argv: list[str]) -> int:
     pass_signals_to(pid)
     _, extra, _, _ = here.recvmsg(1, _socket.CMSG_LEN(4))
     here.close()
-    if extra:
-        listener = int.from_bytes(extra[0][2][:4], sys.byteorder)
-        allowed = [spec.root, spec.private, *spec.writable]
-        _attend(pid, listener, MetadataServer(listener, spec.chores, allowed, spec.kept))
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if not extra:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    listener = int.from_bytes(extra[0][2][:4], sys.byteorder)
+    metadata = MetadataServer(listener, spec.chores, [spec.root, spec.private, *spec.writable], spec.kept)
+    _attend(pid, listener, metadata)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if spec.report_fd:
+        _linger(spec, listener, metadata)
+    os.close(listener)
+    return code
+
+
+def _linger(spec: Spec, listener: int, metadata: MetadataServer) -> None:
+    """Wait a moment for what the command left running, and report what still runs then."""
+    until = time.monotonic() + spec.linger_s
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    while time.monotonic() < until:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        for _, event in poll.poll(_STEP_MS):
+            if event & select.POLLIN:
+                metadata.serve()
+            else:
+                poll.unregister(listener)
+    for name in descendants().values():
+        os.write(spec.report_fd, b"left=%b\0" % name)
 
 
 def _become(spec: Spec, argv: list[str], parent: int, there: _socket.socket) -> None:
@@ -188,7 +218,6 @@ def _attend(pid: int, listener: int, metadata: MetadataServer) -> None:
         else:
             poll.unregister(listener)
     os.close(ended)
-    os.close(listener)
 
 
 def _remove(folder: str) -> None:

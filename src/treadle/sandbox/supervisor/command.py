@@ -101,15 +101,15 @@ class SupervisedCommand:
         with suppress(FileNotFoundError):  # it is being forgotten
             Path(f"{self.folder}/{names.TOUCHED}").touch(0o600)
 
-    def since(self, token: str) -> tuple[int, int]:
+    def since(self, token: str, end: int | None = None) -> tuple[int, int]:
         self.touch()
         file = f"{self.folder}/{names.CURSOR}"
-        last, begin, end = "", 0, 0
+        last, begin, seen = "", 0, 0
         with suppress(FileNotFoundError):
             last, *numbers = Path(file).read_text().split()
-            begin, end = (int(number) for number in numbers)
-        start = begin if last == token else end
-        size = self.read(0, 0).size
+            begin, seen = (int(number) for number in numbers)
+        start = begin if last == token else seen
+        size = self.read(0, 0).size if end is None else end
         with suppress(FileNotFoundError):  # it is being forgotten
             replace_file(file, f"{token} {start} {size}".encode())
         return start, size

@@ -33,11 +33,10 @@ from treadle.sandbox.supervisor.recorder import Recorder
 _READ = 1 << 18
 _PENDING = 1 << 20
 """How much input may wait for a command that does not read."""
-_SHELL_CAP = 1 << 17
 _GRACE_S = 1.0
 """How long everything may take to end after SIGTERM."""
-_LINGER_S = 0.25
-"""How long what a finished command left behind may take to end by itself: `> >(tee log)` needs a moment."""
+_LINGER_S = 2.0
+"""As `treadle.ports.sandbox.LINGER_S`, which takes too long to load here."""
 _KILL_S = 30.0
 _DRAIN_S = 1.0
 _STEP_S = 0.02
@@ -161,6 +160,7 @@ class SupervisorSession:
         self._input = b""
         self._input_ends = False
         self._shell = b""
+        self._state_cap = int(str(job["state_cap"]))
         self._code: int | None = None
         self._stop = False
         self._idle = Idle(float(str(job.get("idle_s", 0))))
@@ -175,7 +175,7 @@ class SupervisorSession:
         if ending == "exited" and self._group.out_of_memory():
             ending, self._exceeded = "exceeded", too_much_memory(limits_of(self._job))
         left_behind = self._clear(ending)
-        if self._shell and len(self._shell) <= _SHELL_CAP and ending == "exited":
+        if self._shell and ending == "exited":
             replace_file(SHELL, self._shell)
         code = -9 if self._code is None else self._code
         write_exit(ending, code, left_behind, self._recorder, self._exceeded)
@@ -202,7 +202,7 @@ class SupervisorSession:
         elif ending != "exceeded":  # what uses the machine up is given no time
             tree.terminate(self._ends.pid)
             self._until(_GRACE_S)
-        left_behind = ending == "exited" and not self._alone and tree.working()
+        left = tree.working() if ending == "exited" and not self._alone else []
         wait = time.monotonic() + _KILL_S
         while not (self._alone and self._code is not None) and time.monotonic() < wait:
             self._group.kill()
@@ -211,12 +211,16 @@ class SupervisorSession:
         drained = time.monotonic() + _DRAIN_S
         while self._ends.output >= 0 and time.monotonic() < drained:
             self._step(min(drained, time.monotonic() + _STEP_S))
-        return left_behind
+        for name in left or ():
+            self._shell += b"left=%b\0" % name
+        return left is None or bool(left)
 
     def _until(self, most_s: float) -> None:
         """Go on until nothing is left, or for so long."""
         until = time.monotonic() + most_s
         while not (self._alone and self._code is not None and self._ends.output < 0) and time.monotonic() < until:
+            if self._stop and self._code is not None:
+                return
             self._step(min(until, time.monotonic() + _STEP_S))
 
     def _step(self, until: "float | None") -> None:
@@ -267,8 +271,8 @@ class SupervisorSession:
 
     def _take_shell(self) -> None:
         data = os.read(self._ends.shell, _READ)
-        if data and len(self._shell) <= _SHELL_CAP:
-            self._shell += data
+        if data:
+            self._shell += data[: max(0, self._state_cap - len(self._shell))]
         if not data:
             os.close(self._ends.shell)
             self._ends.shell = -1

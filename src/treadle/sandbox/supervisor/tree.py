@@ -7,6 +7,7 @@ import sys
 from _collections_abc import Callable
 
 from treadle.sandbox.launch.libc import control
+from treadle.sandbox.launch.processes import descendants
 
 _SIGKILL, _SIGTERM, _SIGSTOP = 9, 15, 19
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
@@ -71,28 +72,10 @@ def gone(group: int) -> bool:
     return False
 
 
-def descendants() -> "dict[int, bytes]":
-    """The living below this process, with their names."""
-    children: dict[int, list[int]] = {}
-    names: dict[int, bytes] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (stat := _stat(entry)) is not None:
-            name, state, parent = stat
-            children.setdefault(parent, []).append(int(entry))
-            if state not in b"ZX":
-                names[int(entry)] = name
-    found: list[int] = []
-    todo = [os.getpid()]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return {pid: names[pid] for pid in found if pid in names}
-
-
-def working() -> bool:
-    """Whether anything lives but the sandbox itself, which may take a moment to be taken down."""
-    return not _LINUX or any(name != b"bwrap" for name in descendants().values())
+def working() -> "list[bytes] | None":
+    """The names of all that lives but the sandbox itself, which may take a moment to be taken down; None where they
+    cannot be known."""
+    return [name for name in descendants().values() if name != b"bwrap"] if _LINUX else None
 
 
 def tasks() -> int:
@@ -131,16 +114,6 @@ def _number(pid: int, name: str, read: "Callable[[bytes], int]") -> int:
             return read(file.read())
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _stat(pid: str) -> "tuple[bytes, bytes, int] | None":
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            head, _, rest = file.read().rpartition(b")")
-    except OSError:  # it is gone
-        return None
-    state, parent = rest.split()[:2]
-    return head.partition(b"(")[2], state, int(parent)
 
 
 def _signal(pid: int, number: int) -> None:

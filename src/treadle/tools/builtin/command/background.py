@@ -20,9 +20,10 @@ from treadle.protocol.events import JobEnded, JobSettled
 from treadle.protocol.tools import ToolSpec, digest
 from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.command.job_layer import NOT_KEPT, JobLayer
-from treadle.tools.builtin.command.output import exit_words, view_between
+from treadle.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.command.request import CommandRequest
+from treadle.tools.builtin.command.shell import stopped_names
 from treadle.tools.builtin.context import ToolContext, WithContext
 from treadle.types import CallKey, SystemClock
 
@@ -72,12 +73,12 @@ async def _has_pending_changes(context: ToolContext, request: CommandRequest, on
     return await layer.pending(ended) > 0
 
 
-async def begun(command: Command, handle: str) -> tuple[str, str, bool]:
+async def begun(context: ToolContext, command: Command, handle: str) -> tuple[str, str, bool]:
     """The text, summary and success of a command that was started in the background."""
     ended = await _settle_down(command, 0, _LOOK_S)
     if ended is not None and ended.ending == "failed":
         raise ToolError(f"The command could not be started: {ended.error}.")
-    text, _ = await in_thread(_news, command, handle)
+    text, _ = await in_thread(_news, context, command, handle, ended)
     state = _state(ended)
     how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
     return f"{text}\n{how}" if text else how, f"in the background as {handle}, {state}", not _failed(ended)
@@ -153,7 +154,7 @@ class _Handled(WithContext, PlainTool):
 
     async def _report(self, command: Command, invocation: Invocation, ended: Ended | None, by: str = "") -> Outcome:
         """What is new, how it ended, and what became of what it changed."""
-        text, size = await in_thread(_news, command, invocation.call)
+        text, size = await in_thread(_news, self._context, command, invocation.call, ended)
         state, layer = _state(ended), self._layer(command, invocation)
         lines: tuple[str, ...] = ()
         change, pending = ProjectChange(source="view"), 0
@@ -354,10 +355,18 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
     return ended
 
 
-def _news(command: Command, token: str) -> tuple[str, int]:
-    """What is new since the last look, bounded, and how much it is."""
-    begin, end = command.since(token)
-    return view_between(command, begin, end).text, end - begin
+def _news(context: ToolContext, command: Command, token: str, ended: Ended | None) -> tuple[str, int]:
+    """What is new since the last look, bounded, and how much it is. Of a running command, an unfinished character and
+    what may be the beginning of a secret (S-11) wait for the next look."""
+    begin, size = command.since(token)
+    end = size if ended is not None else finished_end(command, begin, size, context.finished_length)
+    lines = [view_between(command, begin, end, context.redact).text] if end > begin else []
+    if end < size:
+        command.since(token, end)
+        lines.append(f"[{count(size - end, 'byte')} of unfinished output not shown yet]")
+    if ended is not None:
+        lines += stopped_lines(stopped_names(command.shell()), left_behind=ended.left_behind)
+    return "\n".join(lines), end - begin
 
 
 def _state(ended: Ended | None) -> str:

@@ -3,7 +3,8 @@
 after a restart and on another machine."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from treadle.errors import NotFound, ToolError
 from treadle.lines.changes import count
 from treadle.ports.commands import Command, Ended
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
+from treadle.ports.workspace import inert
 from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, in_thread, parameters
 from treadle.tools.builtin.context import WithContext
@@ -70,17 +72,21 @@ def whole_characters(data: bytes) -> bytes:
     start = 0
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
-    for back in range(1, min(4, len(data) - start) + 1):
+    return without_unfinished_character(data[start:])
+
+
+def without_unfinished_character(data: bytes) -> bytes:
+    for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
         if lead & 0xC0 != 0x80:
             length = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
-            return data[start : len(data) - back] if back < length else data[start:]
-    return data[start:]
+            return data[: len(data) - back] if back < length else data
+    return data
 
 
-def view_whole(data: bytes) -> OutputView:
-    """Of an output that is all there."""
-    text = clean(data)
+def view_whole(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
+    """Of an output that is all there. Secrets go before anything is cut: half of one would not be recognised."""
+    text = redact(clean(data))
     shown = text.removesuffix("\n")
     lines = shown.split("\n")
     if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
@@ -89,10 +95,10 @@ def view_whole(data: bytes) -> OutputView:
     return OutputView(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), size), exact=False, cut=True)
 
 
-def view_ends(head: bytes, tail: bytes, lines: int, size: int) -> OutputView:
+def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[[str], str] = str) -> OutputView:
     """Of an output of so many lines and bytes, by how it begins and how it ends."""
-    first = clean(whole_characters(head)).split("\n")[:HEAD_LINES]
-    last = clean(whole_characters(tail)).removesuffix("\n").split("\n")
+    first = redact(clean(whole_characters(head))).split("\n")[:HEAD_LINES]
+    last = redact(clean(whole_characters(tail))).removesuffix("\n").split("\n")
     last = last[1:] or last  # the first one probably lacks its beginning
     return OutputView(_shortened(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n")), exact=False, cut=True)
 
@@ -116,22 +122,31 @@ def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
 # -- the output of a command ------------------------------------------------------------------------------------------
 
 
-def view(command: Command, ended: Ended) -> OutputView:
+def view(command: Command, ended: Ended, redact: Callable[[str], str] = str) -> OutputView:
     """Of a command that has ended."""
     if ended.size <= _HEAD_READ + _TAIL_READ:
-        return view_whole(b"".join(parts(command)))
+        return view_whole(b"".join(parts(command)), redact)
     head = command.read(0, _HEAD_READ).data
-    return view_ends(head, _read(command, ended.size - _TAIL_READ), ended.lines, ended.size)
+    return view_ends(head, _read(command, ended.size - _TAIL_READ), ended.lines, ended.size, redact)
 
 
-def view_between(command: Command, begin: int, end: int) -> OutputView:
+def finished_end(command: Command, begin: int, end: int, finished_length: Callable[[str], int]) -> int:
+    """Where what can be shown of a running command's output ends: before an unfinished character or secret."""
+    start = max(begin, end - _TAIL_READ)
+    data = _read(command, start, end)
+    text = without_unfinished_character(data).decode(errors="surrogateescape")
+    shown = text[: finished_length(text)].encode(errors="surrogateescape")
+    return end - len(data) + len(shown)
+
+
+def view_between(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
     """Of a piece of what a command has written so far."""
     size = end - begin
     if size <= _HEAD_READ + _TAIL_READ:
-        return view_whole(_read(command, begin, end))
+        return view_whole(_read(command, begin, end), redact)
     head, tail = _read(command, begin, begin + _HEAD_READ), _read(command, end - _TAIL_READ, end)
     lines = sum(_read(command, at, min(at + _PART, end)).count(b"\n") for at in range(begin, end, _PART))
-    return view_ends(head, tail, lines, size)
+    return view_ends(head, tail, lines, size, redact)
 
 
 def _read(command: Command, begin: int, end: int = 1 << 62) -> bytes:
@@ -208,6 +223,19 @@ def exit_words(ended: Ended) -> str:
     if ended.exceeded:
         return f"stopped: {ended.error}"
     return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
+
+
+def stopped_lines(names: Sequence[str], *, left_behind: bool = False) -> tuple[str, ...]:
+    """What is said about processes that a command left running, by their names as far as those are known."""
+    if not names and not left_behind:
+        return ()
+    counts = Counter(inert(name) for name in names)
+    shown = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.most_common(10))
+    which = f": {shown}{' …' if len(counts) > 10 else ''}" if shown else ""
+    return (
+        f"[processes that it left running in the background were stopped{which}. A process that is to go on runs as "
+        "its own command with background=true]",
+    )
 
 
 class LiveOutput:

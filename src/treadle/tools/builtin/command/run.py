@@ -213,7 +213,7 @@ class CommandRun:
 
     async def _begun(self) -> Outcome:
         """The outcome of a command in the background."""
-        text, summary, success = await begun(self.command, self.plan.own)
+        text, summary, success = await begun(self._context, self.command, self.plan.own)
         text = "\n".join((*self._setup.notes, *self._log_notes, text))
         place = self.plan.place or await self._here()
         job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
@@ -295,7 +295,7 @@ class CommandRun:
             *self._request.network_notes(self.plan),
             *self._log_notes,
             seen.text if ended.size else "(no output)",
-            *(["[processes that it left running in the background were stopped]"] if ended.left_behind else []),
+            *output.stopped_lines(left.stopped, left_behind=ended.left_behind),
             *([f"[some output could not be kept: {ended.error}]"] if ended.error and not ended.exceeded else []),
             *left.notes,
             *([hint] if self.plan.view and (hint := output.rename_hint(seen.text)) else []),
@@ -321,7 +321,8 @@ class CommandRun:
 
     def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
         notice = self._context.notice(self._request.project.root, self._request.options)
-        return output.view(self.command, self.ended), self._setup.shell_end(self.command.shell(), self.plan), notice
+        seen = output.view(self.command, self.ended, self._context.redact)
+        return seen, self._setup.shell_end(self.command.shell(), self.plan), notice
 
     async def _secret_notes(self) -> tuple[str, ...]:
         """A command that failed may have needed a file that was hidden from it."""

@@ -101,6 +101,7 @@ class CommandSetup:
                 world=self._world,
                 terminal=request.pty,
                 secrets=tuple(f"{root}/{path}" for path in secrets),
+                report_fd=state_fd,
             )
             argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
         return CommandSpec(
@@ -113,7 +114,8 @@ class CommandSetup:
             background=request.background,
             input=request.background or request.pty,
             output_cap=output.CAP,
-            state_fd=0 if request.background or request.fresh else state_fd,
+            state_fd=state_fd,
+            state_cap=shell.STATE_CAP,
             title=request.title,
             line=request.line,
             view=root if view else "",
@@ -164,4 +166,5 @@ class CommandSetup:
 
     def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._request.project)
-        return shell.read_end(told, self._request.shell, self._environment(plan), workspace, self._context.env)
+        end = shell.read_end(told, self._request.shell, self._environment(plan), workspace, self._context.env)
+        return ShellEnd(stopped=end.stopped) if self._request.fresh else end

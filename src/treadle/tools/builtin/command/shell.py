@@ -15,15 +15,21 @@ from treadle.chat.carried_variables import starts_programs
 from treadle.errors import OutsideRoot, RootChanged, ToolError
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.content import Shell
+from treadle.protocol.files import decode_path, encode_path
 from treadle.tools.builtin.environment import is_secret, secrets_of
 
 CAP = 32_000
 """How many bytes of exported variables are carried over."""
+STATE_CAP = 1 << 20
+"""How many bytes of what the shell writes are kept. Of more, only the working directory is used."""
 _NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_CALL", "LINES", "COLUMNS"})
 _PASSING = re.compile(r"/treadle-\d+-[0-9a-f]{12}(/home)?\Z")
 """Folders that a sandbox makes for one command: they are HOME and TMPDIR to that one only."""
 _END = b"end"
+_LEFT = b"left="
+"""Before the name of a process that the command left running and that was stopped, behind the end of the state."""
 _UNRECORDED_WHY = "a secret by its name or value, or too long"
+_TOO_MUCH = "[the exported variables are too long to carry over; later commands have those that this one began with]"
 _STARTING_WHY = "programs would run or obey something else because of it; set it in each command that needs it"
 
 # What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
@@ -31,9 +37,11 @@ _STARTING_WHY = "programs would run or obey something else because of it; set it
 _BASH_FD = 199
 _LOWEST_FD = 10
 _BASH = (
-    r"__treadle_left() { local IFS=$'\n' name; { printf 'cwd='; pwd -P; printf '\0'; "
-    r"""for name in $(compgen -e); do printf '%s=%s\0' "$name" "${!name-}"; done; """
-    r"""while IFS=' ' read -r _ _ name; do printf 'BASH_FUNC_%s%%%%=\0' "$name"; done < <(declare -Fx); """
+    r"__treadle_left() { local IFS=$'\n' __name __value; { printf 'cwd='; pwd -P; printf '\0'; "
+    r"""for __name in $(compgen -e); do __value=${!__name-}; """
+    r"""if ((${#__value} > {cap})); then printf '%s\0' "$__name"; """
+    r"""else printf '%s=%s\0' "$__name" "$__value"; fi; done; """
+    r"""while IFS=' ' read -r _ _ __name; do printf 'BASH_FUNC_%s%%%%=\0' "$__name"; done < <(declare -Fx); """
     r"""printf 'end\0'; } >&{fd} || :; }; """
     r"trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT; "
 )
@@ -48,6 +56,8 @@ class ShellEnd(msgspec.Struct, frozen=True):
 
     shell: Shell | None = None
     notes: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    """Names of processes that the command left running and that were stopped."""
 
 
 def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
@@ -55,7 +65,8 @@ def shell_argv(command: str) -> tuple[tuple[str, ...], int]:
     bash, sh = _shells()
     if bash:
         number = _descriptor()
-        return (bash, "-c", _BASH.replace("{fd}", str(number)) + command, "bash"), number
+        prelude = _BASH.replace("{fd}", str(number)).replace("{cap}", str(CAP))
+        return (bash, "-c", prelude + command, "bash"), number
     return (sh, "-c", _SH + command, "sh"), _SH_FD
 
 
@@ -78,6 +89,7 @@ def start_directory(workspace: Workspace, wanted: str, last: str) -> tuple[str, 
         except OutsideRoot:
             note = f"[cwd {inert(wanted)} is outside the project root; the command ran in the root instead]"
             return workspace.path, note
+    last = decode_path(last)
     try:
         return workspace.directory(last), ""
     except RootChanged:
@@ -98,44 +110,84 @@ def read_end(
 ) -> ShellEnd:
     """What the shell wrote, checked and compared with `base`, the environment of a fresh command. `user` is the user's
     own environment, whose secrets are recorded by no name."""
-    told = _parse(data)
-    if told is None:
-        return ShellEnd()
-    path, variables = told
-    cwd, notes = _end_directory(path, workspace)
+    report = _parse(data)
+    if report.cwd is None:
+        return ShellEnd(stopped=report.stopped)
+    cwd, notes = _end_directory(report.cwd, workspace)
+    if report.variables is None:
+        shell = Shell(cwd, before.exports, before.unset)
+        notes = (*notes, _TOO_MUCH)
+    else:
+        exports, unset, more = _variables(report, report.variables, before, base, user)
+        shell = Shell(cwd, exports, unset)
+        notes = (*notes, *more)
+    return ShellEnd(None if shell == before else shell, notes, report.stopped)
+
+
+def _variables(
+    report: "_Report", variables: Mapping[str, str], before: Shell, base: Mapping[str, str], user: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
+    """The exported variables to carry over, the names that were unset, and notes on what is left out."""
     carried = {name for name, value in variables.items() if name not in _NOT_CARRIED and not _PASSING.search(value)}
     changed = {name: value for name, value in variables.items() if name in carried and base.get(name) != value}
     starting = [name for name, value in changed.items() if starts_programs(name, value)]
-    exports, more = _recordable(
+    exports, left_out = _recordable(
         {name: value for name, value in changed.items() if name not in starting}, before, secrets_of(user)
     )
-    more += _not_carried(starting, _STARTING_WHY)
-    unset = tuple(sorted(name for name in base if name not in variables and name not in _NOT_CARRIED))
-    shell = Shell(cwd, exports, unset)
-    return ShellEnd(None if shell == before else shell, (*notes, *more))
+    left_out += [name for name in report.too_long if len(base.get(name, "")) <= CAP]
+    present = variables.keys() | report.too_long
+    unset = sorted(name for name in base if name not in present and name not in _NOT_CARRIED and _is_text(name))
+    notes = _not_carried(left_out, _UNRECORDED_WHY) + _not_carried(starting, _STARTING_WHY)
+    return exports, tuple(unset), notes
 
 
-def _parse(data: bytes) -> tuple[str, dict[str, str]] | None:
-    """(working directory, variables); None if the shell did not get to its end, or somebody else wrote there."""
-    first, *rest = data.split(b"\0")
-    if not first.startswith(b"cwd=") or rest[-2:] != [_END, b""]:
-        return None
-    path = first[4:].removesuffix(b"\n").decode(errors="surrogateescape")
-    fields = [field.decode(errors="surrogateescape") for field in rest[:-2]]
-    if _shells()[0]:
-        return path, dict(field.partition("=")[::2] for field in fields if "=" in field)
-    try:
-        words = shlex.split("".join(fields))
-    except ValueError:
-        return None
-    return path, dict(word.partition("=")[::2] for word in words if "=" in word)
+class _Report(msgspec.Struct, frozen=True):
+    """What the shell, and the sandbox around it, wrote to the descriptor."""
+
+    cwd: str | None = None
+    """None: the shell did not get to its end, or something else wrote there."""
+    variables: dict[str, str] | None = None
+    """None: more than is kept."""
+    too_long: frozenset[str] = frozenset()
+    """Exported variables whose values are longer than what is carried over."""
+    stopped: tuple[str, ...] = ()
+
+
+def stopped_names(data: bytes) -> tuple[str, ...]:
+    """Of processes that the command left running."""
+    return _parse(data).stopped
+
+
+def _parse(data: bytes) -> _Report:
+    fields = data.split(b"\0")
+    last = fields.pop()
+    stopped: list[str] = []
+    while not last and fields and fields[-1].startswith(_LEFT):
+        stopped.insert(0, fields.pop().removeprefix(_LEFT).decode(errors="surrogateescape"))
+    names = tuple(stopped)
+    if not fields or not fields[0].startswith(b"cwd="):
+        return _Report(stopped=names)
+    path = fields[0][4:].removesuffix(b"\n").decode(errors="surrogateescape")
+    if last or fields[-1] != _END:
+        return _Report(path, stopped=names) if len(data) >= STATE_CAP else _Report(stopped=names)
+    texts = [field.decode(errors="surrogateescape") for field in fields[1:-1]]
+    if not _shells()[0]:
+        try:
+            texts = shlex.split("".join(texts))
+        except ValueError:
+            return _Report(stopped=names)
+        too_long = frozenset[str]()
+    else:
+        too_long = frozenset(text for text in texts if "=" not in text)
+    variables = dict(text.partition("=")[::2] for text in texts if "=" in text)
+    return _Report(path, variables, too_long, names)
 
 
 def _end_directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...]]:
     if not path:
         return ".", ("[the shell's directory is gone; the next command starts in the root]",)
     try:
-        return workspace.relative(workspace.directory(path)), ()
+        return encode_path(workspace.relative(workspace.directory(path))), ()
     except OutsideRoot:
         return ".", (
             f"[the shell was in {inert(path)}, outside the project root; the next command starts in the root]",
@@ -146,18 +198,21 @@ def _end_directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...
 
 def _recordable(
     changed: Mapping[str, str], before: Shell, secrets: tuple[str, ...]
-) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Without secrets, which must not get into the log (S-11), without what is no text, and within the cap."""
+) -> tuple[dict[str, str], list[str]]:
+    """Without secrets, which must not get into the log (S-11), without what is no text, and within the cap; and the
+    names of what is left out."""
     kept: dict[str, str] = {}
     left_out: list[str] = []
-    size = 0
+    room = CAP
     for name, value in sorted(changed.items(), key=lambda item: (item[0] not in before.exports, item[0])):
-        size += len(name) + len(value.encode(errors="surrogateescape"))
-        if is_secret(name, value) or any(secret in value for secret in secrets) or size > CAP or not _is_text(value):
+        size = len(name) + len(value.encode(errors="surrogateescape"))
+        secret = is_secret(name, value) or any(each in value for each in secrets)
+        if secret or size > room or not _is_text(name + value):
             left_out.append(name)
         else:
             kept[name] = value
-    return dict(sorted(kept.items())), _not_carried(left_out, _UNRECORDED_WHY)
+            room -= size
+    return dict(sorted(kept.items())), left_out
 
 
 def _not_carried(names: Sequence[str], why: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.tools.builtin.command.commanding import CHAT, Bench, alive, until
 from treadle.errors import ToolError
+from treadle.policy.redaction import Redactor
 from treadle.ports.toolset import Outcome
 from treadle.protocol.events import JobEnded, JobStarted
 from treadle.sandbox.supervisor import folder as names
@@ -202,3 +203,33 @@ async def test_a_background_start_that_is_interrupted_is_stopped(bench: Bench) -
     await bench.run(call)
     await bench.tools["run_command"].stop(call)
     assert not await bench.commands.running(CHAT)
+
+
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [("caf\\303", "\\251 is open", "é is open"), (f"key: {TOKEN[:20]}", TOKEN[20:], "[redacted: GitHub token]")],
+)
+async def test_nothing_is_cut_between_two_looks(tmp_path: Path, first: str, second: str, shown: str) -> None:  # S-11
+    redactor = Redactor({})
+    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
+    line = f"printf 'up\n{first}'; until [ -e go ]; do sleep 0.02; done; printf '{second}\nfin\n'; sleep 1000"
+    call = bench.call(command=line, background=True)
+    begun = (await bench.run(call)).text
+    assert "of unfinished output not shown yet]" in await check_until(bench, call.call, "not shown yet]", begun)
+    (bench.project / "go").touch()
+    text = await check_until(bench, call.call, "fin\n", begun)
+    assert shown in text
+    assert not any(piece in text for piece in (TOKEN[:20], TOKEN[20:], "\\xc3", "\\xa9"))
+    await bench.commands.close()
+
+
+async def test_what_stays_unfinished_is_shown_at_the_end(tmp_path: Path) -> None:  # S-11
+    redactor = Redactor({})
+    bench = Bench(tmp_path, redact=redactor, finished_length=redactor.finished_length)
+    handle = await begin(bench, "printf 'up\\nBASE_URL='; sleep 1000")
+    await check_until(bench, handle, "not shown yet]")
+    assert "BASE_URL=" in (await bench.use("stop_command", handle=handle)).text
+    await bench.commands.close()

@@ -5,10 +5,12 @@ import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.unit.tools.builtin.command.commanding import Bench
 from treadle.protocol.content import Shell
+from treadle.protocol.files import encode_path
 from treadle.tools.builtin.command import shell as carried
 
 
@@ -160,3 +162,33 @@ async def test_background_commands_begin_in_the_shell_and_change_nothing(bench: 
     outcome = await bench("pwd; echo $A; cd /; export A=2", background=True)
     assert outcome.shell is None
     assert f"{bench.project}/sub\n1\n" in outcome.text
+
+
+async def test_a_folder_whose_name_is_no_text(bench: Bench, shell: str) -> None:  # T-14
+    odd = os.fsencode(bench.project) + b"/caf\xe9/in"
+    os.makedirs(odd)
+    first = await bench("cd caf*/in")
+    assert first.shell == Shell(encode_path("caf\udce9/in"))
+    assert msgspec.json.decode(msgspec.json.encode(first.shell), type=Shell) == first.shell
+    assert (await bench("touch made")).success
+    os.unlink(odd + b"/made")
+    os.rmdir(odd)
+    gone = await bench("pwd")
+    assert gone.text.startswith("[the shell's directory caf\\udce9/in is gone; the command ran in the root instead]")
+
+
+async def test_variables_that_do_not_fit_are_named_and_the_rest_carries_over(bench: Bench) -> None:  # T-14
+    (bench.project / "sub").mkdir()
+    await bench("export A=1")
+    outcome = await bench("cd sub; export B=2 MANY=$(printf %0200000d 1) name=x Z=3; : > /dev/null")
+    assert outcome.shell == Shell("sub", {"A": "1", "B": "2", "Z": "3", "name": "x"})
+    assert "[not carried over to later commands: MANY (" in outcome.text
+
+
+async def test_the_folder_carries_over_whatever_the_variables(bench: Bench, shell: str) -> None:  # T-14
+    (bench.project / "sub").mkdir()
+    await bench("export A=1")
+    value = "x" * 20_000
+    outcome = await bench(f"cd sub; i=0; while [ $i -lt 60 ]; do i=$((i + 1)); export V$i={value}; done")
+    assert outcome.shell == Shell("sub", {"A": "1"})
+    assert "[the exported variables are too long to carry over" in outcome.text
