@@ -476,6 +476,26 @@ HIDDEN = (
         may_change=("node_modules/evil.js",),
     ),
     attack(
+        "caches without a view: a program of the virtual environment",
+        run("echo '@MARK@' > .venv/bin/tool"),
+        settings=NO_VIEW,
+    ),
+    attack(
+        "caches without a view: compiled Python",
+        run("mkdir -p __pycache__; echo code > __pycache__/app.cpython-311.pyc"),
+        settings=NO_VIEW,
+    ),
+    attack("caches without a view: from another folder", run("cd .venv && echo '@MARK@' > bin/tool"), settings=NO_VIEW),
+    attack(
+        "caches without a view: by a copy",
+        run(
+            "cp tools/x .venv/bin/tool; install tools/x node_modules/.bin/tool; mv tools/x .venv/bin/tool;"
+            " ln -sf x .venv/bin/tool"
+        ),
+        settings=NO_VIEW,
+        files=(("tools/x", "@MARK@\n"),),
+    ),
+    attack(
         "caches: code of an installed package",
         run("echo 'import os; os.system(\"@MARK@\")' >> .venv/lib/site-packages/lib.py"),
     ),
@@ -591,6 +611,14 @@ FILES = (
     attack(
         "files: what programs obey",
         *(write(path, "evil\n") for path in (".pdbrc", ".Rprofile", ".helix/config.toml", ".gitlab/x.yml", ".envrc")),
+    ),
+    attack(
+        "files without a view: what programs obey, from another folder",
+        run("cd .github/workflows && echo evil > ci.yml"),
+        run("cd .github; (cd workflows; echo evil > ci.yml)", fresh=True),
+        run("cd $HOME/../project/.github/workflows && echo evil > ci.yml", fresh=True),
+        settings=NO_VIEW,
+        files=((".github/workflows/ci.yml", "on: push\n"),),
     ),
     attack("files: a hidden file that is on no list", run("echo evil > .somerc")),
     attack("files: what programs obey, by another letter case", run("echo evil > .PDBRC; echo evil > Claude.local.md")),
