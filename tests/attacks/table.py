@@ -224,6 +224,7 @@ LIVE = (
         ),
         check("1.0"),
         stop("1.0"),
+        may_change=(".agents", ".claude"),
     ),
     attack(
         "live: a program among installed packages",
