@@ -17,7 +17,7 @@ from tests.hostile_text import check_inert
 from tests.scenario.command_line import CommandLine
 from tests.trees import Node, differences, tree
 
-SECRETS = tuple(f"canary-secret-{number}" for number in range(1, 7))
+SECRETS = tuple(f"canary-secret-{number}" for number in range(1, 8))
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU\n"
 FILES = {
     "app/__init__.py": "NAME = 'app'\n",

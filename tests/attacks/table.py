@@ -674,7 +674,12 @@ SECRETS = (
         may_change=("build/copy",),
     ),
     attack(
-        "secrets: in a URL", run("echo 'https://user:canary-secret-5@example.org/x'; echo APP_PASSWORD=canary-secret-6")
+        "secrets: in a URL and in an assignment",
+        run("cat tools/log.txt"),
+        start("head -c 25 tools/log.txt; sleep 0.2; tail -c +26 tools/log.txt"),
+        check("2.0"),
+        stop("2.0"),
+        files=(("tools/log.txt", "https://user:canary-secret-7@example.org/x\nAPP_PASSWORD=canary-secret-6\n"),),
     ),
 )
 
