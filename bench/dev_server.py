@@ -155,7 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--commands", nargs=2, type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.commands:
-        print(json.dumps(asyncio.run(time_commands(*options.commands, options.rounds))))
+        project, home = options.commands
+        print(json.dumps(asyncio.run(time_commands(project, home, options.rounds))))
         return 0
     folder = Path(tempfile.mkdtemp(prefix="treadle-bench-", dir="/var/tmp")).resolve()
     try:
