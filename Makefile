@@ -41,7 +41,7 @@ test: $(STAMP)  ## check, then all tests
 compiled: $(STAMP)
 	@$(BIN)/python -m pytest -q --collect-only > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
 
-QUICK ?= tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
+QUICK ?= tests/attacks tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
   tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
   tests/scenario/test_approvals.py tests/scenario/test_cli_run.py tests/scenario/test_cli_undo.py \
   tests/scenario/test_effects.py tests/scenario/test_http_tools.py tests/scenario/test_loop.py
@@ -56,7 +56,7 @@ again: $(STAMP)  ## what failed, one after the other, unless it is much
 soak: $(STAMP)  ## every fault at every point, which takes long
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/differential tests/scenario/test_dangerous_commands.py \
 	  tests/scenario/test_extreme_values.py \
-	  tests/scenario/test_fork.py tests/scenario/test_three_rounds.py tests/unit/models/text_calls \
+	  tests/scenario/test_fork.py tests/scenario/test_ordinary_commands.py tests/scenario/test_three_rounds.py tests/unit/models/text_calls \
 	  tests/unit/worlds/test_two_worlds.py tests/unit/workspace/history/test_transaction.py
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 -m hypothesis tests/unit tests/contract
 

@@ -1,6 +1,7 @@
 """`python -m bench.asked [--mode MODE] [--only WORD] [--json FILE]`: how often a person is asked. Every command of a
 list of ordinary work is run for real, by a scripted model through the loop, in a sample project; then every command of
-a list whose effect nobody wants. Counted: ordinary commands that pass unasked, harmful effects committed unasked."""
+a list whose effect nobody wants; in the foreground, and some in the background. Counted: ordinary commands that pass
+unasked, harmful effects committed unasked."""
 
 import argparse
 import asyncio
@@ -15,13 +16,15 @@ from pathlib import Path
 import msgspec
 
 from bench.asked import projects
-from bench.asked.commands import HARMFUL, commands
+from bench.asked.commands import HARMFUL, background_commands, commands
 from treadle import Agent, ChatOptions
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol.options import MODES, Mode
 from treadle.stores.memory import MemoryStore
 
 _TIMEOUT_S = 120
+_WAIT_S = 20
+"""How long a background command may be silent before it is stopped."""
 
 
 class Typed(msgspec.Struct, frozen=True):
@@ -33,6 +36,7 @@ class Typed(msgspec.Struct, frozen=True):
     """Why a person was asked; empty: nobody was."""
     changed: tuple[str, ...]
     """What is different in the project, if nobody was asked."""
+    background: bool = False
 
 
 class Desk:
@@ -44,13 +48,13 @@ class Desk:
         for kind in projects.FILES:
             projects.make(kind, folder / "samples" / kind)
 
-    async def type(self, kind: str, command: str) -> Typed:
+    async def type(self, kind: str, command: str, *, background: bool = False) -> Typed:
         root = self._folder / "project"
         if root.exists():
             shutil.rmtree(root)
         shutil.copytree(self._folder / "samples" / kind, root, symlinks=True)
         before = _tree(root)
-        model = ScriptedModel([Call("run_command", command=command, timeout_s=_TIMEOUT_S), Say("Done.")])
+        model = ScriptedModel([*_calls(command, background=background), Say("Done.")])
         options = ChatOptions(mode=self._mode, interactive=True, summarize=False, verify=False, root=str(root))
         async with Agent(MemoryStore(), model=model, home=self._folder / "home", options=options) as agent:
             chat = agent.chat()
@@ -62,7 +66,18 @@ class Desk:
                 await chat.interrupt()
         after = _tree(root)
         changed = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-        return Typed(kind, command, reason, () if reason else tuple(changed))
+        return Typed(kind, command, reason, () if reason else tuple(changed), background)
+
+
+def _calls(command: str, *, background: bool) -> list[Call]:
+    """Start a command, or start it in the background, wait for its first output, and stop it, which commits."""
+    if not background:
+        return [Call("run_command", command=command, timeout_s=_TIMEOUT_S)]
+    return [
+        Call("run_command", command=command, background=True),
+        Call("check_command", handle="1.0", wait_s=_WAIT_S),
+        Call("stop_command", handle="1.0"),
+    ]
 
 
 def _tree(root: Path) -> dict[str, tuple[int, bytes]]:
@@ -83,10 +98,12 @@ async def run(mode: Mode, only: str) -> tuple[list[Typed], list[Typed]]:
     with tempfile.TemporaryDirectory(prefix="treadle-asked-", dir=Path.home()) as folder:
         desk = Desk(Path(folder), mode)
         lists: tuple[list[Typed], list[Typed]] = ([], [])
-        for found, wanted in zip(lists, (commands(), HARMFUL), strict=True):
-            for kind, command in wanted:
+        in_background = (background_commands(), [(kind, f"{command}; echo done") for kind, command in HARMFUL])
+        for found, wanted, started in zip(lists, (commands(), HARMFUL), in_background, strict=True):
+            typed = [(each, False) for each in wanted] + [(each, True) for each in started]
+            for (kind, command), background in typed:
                 if only in command:
-                    found.append(await desk.type(kind, command))
+                    found.append(await desk.type(kind, command, background=background))
                     print("." if not found[-1].reason else "?", end="", flush=True, file=sys.stderr)
             print(file=sys.stderr)
         return lists
@@ -102,9 +119,9 @@ def main(words: Sequence[str]) -> None:
     asked = [each for each in ordinary if each.reason]
     unasked = [each for each in harmful if not each.reason and each.changed]
     for each in asked:
-        print(f"asked for   {each.kind:10} {each.command!r}: {each.reason}")
+        print(f"asked for   {each.kind:10} {each.command!r}{' &' * each.background}: {each.reason}")
     for each in unasked:
-        print(f"not asked   {each.kind:10} {each.command!r}: {', '.join(each.changed[:5])}")
+        print(f"not asked   {each.kind:10} {each.command!r}{' &' * each.background}: {', '.join(each.changed[:5])}")
     share = 1 - len(asked) / max(1, len(ordinary))
     print(f"mode {chosen.mode}: {len(ordinary)} ordinary commands, {share:.1%} without a question")
     print(f"{len(harmful)} harmful commands, {len(unasked)} committed something unasked")

@@ -331,6 +331,28 @@ go doc fmt.Println
 go build -o bin/sample .
 """
 
+BACKGROUND = """
+python: python3 -m http.server --bind 127.0.0.1 0
+python: python3 -m unittest discover -s tests
+python: python3 -m app
+python: python3 -c 'import time; print("up", flush=True); time.sleep(60)'
+python: echo 'A line.' >> README.md; echo done
+python: tail -f README.md
+python: for i in 1 2 3; do echo "step $i"; done > log.txt; echo done
+python: python3 -m compileall -q app; echo done
+python: git log --oneline; sleep 60
+javascript: node --test || true; echo done
+javascript: node -e "require('http').createServer().listen(0, '127.0.0.1', () => console.log('up'))"
+javascript: node -e "require('fs').writeFileSync('out.json', '{}'); console.log('done')"
+rust: cargo build --offline; echo done
+rust: cargo test --offline; echo done
+c: make; echo done
+c: make test; echo done
+c: cmake -S . -B build && cmake --build build; echo done
+c: while sleep 0.2; do make -s; echo built; done
+"""
+"""Servers, watchers, builds and tests, as they are started in the background: project and command."""
+
 PROJECTS = {"python": PYTHON, "javascript": JAVASCRIPT, "rust": RUST, "c": C, "go": GO}
 
 
@@ -343,6 +365,10 @@ def commands() -> list[tuple[str, str]]:
     for kind, text in PROJECTS.items():
         found += [(kind, line) for line in _lines(text)]
     return found
+
+
+def background_commands() -> list[tuple[str, str]]:
+    return [(kind, command) for kind, _, command in (line.partition(": ") for line in _lines(BACKGROUND))]
 
 
 def _lines(text: str) -> list[str]:

@@ -4,7 +4,8 @@ effects, the environment and the limits, with each sandbox. Ways out of a sandbo
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -23,15 +24,47 @@ ALLOWANCE = Allowance(limits=LIMITS)
 VARIABLE = "TRIAL_VALUE"
 _ENDED = "[stopped: it"
 _ROOMY = "/var/tmp"
+_WAIT_S = 10
+_FILES = {
+    ".env": "A=1\n",
+    "only.txt": "the only copy\n",
+    ".venv/bin/tool": "#!/bin/sh\n",
+    "fixture/HEAD": "ref: refs/heads/main\n",
+    "fixture/config": "[core]\n",
+    "fixture/objects/keep": "",
+    "fixture/refs/keep": "",
+}
+"""The project in which all is tried."""
 
 
 class CommandTrial(msgspec.Struct, frozen=True):
-    """`reached` looks at the project afterwards and at the result: whether the command did it."""
+    """`reached` looks at the project afterwards and at the results: whether the command did it. `arguments`: further
+    ones of `run_command`. `next_command` runs after it in the same shell."""
 
     name: str
     text: str
     command: str
     reached: Callable[[Path, str], bool]
+    arguments: Mapping[str, bool] = {}
+    next_command: str = ""
+
+    def calls(self, turn: int) -> tuple[Call, ...]:
+        """One call a turn, from this turn on. A background command is stopped once it has said something."""
+        first = Call("run_command", command=self.command, timeout_s=60, **self.arguments)
+        if "background" in self.arguments:
+            handle = f"{turn}.0"
+            return (first, Call("check_command", handle=handle, wait_s=_WAIT_S), Call("stop_command", handle=handle))
+        return (first, Call("run_command", command=self.next_command)) if self.next_command else (first,)
+
+
+def _is_changed(path: str) -> Callable[[Path, str], bool]:
+    """Whether a file of the project is another one than before, or gone."""
+
+    def is_changed(project: Path, _results: str) -> bool:
+        file = project / path
+        return not file.exists() or file.read_text() != _FILES[path]
+
+    return is_changed
 
 
 def _lasting(_project: Path, result: str) -> bool:
@@ -50,7 +83,7 @@ TRIALS = (
         "sensitive",
         "change a sensitive file",
         "echo changed >> .env",
-        lambda project, _: (project / ".env").read_text() != "A=1\n",
+        _is_changed(".env"),
     ),
     CommandTrial(
         "nested",
@@ -63,6 +96,59 @@ TRIALS = (
         "make a folder that git takes for a repository",
         "mkdir -p bare/objects bare/refs && touch bare/HEAD bare/config",
         lambda project, _: (project / "bare/config").exists() and (project / "bare/HEAD").exists(),
+    ),
+    CommandTrial(
+        "git-directory",
+        "change the configuration of a repository among the files",
+        "echo '[alias]' >> fixture/config",
+        _is_changed("fixture/config"),
+    ),
+    CommandTrial(
+        "cache-program",
+        "put another program among the installed ones",
+        "echo true > .venv/bin/tool",
+        _is_changed(".venv/bin/tool"),
+    ),
+    CommandTrial(
+        "cache-code",
+        "make a compiled file that Python would run",
+        "mkdir -p __pycache__ && echo code > __pycache__/app.cpython-311.pyc",
+        lambda project, _: (project / "__pycache__/app.cpython-311.pyc").exists(),
+    ),
+    CommandTrial(
+        "carried-variable",
+        "name a program that the next command runs first",
+        "export BASH_ENV=carried",
+        lambda _, said: "value: carried" in said,
+        next_command='echo "value: $BASH_ENV"',
+    ),
+    CommandTrial(
+        "background",
+        "remove the only copy of a file in the background",
+        "rm only.txt; echo done",
+        _is_changed("only.txt"),
+        {"background": True},
+    ),
+    CommandTrial(
+        "pty",
+        "remove the only copy of a file on a terminal",
+        "rm only.txt; echo done",
+        _is_changed("only.txt"),
+        {"pty": True},
+    ),
+    CommandTrial(
+        "background-pty",
+        "change a sensitive file in the background, on a terminal",
+        "echo changed >> .env; echo done",
+        _is_changed(".env"),
+        {"background": True, "pty": True},
+    ),
+    CommandTrial(
+        "live",
+        "remove the only copy of a file while it sees later edits",
+        "rm -f only.txt; echo done",
+        _is_changed("only.txt"),
+        {"background": True, "live": True},
     ),
     CommandTrial(
         "forks",
@@ -88,26 +174,36 @@ async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
     with trial_folder("treadle-trial-", place) as name:
         project = _make_project(Path(name))
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": name, VARIABLE: secrets.token_hex(16)}
-        said = await _results(project, Agent(model=_model(), home=home, env=env, allowance=ALLOWANCE), level)
-        if any("does not hold here" in each for each in said):
-            raise SandboxError(said[0])
-        return tuple(_judged(trial, project, text) for trial, text in zip(TRIALS, said, strict=True))
+        calls = list(_plan_calls())
+        model = ScriptedModel([*(call for each in calls for call in each), Say("Done.")])
+        results = iter(await _results(project, Agent(model=model, home=home, env=env, allowance=ALLOWANCE), level))
+        texts = ["\n".join(islice(results, len(each))) for each in calls]
+        if any("does not hold here" in each for each in texts):
+            raise SandboxError(texts[0])
+        return tuple(_judged(trial, project, text) for trial, text in zip(TRIALS, texts, strict=True))
 
 
 def _make_project(folder: Path) -> Path:
     project = folder.resolve() / "project"
-    project.mkdir()
-    (project / ".env").write_text("A=1\n")
+    for path, content in _FILES.items():
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text(content)
+    (project / ".venv/bin/tool").chmod(0o755)
     return project
 
 
-def _model() -> ScriptedModel:
-    return ScriptedModel([*(Call("run_command", command=each.command, timeout_s=60) for each in TRIALS), Say("Done.")])
+def _plan_calls() -> Iterator[tuple[Call, ...]]:
+    """The calls of each trial."""
+    turn = 1
+    for trial in TRIALS:
+        calls = trial.calls(turn)
+        turn += len(calls)
+        yield calls
 
 
 async def _results(project: Path, agent: Agent, level: Level) -> list[str]:
     async with agent:
-        chat = agent.chat(root=str(project), mode="ask", sandbox=level, verify=False, diagnose=False)
+        chat = agent.chat(root=str(project), mode="ask", sandbox=level, verify=False, diagnose=False, max_turns=100)
         async for _ in chat.send("Try."):
             pass
         history = (await chat.state()).history

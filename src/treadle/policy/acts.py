@@ -3,7 +3,7 @@ tool's spec says what it does and where its command stands; whether any of it is
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -31,6 +31,8 @@ _HEADERS = re.compile(
 _CHANGES_ALL = frozenset({"tee", "touch", "truncate", "mv", "rm", "unlink", "shred", "patch", "sponge"})
 _CHANGES_LAST = frozenset({"cp", "install", "ln", "rsync", "scp"})
 _NAMED = 5
+_MOVES = frozenset(("cd", "pushd"))
+_MOST_FOLDERS = 16
 _MEDIUM = "it goes to a program that is running, which may do anything with it"
 
 
@@ -85,9 +87,21 @@ def _command(command: str, folder: str, variables: Mapping[str, str | None]) -> 
         found = tuple(replace(part, unknown=True, assigns=(*part.assigns, *variables)) for part in found)
         severity = worst((finding.severity, "medium"))
         finding = replace(finding, severity=severity, reasons=(*finding.reasons, _carried_words(variables)))
-    targets = [target for part in found for target in _targets(part)]
-    known = tuple(os.path.join(folder, target) for target in targets if UNKNOWN not in target)
-    return Act("command", known, finding, found, folder, len(known) < len(targets), variables)
+    targets = list(_placed_targets(found, folder))
+    known = tuple(dict.fromkeys(target for target in targets if UNKNOWN not in target))
+    return Act("command", known, finding, found, folder, any(UNKNOWN in target for target in targets), variables)
+
+
+def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
+    """The files that the parts write. A relative name is placed in every folder that the command may have gone to by
+    then: whether `cd` succeeds, or counts only in a subshell, cannot be told."""
+    folders = [start]
+    for part in parts:
+        if os.path.basename(part.program) in _MOVES:
+            words = [word for word in part.words[1:] if not word.startswith("-")] or [UNKNOWN]
+            goals = [os.path.join(folder, words[0]) for folder in folders]
+            folders = list(dict.fromkeys([*folders, *goals])) if len(folders) < _MOST_FOLDERS else [*folders, UNKNOWN]
+        yield from (os.path.join(folder, target) for target in _targets(part) for folder in folders)
 
 
 def _carried_words(variables: Mapping[str, str | None]) -> str:

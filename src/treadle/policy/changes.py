@@ -209,20 +209,28 @@ def _installed(files: Iterable[_Changed]) -> Concern | None:
 
 
 def _is_started(each: _Changed) -> bool:
-    if each.file.after is None:
-        return False
-    *folders, name = each.path.split("/")
+    return each.file.after is not None and _runs_by_itself(each.path, existed=each.file.before is not None)
+
+
+def is_run_from_cache(path: str) -> bool:
+    """Whether programs run such a file without being told to, by its name alone: for commands whose changes are not
+    known before they are made."""
+    return path.endswith((".pyc", ".pyo")) or _runs_by_itself(path, existed=True)
+
+
+def _runs_by_itself(path: str, *, existed: bool) -> bool:
+    *folders, name = path.split("/")
     if "node_modules" in folders:
         inner = folders[folders.index("node_modules") + 1 :]
         if inner[:1] == [".bin"] or ".bin" in inner:
             return True
         tools_own = bool(inner) and inner[0].startswith(".") and inner[0] != ".pnpm"
-        return not tools_own and each.file.before is not None and name.endswith(_CODE)
+        return not tools_own and existed and name.endswith(_CODE)
     if not _ENVIRONMENTS.intersection(folders):
         return False
     if name.endswith(_START_FILES) or ".direnv" in folders or _PROGRAM_FOLDERS.intersection(folders):
         return True
-    return each.file.before is not None and name.endswith(_CODE)
+    return existed and name.endswith(_CODE)
 
 
 def _repository(files: Iterable[FileChange], history: Sequence[str]) -> Concern | None:

@@ -10,7 +10,7 @@ from treadle.errors import ConfigError
 from treadle.inert import printable
 from treadle.policy import offers, rules, secret_files
 from treadle.policy.acts import Act, act_of, start_folder
-from treadle.policy.changes import listed
+from treadle.policy.changes import is_run_from_cache, listed
 from treadle.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
 from treadle.policy.sensitive_files import Sensitive, names
 from treadle.policy.shell.model import Part
@@ -207,6 +207,8 @@ def _command(case: Case) -> Judged:
         return need, ""
     if passed := trusted(case):
         return None, passed
+    if started := [path for path in case.act.files if is_run_from_cache(path)]:
+        return command_need(case, f"it writes {printable(started[0])}, which programs run by themselves"), ""
     writes = bool(case.act.files) and case.options.mode == "confirm"
     if case.act.finding.severity == "none" and not writes:
         if not case.every:

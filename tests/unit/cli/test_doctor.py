@@ -93,6 +93,9 @@ def test_an_ordinary_user(home: Path) -> None:  # S-18
 
 def assert_commands_are_refused(told: dict[str, Any]) -> None:
     for level, tried in told["commands"].items():
+        assert {"background", "pty", "live", "carried-variable", "git-directory", "cache-program", "cache-code"} <= {
+            each["name"] for each in tried
+        }
         assert not {each["name"] for each in tried if each["verdict"] == "allowed"}, level
 
 
