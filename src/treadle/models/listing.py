@@ -88,7 +88,7 @@ def _answers(name: str, item: _Item) -> bool:
 
 def _told(info: ModelInfo, item: _Item) -> ModelInfo:
     """What a server says of its own model, where the catalogue says nothing."""
-    unknown = info == ModelInfo(info.provider, info.name)
+    unknown = info.is_unknown
     windows = (
         item.context_length,
         item.context_window,

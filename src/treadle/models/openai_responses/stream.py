@@ -143,6 +143,7 @@ class ResponsesReader(EventReader):
         """The pieces of the reasoning that has not ended."""
         self._thought_part: int | None = None
         self._blocks = 0
+        self._refused = False
         self._told: list[_CallInProgress] = []
         self._open: dict[int | str, _CallInProgress] = {}
         self._by_id: dict[str, _CallInProgress] = {}
@@ -184,6 +185,7 @@ class ResponsesReader(EventReader):
             self._think(event)
         elif kind == "response.refusal.delta":
             self._say(event, event.delta or "")
+            self._refused = True
         elif kind == "response.output_item.added":
             item = decode_part(event.item, Item) or Item()
             if item.type == "function_call":
@@ -245,6 +247,7 @@ class ResponsesReader(EventReader):
         elif item.type == "message":
             if label not in self._spoken and (text := text_of(item.content)):
                 self._batch.say(text)
+            self._refused = self._refused or any(part.refusal for part in item.content or ())
             self._spoken.discard(label)
         elif item.type == "reasoning":
             self._reason(item, bytes(raw))
@@ -261,13 +264,17 @@ class ResponsesReader(EventReader):
         if not text and not item.encrypted_content:
             return
         self._blocks += 1
-        opaque = seal(SignedBlock(raw, self._batch.said, self._calls)) if item.encrypted_content else ""
+        # Without encryption only reasoning in plain text can go back; servers do not take a summary for it.
+        returns = item.encrypted_content or text_of(item.content)
+        opaque = seal(SignedBlock(raw, self._batch.said, self._calls)) if returns else ""
         self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:
         if (usage := usage_of(whole)) is not None:
             self._batch.count(usage)
         status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
+        if status in ("in_progress", "queued"):
+            raise ModelError("cut_stream", f"{self._where} sent an answer that is not finished ({status})")
         if status in ("failed", "cancelled"):
             said = bytes(whole.error) if _is_error(whole) else b'{"message":"the answer was %b"}' % status.encode()
             raise failure(self._where, 200, b'{"error":%b}' % said)
@@ -276,7 +283,7 @@ class ResponsesReader(EventReader):
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")
         else:
-            self.finish_reason = "tool_calls" if self._calls else "stop"
+            self.finish_reason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         self.done = True
 
     def _complete(self, output: "list[msgspec.Raw] | tuple[()]") -> None:

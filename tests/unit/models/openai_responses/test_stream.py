@@ -169,7 +169,12 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
     ),
     "a message told only as a whole": (message("hi") + completed(), "hi", [], "stop"),
     "two messages": (said("a") + message("a") + message("b", 1) + completed(), "ab", [], "stop"),
-    "refusal": (event("response.refusal.delta", output_index=0, delta="I can't") + completed(), "I can't", [], "stop"),
+    "refusal": (
+        event("response.refusal.delta", output_index=0, delta="I can't") + completed(),
+        "I can't",
+        [],
+        "refusal",
+    ),
     "a call told only as a whole": (call(0, "{}") + completed(output=ITEMS[2:]), "", ONE_CALL, "tool_calls"),
     "arguments that come only with their end": (
         call() + event("response.function_call_arguments.done", output_index=0, arguments="{}") + completed(),
