@@ -30,6 +30,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, Usage, UserEntry
 from treadle.protocol.tools import ToolSpec
+from treadle.testing.fake_http import END, FakeResponse, frame, head
 
 FOLDER = Path(__file__).parent
 TOOLS = (
@@ -124,6 +125,15 @@ def reach(model: str, url: str) -> dict[str, str]:
     row = VARIABLES[provider]
     base = url.removesuffix("/v1") if provider in ("anthropic", "gemini", "ollama") else url
     return {row.keys[0]: KEY, row.addresses[0]: base}
+
+
+def encode_reply(reply: Reply, *, lines: bool) -> FakeResponse:
+    """The same for a server in a thread, which the command line can reach."""
+    if reply.body or reply.status != 200:
+        return FakeResponse((head(reply.status, "application/json", reply.headers) + frame(reply.body.encode()) + END,))
+    kind = "application/x-ndjson" if lines else "text/event-stream"
+    pieces = b"".join(frame(f"{event}\n".encode() if lines else _event(event)) for event in reply.events)
+    return FakeResponse((head(200, kind, reply.headers) + pieces + END,))
 
 
 async def write_reply(exchange: Exchange, reply: Reply, *, lines: bool) -> None:

@@ -8,11 +8,14 @@ import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.wire.failures import failure
-from treadle.models.wire.json import decode_leniently
+from treadle.models.wire.json import decode_leniently, encode_json
 from treadle.models.wire.reading import EventReader
 from treadle.models.wire.signed_thinking import SignedBlock, seal
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
+
+SEPARATOR = "\n\n"
+"""Between two messages of one answer."""
 
 
 class TextPart(msgspec.Struct, gc=False):
@@ -33,6 +36,8 @@ class Item(msgspec.Struct, gc=False):
     content: list[TextPart] | None = None
     summary: list[TextPart] | None = None
     encrypted_content: str | None = None
+    status: str | None = None
+    phase: str | None = None
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -137,8 +142,8 @@ class _CallInProgress:
 class ResponsesReader(EventReader):
     def __init__(self, where: str) -> None:
         super().__init__(where)
-        self._spoken: set[int | str] = set()
-        """The messages of which text came in pieces."""
+        self._spoken: dict[int | str, int] = {}
+        """The messages of which text came in pieces, and how much text stood before each."""
         self._thought: list[str] = []
         """The pieces of the reasoning that has not ended."""
         self._thought_part: int | None = None
@@ -197,8 +202,15 @@ class ResponsesReader(EventReader):
             self._finish(decode_part(event.response, Whole) or Whole(), kind.removeprefix("response."))
 
     def _say(self, event: StreamEvent, text: str) -> None:
-        self._spoken.add(_label(event))
+        self._begin_message(_label(event))
         self._batch.say(text)
+
+    def _begin_message(self, label: int | str) -> None:
+        """Messages are told apart by a blank line: what a model says before its work and after it are two things."""
+        if label not in self._spoken:
+            if self._batch.said:
+                self._batch.say(SEPARATOR)
+            self._spoken[label] = self._batch.said
 
     def _think(self, event: StreamEvent) -> None:
         text = event.delta or ""
@@ -246,11 +258,23 @@ class ResponsesReader(EventReader):
             self._open.pop(label, None)
         elif item.type == "message":
             if label not in self._spoken and (text := text_of(item.content)):
+                self._begin_message(label)
                 self._batch.say(text)
             self._refused = self._refused or any(part.refusal for part in item.content or ())
-            self._spoken.discard(label)
+            self._end_message(item, self._spoken.pop(label, None))
         elif item.type == "reasoning":
             self._reason(item, bytes(raw))
+
+    def _end_message(self, item: Item, start: int | None) -> None:
+        """What the message is beside its text goes back with it: models that mark their commentary expect it."""
+        if start is None or not item.id:
+            return
+        phase = {"phase": item.phase} if item.phase else {}
+        head = encode_json(
+            {"type": "message", "role": "assistant", "id": item.id, "status": item.status or "completed", **phase}
+        )
+        thought, self._thought = "".join(self._thought), []
+        self._batch.put(ThinkingBlock(Thinking(thought, seal(SignedBlock(head, start, self._calls)))))
 
     def _repeated(self, item: Item) -> _CallInProgress | None:
         """The call that an item without a label of its own repeats: none may run twice for being told twice."""

@@ -168,7 +168,7 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "stop",
     ),
     "a message told only as a whole": (message("hi") + completed(), "hi", [], "stop"),
-    "two messages": (said("a") + message("a") + message("b", 1) + completed(), "ab", [], "stop"),
+    "two messages": (said("a") + message("a") + message("b", 1) + completed(), "a\n\nb", [], "stop"),
     "refusal": (
         event("response.refusal.delta", output_index=0, delta="I can't") + completed(),
         "I can't",
