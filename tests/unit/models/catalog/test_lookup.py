@@ -73,6 +73,22 @@ def test_a_model_that_nobody_knows_has_safe_defaults(ref: str) -> None:
     assert info.free == (provider in ("ollama", "vllm"))
 
 
+@pytest.mark.parametrize(
+    ("ref", "window", "temperature"),
+    [
+        ("openai:gpt-7-nova", 128_000, None),
+        ("openai:o5-mini", 200_000, None),
+        ("openai:kimi-k3", 262_144, None),
+        ("openrouter:moonshotai/kimi-k3", 262_144, None),
+        ("mistral:mistral-huge-2701", 128_000, 0.1),
+        ("anthropic:claude-nova-7", 200_000, 0.1),
+    ],
+)
+def test_a_new_model_of_a_known_family(ref: str, window: int, temperature: float | None) -> None:  # M-12
+    info = look_up(*ref.split(":"))
+    assert (info.window, info.temperature, info.has_price, info.is_unknown) == (window, temperature, False, False)
+
+
 def test_habits() -> None:
     assert look_up("openai", "gpt-4.1").temperature == 0.1
     assert look_up("openai", "o3").temperature is None

@@ -132,7 +132,7 @@ def test_text_of_one_read_is_one_delta() -> None:
     assert reader.feed(stream) == [
         TextDelta("ab"),
         ThinkingDelta("t"),
-        TextDelta("cd"),
+        TextDelta("\n\ncd"),
         CallDelta("i", 0, "f"),
         CallDelta(None, 0, None, "{}"),
     ]
