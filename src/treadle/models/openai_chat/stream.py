@@ -21,7 +21,7 @@ _GROWING = ("text", "summary", "data")
 
 
 class ReturnedFields:
-    """What goes back to the server with an answer (M-10). `field` is where the server wants the thinking of every
+    """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of every
     answer; without one, thinking goes back with calls, in the field in which it came: servers whose models think
     between calls expect it there (vLLM, Together, Groq, LM Studio, Z.ai)."""
 
@@ -45,7 +45,7 @@ class ReturnedFields:
                     self._detail(detail)
 
     def take_extra(self, call: str, extra: object) -> None:
-        """What the server attached to a call, such as the thought signature of Gemini's OpenAI endpoint."""
+        """An attachment of a call, such as the thought signature of Gemini's OpenAI endpoint."""
         if isinstance(extra, dict) and extra:
             self._extras[call] = extra
 

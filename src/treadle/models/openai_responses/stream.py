@@ -206,7 +206,7 @@ class ResponsesReader(EventReader):
         self._batch.say(text)
 
     def _begin_message(self, label: int | str) -> None:
-        """Messages are told apart by a blank line: what a model says before its work and after it are two things."""
+        """A blank line separates two messages: the commentary and the answer, for instance."""
         if label not in self._spoken:
             if self._batch.said:
                 self._batch.say(SEPARATOR)
@@ -266,7 +266,7 @@ class ResponsesReader(EventReader):
             self._reason(item, bytes(raw))
 
     def _end_message(self, item: Item, start: int | None) -> None:
-        """What the message is beside its text goes back with it: models that mark their commentary expect it."""
+        """Record id, status and phase: they go back with the text, because models that mark commentary expect them."""
         if start is None or not item.id:
             return
         phase = {"phase": item.phase} if item.phase else {}
