@@ -21,8 +21,8 @@ _GROWING = ("text", "summary", "data")
 
 
 class ReturnedFields:
-    """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of every
-    answer; without one, thinking goes back with calls, in the field in which it came: servers whose models think
+    """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of
+    every answer; without one, thinking goes back with calls, in the field in which it came: servers whose models think
     between calls expect it there (vLLM, Together, Groq, LM Studio, Z.ai)."""
 
     def __init__(self, field: str = "") -> None:
