@@ -18,6 +18,8 @@ import msgspec
 from scripts.golden import FOLDER, parts, type_text
 from scripts.http_reference import http_page
 from scripts.library_reference import library_page, tools_page
+from tests.wires.case import FOLDER as WIRES
+from tests.wires.case import read_server
 from treadle import errors, following
 from treadle.ports import toolset
 from treadle.protocol import (
@@ -198,7 +200,35 @@ def errors_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def servers_page() -> str:
+    """Servers and the number of their cases in tests/wires, by what the cases are about."""
+    lines = [
+        "# Servers of models",
+        "",
+        "Made by `make docs` from the cases in `tests/wires/`. A case is a recorded shape with its public source:",
+        "bytes of a server, and what Treadle makes of them. All cases are played against the adapters over a real",
+        "connection, some also through the command line. Only the local model of `treadle[local]` is tried with real",
+        "software (llama.cpp); the servers below by recorded shapes.",
+        "",
+        "| servers | model in the cases | endings and text | errors | goes back | command line | tried |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for file in sorted(WIRES.glob("*.toml")):
+        server = read_server(file)
+        cases = server.case
+        counts = (
+            sum(case.answer is not None for case in cases),
+            sum(case.error is not None for case in cases),
+            sum(bool(case.back or case.absent) for case in cases),
+            sum(case.run is not None for case in cases),
+        )
+        cells = (server.server, f"`{server.model}`", *map(str, counts), server.tried)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES = {
+    "model-servers.md": servers_page,
     "events.md": events_page,
     "errors.md": errors_page,
     "http-api.md": http_page,

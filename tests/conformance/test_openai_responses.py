@@ -64,10 +64,12 @@ def same(answer: ModelAnswer, response: Any) -> None:
         (call.call_id, call.name, call.arguments) for call in calls
     ]
     reasoning = [item for item in response.output if item.type == "reasoning"]
-    assert [block.text for block in answer.thinking] == [
-        "\n\n".join(part.text for part in item.summary) for item in reasoning
-    ]
-    assert all(item.encrypted_content in block.opaque for block, item in zip(answer.thinking, reasoning, strict=True))
+    heads = [block for block in answer.thinking if '"type":"message"' in block.opaque]
+    thought = [block for block in answer.thinking if block not in heads]
+    assert [block.text for block in thought] == ["\n\n".join(part.text for part in item.summary) for item in reasoning]
+    assert all(item.encrypted_content in block.opaque for block, item in zip(thought, reasoning, strict=True))
+    messages = [item for item in response.output if item.type == "message"]
+    assert all(message.id in head.opaque for head, message in zip(heads, messages, strict=True))
     if response.usage is None:
         assert answer.usage is None
     else:

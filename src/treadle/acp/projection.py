@@ -85,7 +85,7 @@ class Projection:
             case e.UsageInfo(tokens=tokens, window=window, cost=cost):
                 price = a.Cost(amount=cost, currency="USD")
                 return [a.UsageUpdate(session_update="usage_update", used=tokens, size=window, cost=price)]
-            case e.RunEnd(reason="interrupted" | "budget" | "guard" | "turn_cap" as reason, why=why):
+            case e.RunEnd(reason="interrupted" | "budget" | "guard" | "turn_cap" | "incomplete" as reason, why=why):
                 return [remark(end(e.SessionIdle(reason, why)))]
             case e.OptionsChanged() | e.Interrupted() | e.CompactionStart():
                 return []

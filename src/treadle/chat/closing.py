@@ -30,6 +30,7 @@ _WHY = {
     "guard": "The run was stopped before this call was carried out.",
     "task_complete": "The task was completed before this call was carried out.",
     "turn_cap": "The run reached its limit of turns before this call was carried out.",
+    "incomplete": "The model's answer was not complete, and the run ended before this call was carried out.",
     "record_lost": "A record of this run was lost; it is not known whether this call was carried out.",
     "fork": "The chat was copied at this point; this call was not carried out in the copy.",
     "import": "The chat was brought here from elsewhere at this point; this call was not carried out here.",
@@ -97,6 +98,8 @@ def end_run(state: ChatState, reason: EndReason) -> tuple[Event, ...]:
     closed = close_calls(state, "record_lost" if lost else reason)
     limit = state.run.limit if state.run is not None else None
     why = why_stopped(limit, reason) if limit is not None else ""
+    if reason == "incomplete" and state.run is not None:
+        why = state.run.incomplete
     return (*ended, *with_turn_end(state, closed), RunEnd(reason, why))
 
 

@@ -164,7 +164,7 @@ def _decide_between_turns(state: ChatState, run: Run, limits: Callable[[], RunLi
     if run.completed:
         return _verified(state, run) or _end(state, "task_complete")
     last = state.history.last
-    if isinstance(last, AssistantEntry) and not last.calls:
+    if isinstance(last, AssistantEntry) and not last.calls and not run.paused:
         return _after_answer(state, run)
     return (
         _guarded(state, run)
@@ -183,6 +183,8 @@ def _after_answer(state: ChatState, run: Run) -> Step:
     text = continuation(state, run)
     if text:
         return AppendEvents((UserMessage(text, source="autopilot"),))
+    if run.incomplete and not run.summarized and not wants_summary(state, run):
+        return _end(state, "incomplete")
     if (step := _verified(state, run)) is not None:
         return step
     if wants_summary(state, run):

@@ -139,7 +139,9 @@ def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState
         return state
     state = replace(state, totals=replace(state.totals, turns=state.totals.turns + 1))
     turns = state.run.turns + 1 if state.run else 0
-    return change_run(state, active=True, turns=turns, final_turn=event.final, checked=(), lost=False)
+    return change_run(
+        state, active=True, turns=turns, final_turn=event.final, checked=(), lost=False, incomplete="", paused=False
+    )
 
 
 def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope) -> ChatState:
@@ -309,6 +311,13 @@ def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatSta
     return change_run(state, lost=True)
 
 
+def _model_notice(state: ChatState, event: e.ModelNotice, at: Envelope) -> ChatState:
+    """Most notices are only for readers; some say how the model's answer ended."""
+    if event.kind in ("incomplete", "empty_answer"):
+        return change_run(state, incomplete=event.text)
+    return change_run(state, paused=True) if event.kind == "paused" else state
+
+
 _APPLY: dict[type[Event], Fold] = {
     e.SessionCreated: _created,
     e.SessionImported: _imported,
@@ -332,11 +341,12 @@ _APPLY: dict[type[Event], Fold] = {
     e.LimitReached: _limit_reached,
     e.LimitExtended: _limit_extended,
     e.GuardNotice: _guard_notice,
+    e.ModelNotice: _model_notice,
     e.SandboxNotice: lambda state, event, at: replace(state, sandbox_notice=event.text),
     e.PlanUpdated: lambda state, event, at: replace(state, plan=event.steps),
     e.RecordLost: _record_lost,
     **CALLS,
     **WORKSPACE,
 }
-NO_EFFECT: tuple[type[Event], ...] = (e.ModelNotice, e.WorkspaceConflict, e.GitBranchCreated)
+NO_EFFECT: tuple[type[Event], ...] = (e.WorkspaceConflict, e.GitBranchCreated)
 """Recorded events that are facts for readers and change no state; a test holds both lists against the union."""

@@ -164,6 +164,10 @@ class Run(Value, frozen=True):
     checks_lost: int = 0
     check_rounds: int = 0
     """How often failed checks went back to the model."""
+    incomplete: str = ""
+    """What is missing from the last answer, if it was cut off, filtered or empty."""
+    paused: bool = False
+    """The provider paused the last answer: the model is to be called again."""
     lost: bool = False
     """Whether a record was lost since its last turn began: what it did then, or that it was stopped, may be unknown."""
     applies: bool = False

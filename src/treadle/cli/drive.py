@@ -17,7 +17,7 @@ from typing import Self
 
 from treadle.chat.state import status
 from treadle.cli.keyboard import Keyboard
-from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
+from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
 from treadle.cli.terminal import write_json_line
 from treadle.errors import TreadleError
 from treadle.following import Following
@@ -48,6 +48,7 @@ _CODES: dict[EndReason, int] = {
     "guard": EXIT_ERROR,
     "turn_cap": EXIT_TURN_CAP,
     "budget": EXIT_BUDGET,
+    "incomplete": EXIT_INCOMPLETE,
 }
 
 

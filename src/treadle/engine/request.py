@@ -14,7 +14,7 @@ from treadle.chat.state import ChatState
 from treadle.chat.transcript import entries, estimate
 from treadle.engine.deps import Deps
 from treadle.engine.tenure import Tenure
-from treadle.errors import Damaged, NotFound
+from treadle.errors import ConfigError, Damaged, NotFound
 from treadle.ports.model import NOTHING_WITHHELD, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import Usage, UserEntry
 from treadle.protocol.events import LimitReached
@@ -30,7 +30,16 @@ MARGIN = 0.05
 
 
 def find_model(state: ChatState, deps: Deps) -> Model:
-    return deps.models.get(state.options.model)
+    """The chat's model. ConfigError when it cannot be used, or when its price is unknown and must be kept below a
+    budget (L-11)."""
+    options = state.options
+    model = deps.models.get(options.model)
+    if (options.run_budget.usd or options.chat_budget.usd) and not model.info.has_price:
+        raise ConfigError(
+            f"the price of {options.model} is unknown, so a budget in USD cannot be kept; set price_input and "
+            f'price_output under ["{options.model}"] in models.toml, or limit tokens instead (--budget-tokens)'
+        )
+    return model
 
 
 def limits_of(state: ChatState, deps: Deps) -> RunLimits:

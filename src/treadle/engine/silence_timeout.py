@@ -9,19 +9,17 @@ from typing import Self
 
 from treadle.engine.tenure import CancelScope
 from treadle.errors import ModelError
+from treadle.ports.model import LONGEST_WAIT_S
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta, UsageDelta
 
 SILENCE_S = 300.0
 ANSWER_S = 3_600.0
 """An answer that takes longer is not waited for, however lively it is."""
 
-
 RETRIES = 5
 BASE_S = 2.0
 CAP_S = 30.0
 JITTER = 0.25
-PATIENCE_S = 120.0
-"""A provider that asks for more than this is not waited for."""
 _TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 
@@ -90,6 +88,6 @@ def delay(error: ModelError, failures: int, chance: float, base_s: float = BASE_
     if error.kind not in _TRANSIENT or failures >= RETRIES:
         return None
     if error.retry_after is not None:
-        return error.retry_after if error.retry_after <= PATIENCE_S else None
+        return error.retry_after if error.retry_after <= LONGEST_WAIT_S else None
     wait = base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1))
     return float(min(wait, CAP_S))

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from treadle.chat.completion import MARKER_TEXT
 from treadle.errors import ModelError
 from treadle.models.answers import NativeAnswer, PlainAnswer, TextAnswer
+from treadle.models.endings import EndingCheck
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
 from treadle.protocol.deltas import Delta, NoticeDelta
@@ -42,7 +43,10 @@ _ANOTHER_FAULT = r"(?i)schema|tools?[.\[]\d|function\.(?:name|param)|properties"
 
 
 def refuses_tools(error: ModelError) -> bool:
-    """Whether the provider says that this model takes no tools, as opposed to these tools."""
+    """Whether the provider says that this model takes no tools, as opposed to these tools, or to a call that the model
+    wrote badly: there the words may be the model's own."""
+    if error.kind == "cut_stream":
+        return False
     if error.kind != "bad_request" and error.status not in (500, 501):  # llama.cpp calls it a fault of its own
         return False
     said = str(error)
@@ -81,12 +85,14 @@ class Ladder:
                 yield [NoticeDelta("rung", _BELOW[rung].format(ref=self.info.ref))]
             told = request if rung == "native" else self._retell(request, rung)
             answer = self._answer(request, rung)
+            ending = EndingCheck(self.info.ref, marks_calls=rung == "native")
             heard = False
             try:
                 async with aclosing(self.inner.stream(told)) as stream:  # type: ignore[type-var]
                     async for deltas in stream:
                         heard = heard or any(not isinstance(delta, NoticeDelta) for delta in deltas)
-                        yield answer.take(deltas)
+                        taken = answer.take(deltas)
+                        yield ending.watch(taken) if request.purpose == "turn" else taken
                 break
             except ModelError as error:
                 if rung != "native" or heard or request.rung or not request.tools or not refuses_tools(error):

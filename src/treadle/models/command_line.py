@@ -251,7 +251,7 @@ def connect(name: str, context: ProviderContext) -> CommandLineModel:
     if program is None:
         instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
         raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
-    info = ModelInfo("command", name, temperature=None, native_tools=False)
+    info = ModelInfo("command", name, temperature=None, native_tools=False, free=True)
     return CommandLineModel(context.catalogue.adjust(info), [program, *argv[1:]], environment(context.env))
 
 
@@ -272,6 +272,8 @@ def connect_gh(name: str, context: ProviderContext) -> CommandLineModel:
     program = find_program("gh", context.env)
     if program is None:
         raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_GH_INSTALL}")
-    info = ModelInfo("gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2, temperature=None, native_tools=False)
+    info = ModelInfo(
+        "gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2, temperature=None, native_tools=False, free=True
+    )
     env = environment(context.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
     return CommandLineModel(context.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)

@@ -87,8 +87,8 @@ def _answers(name: str, item: _Item) -> bool:
 
 
 def _told(info: ModelInfo, item: _Item) -> ModelInfo:
-    """What a server says of its own model, where the catalogue says nothing."""
-    unknown = info == ModelInfo(info.provider, info.name)
+    """What a server says of its own model, where the catalogue says nothing, or only what holds for its family."""
+    unknown = info.is_unknown or not info.has_price
     windows = (
         item.context_length,
         item.context_window,

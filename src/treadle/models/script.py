@@ -113,7 +113,7 @@ class Script(msgspec.Struct, frozen=True):
     turns: tuple[Turn, ...]
     others: dict[Purpose, Turn] = msgspec.field(default_factory=dict)
     follow: Follow = "entries"
-    info: ModelInfo = ModelInfo("scripted", "script", window=200_000)
+    info: ModelInfo = ModelInfo("scripted", "script", window=200_000, free=True)
 
 
 class _CallTable(msgspec.Struct, forbid_unknown_fields=True):
@@ -172,9 +172,8 @@ def read_script(path: str | Path) -> Script:
         raise ConfigError(f"the script {path} is not valid: {error}") from error
     model = file.model
     told = msgspec.structs.asdict(model)
-    info = ModelInfo(
-        "scripted", str(path), **{name: told[name] for name in told.keys() & set(ModelInfo.__struct_fields__)}
-    )
+    known = {name: told[name] for name in told.keys() & set(ModelInfo.__struct_fields__)}
+    info = ModelInfo("scripted", str(path), free=True, **known)
     turns = tuple(_turn(turn, model) for turn in file.turn)
     return Script(turns, {other.purpose: _turn(other, model) for other in file.other}, model.follow, info)
 

@@ -40,6 +40,10 @@ __all__ = [
 ]
 
 
+LONGEST_WAIT_S = 120.0
+"""A provider that asks for a longer wait is not waited for (M-11)."""
+
+
 class ModelInfo(msgspec.Struct, frozen=True):
     """What the catalogue knows of a model; the defaults are safe for one that nobody knows (M-12)."""
 
@@ -56,6 +60,18 @@ class ModelInfo(msgspec.Struct, frozen=True):
     """Whether the model is asked to think, and to show it, where its protocol has words for that."""
     vision: bool = False
     """Whether it sees pictures."""
+    free: bool = False
+    """Whether its tokens cost nothing: it runs on a machine of the user, or is paid for by subscription."""
+
+    @property
+    def has_price(self) -> bool:
+        """Whether it is known what a call costs."""
+        return self.free or self.usd_per_million_input > 0 or self.usd_per_million_output > 0
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether all of this is assumed."""
+        return self == ModelInfo(self.provider, self.name, free=self.free)
 
     @property
     def ref(self) -> str:

@@ -24,6 +24,7 @@ _ENDS: dict[e.EndReason, str] = {
     "budget": "stopped at the budget",
     "guard": "stopped: the model repeated itself",
     "superseded": "replaced by an edit",
+    "incomplete": "ended with an incomplete answer",
 }
 
 

@@ -7,7 +7,9 @@ import msgspec
 from treadle.protocol.content import Value
 from treadle.types import ChatId
 
-EndReason = Literal["done", "task_complete", "interrupted", "error", "turn_cap", "budget", "guard", "superseded"]
+EndReason = Literal[
+    "done", "task_complete", "interrupted", "error", "turn_cap", "budget", "guard", "superseded", "incomplete"
+]
 
 
 class Event(Value, frozen=True):

@@ -183,7 +183,7 @@ class RunEnd(Event, frozen=True):
     """The run is over, whatever became of it; the chat is idle from here on. `session.idle` is its live echo."""
 
     TYPE = "session.run_end"
-    VERSION = 2
+    VERSION = 3
     reason: EndReason
     why: str = ""
     """The same in words, where the reason does not say all: which budget it was, and how much of it is used."""

@@ -14,7 +14,7 @@ class SessionIdle(Live, frozen=True):
     """The run is over; exactly once behind every `session.run_end` (L-12)."""
 
     TYPE = "session.idle"
-    VERSION = 2
+    VERSION = 3
     reason: EndReason
     why: str = ""
     """As in `session.run_end`."""

@@ -15,6 +15,7 @@ class SubagentCompleted(Event, frozen=True):
     """A chat that a call began is at rest, and what it spent is spent by this one as well (L-11)."""
 
     TYPE = "subagent.completed"
+    VERSION = 2
     call: CallKey
     chat: ChatId
     number: int = 1

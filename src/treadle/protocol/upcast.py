@@ -62,8 +62,11 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("session.created", 3): _as_it_is,  # which call of another chat began it
     ("session.options_changed", 1): lambda data: {**data, "changes": _asked_by_words(data["changes"])},
     ("session.run_end", 1): _as_it_is,  # why, in words
+    ("session.run_end", 2): _as_it_is,  # its reason may be `incomplete`
     ("session.model_call", 1): _as_it_is,  # a call may have asked
     ("session.idle", 1): _as_it_is,
+    ("session.idle", 2): _as_it_is,
+    ("subagent.completed", 1): _as_it_is,
     ("assistant.message", 1): _told_at_the_end,
     ("assistant.turn_end", 1): _as_it_is,  # it stood before the calls of its turn
 }

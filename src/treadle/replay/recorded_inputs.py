@@ -143,7 +143,9 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
     window, output = _capacity(state, near)
     provider, _, name = ref.partition(":")
     native = not _is_marked(log, state)
-    return ModelInfo(provider, name, window, output, usd_per_million_input=price * 1_000_000, native_tools=native)
+    # Whether its price was known then is settled: the log says what became of the run.
+    usd = price * 1_000_000
+    return ModelInfo(provider, name, window, output, usd_per_million_input=usd, native_tools=native, free=True)
 
 
 def _is_marked(log: WatchedLog, state: ChatState) -> bool:

@@ -33,6 +33,7 @@ _WORDS = {
     "turn_cap": "has used up its turns",
     "guard": "was stopped, because it repeated itself",
     "superseded": "was stopped",
+    "incomplete": "ended with an incomplete answer",
 }
 
 

@@ -178,6 +178,41 @@ def test_a_silent_run_is_summarised_once() -> None:  # L-17
     assert recorded(spoke) == ["session.run_end:done"]
 
 
+def ended(kind: str, turn: int, *names: str, text: str = "") -> list[e.Event]:
+    """A turn whose answer ended in a way that its adapter had to say."""
+    start, *rest = answer(turn, *names, text=text)
+    return [start, e.ModelNotice(kind, f"{kind}: why"), *rest]
+
+
+def test_an_incomplete_answer_is_no_end_of_the_work() -> None:  # L-01, M-08
+    for kind in ("incomplete", "empty_answer"):
+        assert recorded(chat(said(), *ended(kind, 1, text="ha"))) == ["session.run_end:incomplete"]
+    found = step(chat(said(), *ended("incomplete", 1, text="ha")))
+    assert isinstance(found, AppendEvents)
+    assert found.events == (e.RunEnd("incomplete", "incomplete: why"),)
+    # In autopilot the model is asked to go on, and its calls are answered as ever.
+    autopilot = chat(said(), *ended("incomplete", 1, text="ha"), options=ChatOptions(mode="autopilot"))
+    assert recorded(autopilot) == ["user.message"]
+    state = chat(said(), *ended("incomplete", 1, "a"), *ran(1))
+    assert step(state) == CallModel()
+    assert recorded(chat(*answer(2, text="done"), state=state)) == ["session.run_end:done"]
+
+
+def test_a_log_from_before_has_no_such_notice_and_ends_as_it_did() -> None:  # V-06
+    cut = [e.TurnStart(1), e.AssistantMessage(1, "ha", finish_reason="length"), e.TurnEnd(1, finish_reason="length")]
+    assert recorded(chat(said(), *cut)) == ["session.run_end:done"]
+
+
+def test_a_silent_end_after_work_is_summarised_and_done() -> None:  # L-17
+    state = chat(said(), *answer(1, "a"), *ran(1), *ended("empty_answer", 2))
+    assert step(state) == Summarize()
+    assert recorded(chat(e.ModelCall("summary", text="did it"), state=state)) == ["session.run_end:done"]
+
+
+def test_a_paused_answer_goes_on() -> None:  # M-02
+    assert step(chat(said(), *ended("paused", 1, text="so far"))) == CallModel()
+
+
 def test_compaction_begins_at_the_threshold_and_stops_after_three_failures() -> None:  # L-19
     small = RunLimits(window=1_000, max_output=100)
     state = chat(said(), *answer(1, "a"), *ran(1), *answer(2, "a", usage=Usage(600, 10)), *ran(2))

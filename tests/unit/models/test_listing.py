@@ -91,7 +91,7 @@ async def test_what_a_server_tells_fills_what_is_not_known() -> None:
     assert limits == {
         "free": (32_768, 4_096),
         "groq-like": (131_072, 32_768),
-        "mistral-like": (40_000, 4_096),
+        "mistral-like": (40_000, 16_384),
         "some/open-router": (262_144, 16_384),
         "vllm-like": (4_096, 2_048),
         "z-ai/glm-5.2": (1_048_576, 32_768),

@@ -96,13 +96,16 @@ async def test_a_key_is_never_shown_or_written() -> None:  # M-13
     await registry.close()
 
 
+STORED = (("treadle", "OPENAI_API_KEY"), ("treadle", "GROQ_API_KEY"))
+
+
 async def test_the_key_store_is_asked_for_a_providers_own_host_only(monkeypatch: pytest.MonkeyPatch) -> None:  # M-13
     store = types.ModuleType("keyring")
-    store.get_password = lambda service, name: KEY if (service, name) == ("treadle", "OPENAI_API_KEY") else None  # type: ignore[attr-defined]
+    store.get_password = lambda service, name: KEY if (service, name) in STORED else None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "keyring", store)
     assert find_key({}, "OPENAI_API_KEY").reveal() == KEY
     assert find_key({"OPENAI_API_KEY": "from-env"}, "OPENAI_API_KEY").reveal() == "from-env"
-    elsewhere = ModelRegistry({"OPENAI_BASE_URL": "http://127.0.0.1:9"}).get("openai:any")
+    elsewhere = ModelRegistry({"GROQ_BASE_URL": "http://127.0.0.1:9"}).get("groq:any")
     access = await elsewhere.inner._endpoint.access(ModelRequest("", []))  # type: ignore[attr-defined]
     assert not access.key
     store.get_password = lambda service, name: KEY  # type: ignore[attr-defined]

@@ -68,7 +68,7 @@ def _newer(reported: int | None, known: int) -> int:
 _FINISH = {
     "end_turn": "stop",
     "stop_sequence": "stop",
-    "pause_turn": "stop",
+    "pause_turn": "pause_turn",
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
@@ -128,7 +128,6 @@ class AnthropicReader(EventReader):
         self._counter = Counter(info)
         self._blocks: dict[int, _Block] = {}
         self._current = 0
-        self._last: _Block | None = None
 
     def _close(self) -> None:
         super()._close()
@@ -179,7 +178,7 @@ class AnthropicReader(EventReader):
     def _start(self, index: int, start: dict[str, Any]) -> None:
         if index in self._blocks:
             self._stop(index)  # a server that says no stop, or calls every index 0
-        block = self._blocks[index] = self._last = _Block(start, self._calls)
+        block = self._blocks[index] = _Block(start, self._calls)
         match block.kind:
             case "text" if isinstance(start.get("text"), str):
                 self._batch.say(start["text"])
@@ -208,11 +207,10 @@ class AnthropicReader(EventReader):
         match block.kind:
             case "thinking":
                 text = "".join(block.pieces)
-                signed = {**block.start, "thinking": text} if block.start.get("signature") else None
-                if text or signed:
-                    self._batch.put(
-                        ThinkingBlock(Thinking(text, seal(SignedBlock(encode_json(signed), *place)) if signed else ""))
-                    )
+                if text or block.start.get("signature"):
+                    # Servers that speak this language and do not sign demand their blocks back all the same.
+                    whole = encode_json({**block.start, "thinking": text})
+                    self._batch.put(ThinkingBlock(Thinking(text, seal(SignedBlock(whole, *place)))))
             case "redacted_thinking":
                 self._batch.put(ThinkingBlock(Thinking("", seal(SignedBlock(encode_json(block.start), *place)))))
             case "tool_use" if not block.pieces and block.start.get("input"):
@@ -220,13 +218,12 @@ class AnthropicReader(EventReader):
 
     def _finish(self, reason: str, details: Any) -> None:
         self.finish_reason = _FINISH.get(reason, reason)
-        if self.finish_reason == "length" and self._last is not None and self._last.kind == "tool_use":
-            # The call was being written when the room ran out: what there is of it may look whole and is not.
-            self._batch.put(CallDelta(index=self._last.call, repaired=True))
+        if reason == "pause_turn":
+            self._batch.put(NoticeDelta("paused", f"{self._info.ref} paused a long turn; it is asked to go on"))
         if reason == "refusal":
             why = details.get("explanation") if isinstance(details, dict) else None
             self._batch.put(
-                NoticeDelta("refusal", f"{self._info.ref} declined to answer: {why or 'it gave no reason'}")
+                NoticeDelta("incomplete", f"{self._info.ref} declined to answer: {why or 'it gave no reason'}")
             )
 
     def _count(self, report: AnthropicUsage | None) -> None:

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from treadle.errors import ConfigError
 from treadle.ports.model import ModelInfo
 
+OWN_SERVERS = frozenset({"llamacpp", "lmstudio", "local", "ollama", "vllm"})
+"""Providers whose models run on machines of the user."""
 FILE_NAME = "models.toml"
 """The user's own file, in Treadle's home."""
 OUTPUT_CAP = 32_768
@@ -48,7 +50,8 @@ def look_up(provider: str, name: str) -> ModelInfo:
     known = _known(provider, name)
     if known is None and provider == "openrouter":
         known = _of_maker(name)
-    return known or ModelInfo(provider, name)
+    info = known or ModelInfo(provider, name)
+    return replace(info, free=True) if provider in OWN_SERVERS else info
 
 
 def known_names(provider: str) -> list[str]:
@@ -141,6 +144,7 @@ def _of_copilot(name: str) -> ModelInfo:
         temperature=habits.temperature,
         thinking=habits.thinking,
         vision=habits.vision,
+        free=True,
     )
 
 
@@ -178,6 +182,7 @@ def read_catalog(file: Path) -> tuple[dict[str, dict[str, object]], tuple[str, .
             fields[field] = _checked(value, kind, f'{file}: ["{ref}"] {key}')
         if "usd_per_million_input" in fields:  # nothing is cheaper than it was said to be
             fields.setdefault("usd_per_million_cached", fields["usd_per_million_input"])
+            fields["free"] = not fields["usd_per_million_input"] and not fields.get("usd_per_million_output")
     return models, tuple(warnings)
 
 

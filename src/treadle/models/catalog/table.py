@@ -65,7 +65,13 @@ _GPT_FAMILIES: Table = {
     "gpt-5*": (304_000, 128_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
     "gpt-4*": (128_000, 4_096, 0.0, 0.0, 0.0, ""),
     "gpt-3.5*": (16_385, 4_096, 0.0, 0.0, 0.0, ""),
+    "gpt-*": (128_000, 16_384, 0.0, 0.0, 0.0, "no-temperature"),
     "o1*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking no-temperature"),
+    "o3*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
+    "o4*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
+    "o5*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
+    # Moonshot's own server, by its address: it takes no temperature but 1.
+    "kimi-*": (262_144, 16_384, 0.0, 0.0, 0.0, "no-temperature"),
 }
 
 _ANTHROPIC: Table = {
@@ -124,6 +130,11 @@ _MISTRAL: Table = {
     "codestral-latest": (256_000, 16_384, 0.3, 0.3, 0.9, ""),
     "devstral-latest": (262_144, 262_144, 0.4, 0.4, 2.0, ""),
     "ministral-8b-latest": (128_000, 128_000, 0.15, 0.15, 0.15, ""),
+    "mistral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
+    "magistral-*": (128_000, 16_384, 0.0, 0.0, 0.0, "thinking"),
+    "ministral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
+    "codestral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
+    "devstral-*": (128_000, 16_384, 0.0, 0.0, 0.0, ""),
 }
 
 _XAI: Table = {
@@ -135,6 +146,7 @@ _XAI: Table = {
 
 _OPENROUTER: Table = {
     # The models of the makers above are known by their own rows. These are served by many, each at a price of its own.
+    "moonshotai/kimi-*": (262_144, 16_384, 0.0, 0.0, 0.0, "thinking no-temperature"),
     "z-ai/glm-5.2": (1_048_576, 32_768, 0.93, 0.18, 3.0, "thinking"),
     "z-ai/glm-4.7": (202_752, 131_072, 0.4, 0.08, 1.75, "thinking"),
     "moonshotai/kimi-k2.7-code": (262_144, 16_384, 0.74, 0.15, 3.5, "thinking vision"),

@@ -2,55 +2,28 @@
 that speak nothing else. Knows what is special about the service; how the protocols go is the business of their
 adapters."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
-from weakref import WeakKeyDictionary
-
 import msgspec
 
 from treadle.errors import ModelError
-from treadle.models.base import ModelBase
 from treadle.models.copilot.token import HEADERS, make_endpoint
 from treadle.models.openai_chat.adapter import OpenAIChat
+from treadle.models.openai_chat.switching import ChatOrResponses
 from treadle.models.openai_responses.adapter import OpenAIResponses
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.http import Http
 from treadle.models.wire.http_model import Endpoint
-from treadle.ports.model import Memo, ModelInfo, ModelRequest
-from treadle.protocol.deltas import Delta
+from treadle.ports.model import ModelInfo, ModelRequest
 
 
-class Copilot(ModelBase):
-    def __init__(self, info: ModelInfo, *, endpoint: Endpoint, http: Http) -> None:
-        super().__init__(info)
-        self._chat = OpenAIChat(info, endpoint=endpoint, http=http)
-        self._responses = OpenAIResponses(info, thinking=True, endpoint=endpoint, http=http)
-        self._only_responses = False
-        """Known once the service refused the other protocol for this model."""
-        self._memos: WeakKeyDictionary[Memo, Memo] = WeakKeyDictionary()
-        """The conversations on the second wire: a memo holds the bytes of one."""
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        if not self._only_responses:
-            try:
-                async with aclosing(self._chat.stream(request)) as stream:  # type: ignore[type-var]
-                    async for deltas in stream:
-                        yield deltas
-                return
-            except ModelError as error:
-                if error.kind != "bad_request" or "/chat/completions" not in str(error):
-                    raise
-                self._only_responses = True
-        memo = self._memos.setdefault(request.memo, Memo())
-        other = msgspec.structs.replace(request, memo=memo)
-        async with aclosing(self._responses.stream(other)) as stream:  # type: ignore[type-var]
-            async for deltas in stream:
-                yield deltas
+def connect(name: str, context: ProviderContext) -> ChatOrResponses:
+    return make_model(context.catalogue.look_up("copilot", name), context.shared(make_endpoint), context.http)
 
 
-def connect(name: str, context: ProviderContext) -> Copilot:
-    info = context.catalogue.look_up("copilot", name)
-    return Copilot(info, endpoint=context.shared(make_endpoint), http=context.http)
+def make_model(info: ModelInfo, endpoint: Endpoint, http: Http) -> ChatOrResponses:
+    return ChatOrResponses(
+        OpenAIChat(info, endpoint=endpoint, http=http),
+        lambda: OpenAIResponses(info, thinking=True, endpoint=endpoint, http=http),
+    )
 
 
 class _Limits(msgspec.Struct):

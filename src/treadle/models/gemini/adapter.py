@@ -52,7 +52,7 @@ class Gemini(HttpModel):
         super().__init__(info, connection)
         self.path = f"/{self._resource(info.name)}:streamGenerateContent?alt=sse"
         # A model of which nothing is known is asked for its thoughts, too: it refuses once, if it has none.
-        unknown = info == ModelInfo(info.provider, info.name) and "gemini" in info.name
+        unknown = info.is_unknown and "gemini" in info.name
         self._thinking = (info.thinking or unknown) if thinking is None else thinking
         self._level = level
         # From the third generation on, calls that nobody signed are refused.

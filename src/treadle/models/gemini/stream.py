@@ -210,4 +210,4 @@ class GeminiReader(EventReader):
             self._spoiled = ModelError("cut_stream", f"{self._ref} could not finish its answer ({said})")
         else:
             self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
-            self._batch.put(NoticeDelta("refusal", f"the answer of {self._ref} was stopped by its provider: {said}"))
+            self._batch.put(NoticeDelta("incomplete", f"the answer of {self._ref} was stopped by its provider: {said}"))

@@ -39,7 +39,8 @@ class EngineChunk(ChatChunk):
     @property
     def text(self) -> str:
         choice = self.choices[0] if self.choices else None
-        return (choice.delta.content if choice is not None and choice.delta is not None else None) or ""
+        content = choice.delta.content if choice is not None and choice.delta is not None else None
+        return content if isinstance(content, str) else ""
 
     @property
     def finish_reason(self) -> str | None:

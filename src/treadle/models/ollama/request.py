@@ -42,7 +42,7 @@ class OllamaConversation(ConversationEncoder):
         return encode_json({"role": "user", "content": text, **seen})
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
-        """Thinking is not sent back: nothing here is signed, and the template of a model drops it anyway (M-10)."""
+        """Thinking goes back with calls, to the model that thought it: templates put it before them (M-10)."""
         self._names = {call.call: _name(call) for call in entry.calls}
         message: dict[str, Any] = {"role": "assistant", "content": entry.text}
         if entry.calls:
@@ -54,6 +54,8 @@ class OllamaConversation(ConversationEncoder):
                 }
                 for call in entry.calls
             ]
+            if thought := "".join(block.text for block in entry.thinking if block.model == self._ref):
+                message["thinking"] = thought
         return encode_json(message)
 
     def _result(self, result: ToolResult) -> bytes:

@@ -11,6 +11,7 @@ from treadle.models.keys import Secret, find_key
 from treadle.models.listing import list_from
 from treadle.models.openai_chat.request import ChatEncoder
 from treadle.models.openai_chat.stream import ChatReader
+from treadle.models.openai_chat.switching import ChatOrResponses
 from treadle.models.provider_context import ProviderContext
 from treadle.models.providers import SERVERS, address_variable, key_variable
 from treadle.models.wire.failures import refuses
@@ -89,12 +90,16 @@ class OpenAIChat(HttpModel):
 def connect(name: str, context: ProviderContext) -> Model:
     key, url = context.access(f"openai:{name}", "OPENAI_API_KEY", "OPENAI_BASE_URL")
     info = context.catalogue.look_up("openai", name)
-    if info.thinking and not url:
-        # OpenAI's own models that think are refused tools on this wire.
+    connection = ConnectionOptions(base_url=url or BASE_URL, api_key=key, http=context.http)
+
+    def connect_responses() -> Model:
         from treadle.models.openai_responses.adapter import OpenAIResponses
 
-        return OpenAIResponses(info, api_key=key, http=context.http)
-    return OpenAIChat(info, base_url=url or BASE_URL, api_key=key, http=context.http)
+        return OpenAIResponses(info, **connection)
+
+    if info.thinking and not url:
+        return connect_responses()  # OpenAI's own models that think are refused tools on this wire
+    return ChatOrResponses(OpenAIChat(info, **connection), connect_responses)
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:

@@ -4,12 +4,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from treadle.models.openai_chat.stream import CALL_EXTRAS, THINK_CHUNKS
 from treadle.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, with_system
 from treadle.models.wire.json import encode_json, json_object
 from treadle.ports.model import Encode, ModelRequest, Pictures
 from treadle.protocol.content import AssistantEntry, ToolResult
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
+
+_fields = msgspec.json.Decoder(dict[str, Any])
 
 
 class ChatEncoder(RequestEncoder):
@@ -52,8 +57,8 @@ class ChatConversation(ConversationEncoder):
         return encode_json({"role": "user", "content": content})
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
-        """Plain thinking is not sent back: this wire has no place for it. The fields in which a server hid its thinking
-        are, exactly as they came (M-10)."""
+        """Thinking goes back in the fields in which it came, exactly as it came (M-10). Where the server demands it in
+        one field, an answer from before that was known has its recorded text there."""
         said: dict[str, Any] = {"role": "assistant", "content": entry.text}
         if entry.calls:
             said["content"] = entry.text or None
@@ -66,12 +71,31 @@ class ChatConversation(ConversationEncoder):
                 }
                 for call in entry.calls
             ]
+        returned = [sealed.block for _, sealed in self._returned(entry)]
+        demanded = self.thinking_field
+        if demanded and not any(demanded in _fields.decode(block) for block in returned):
+            text = "".join(block.text for block in entry.thinking if block.model == self._ref)
+            returned.append(encode_json({demanded: text}))
+        return self._join(said, returned, entry)
+
+    def _join(self, said: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
+        """The message with the fields that go back. Two of them stand inside of it: Mistral's thinking is a part of the
+        content, and what was attached to a call stands with the call."""
+        behind: list[bytes] = []
+        for block in returned:
+            if CALL_EXTRAS not in (fields := _fields.decode(block)) and THINK_CHUNKS not in fields:
+                behind.append(block)  # to the letter: there may be signatures in it
+                continue
+            extras = fields.pop(CALL_EXTRAS, {})
+            for call, sent in zip(entry.calls, said.get("tool_calls", ()), strict=False):
+                if call.id in extras:
+                    sent["extra_content"] = extras[call.id]
+            if THINK_CHUNKS in fields:
+                said["content"] = [*fields.pop(THINK_CHUNKS), {"type": "text", "text": entry.text}]
+            said |= fields
         message = encode_json(said)
-        found = [sealed.block for _, sealed in self._returned(entry)]
-        if self.thinking_field and not found:
-            found = [encode_json({self.thinking_field: ""})]
-        for fields in found:
-            message = message[:-1] + b"," + fields[1:]
+        for block in behind:
+            message = message[:-1] + b"," + block[1:]
         return message
 
     def _result(self, result: ToolResult) -> bytes:

@@ -11,39 +11,57 @@ from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
 
 DETAILS = "reasoning_details"
+CALL_EXTRAS = "call_extras"
+"""In the record only: by the id of a call, what was attached to it."""
+THINK_CHUNKS = "content"
+"""Mistral's thinking is a part of the content."""
+_RETURNABLE = ("reasoning_content", "reasoning")
 _GROWING = ("text", "summary", "data")
 """The parts of a detail that come in pieces."""
 
 
 class ReturnedFields:
-    """`field` is where the server wants the text back; empty: nowhere."""
+    """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of
+    every answer; without one, thinking goes back with calls, in the field in which it came: servers whose models think
+    between calls expect it there (vLLM, Together, Groq, LM Studio, Z.ai)."""
 
     def __init__(self, field: str = "") -> None:
         self._field = field
+        self._came_in = ""
         self._text: list[str] = []
+        self._extras: dict[str, Any] = {}
         self._opaque = ""
         self._details: dict[tuple[object, object], dict[str, Any]] = {}
 
-    def take(self, thought: str, opaque: str | None, details: object) -> None:
-        """One piece of a stream, as far as it has any of these."""
+    def take(self, field: str, thought: str, opaque: str | None, details: object) -> None:
+        """One piece of a stream, as far as it has any of these; `field` is where the thought stood."""
         if thought:
             self._text.append(thought)
+            self._came_in = field
         self._opaque = opaque or self._opaque
         if isinstance(details, list):
             for detail in details:
                 if isinstance(detail, dict):
                     self._detail(detail)
 
-    def block(self) -> ThinkingBlock | None:
+    def take_extra(self, call: str, extra: object) -> None:
+        """An attachment of a call, such as the thought signature of Gemini's OpenAI endpoint."""
+        if isinstance(extra, dict) and extra:
+            self._extras[call] = extra
+
+    def block(self, *, has_calls: bool) -> ThinkingBlock | None:
         """All of the thinking, if there is anything to give back."""
         text = "".join(self._text)
         fields: dict[str, Any] = {}
-        if self._field and text:
-            fields[self._field] = text
-        elif self._opaque:
-            fields = {"reasoning_text": text} if text else {}
         if self._opaque:
+            fields = {"reasoning_text": text} if text else {}
             fields["reasoning_opaque"] = self._opaque
+        elif text and self._came_in == THINK_CHUNKS:
+            fields[THINK_CHUNKS] = [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
+        elif text and (self._field or (has_calls and self._came_in in _RETURNABLE and not self._details)):
+            fields[self._field or self._came_in] = text
+        if self._extras:
+            fields[CALL_EXTRAS] = self._extras
         if self._details:
             fields[DETAILS] = list(self._details.values())
         return ThinkingBlock(Thinking(text, msgspec.json.encode(fields).decode())) if fields else None
@@ -71,13 +89,15 @@ class _ChatCall(msgspec.Struct, gc=False):
     id: str | None = None
     index: int | None = None
     function: _ChatFunction | None = None
+    extra_content: Any = None
 
 
 class _ChatMessage(msgspec.Struct, gc=False):
-    content: str | None = None
+    content: str | list[Any] | None = None
     tool_calls: list[_ChatCall] | None = None
     reasoning_content: str | None = None
-    reasoning: str | None = None
+    reasoning: Any = None
+    """Text, or with some servers an object that holds it."""
     reasoning_text: str | None = None
     reasoning_opaque: str | None = None
     """Sealed thinking of GitHub Copilot, which wants it back beside its text."""
@@ -101,6 +121,13 @@ class _Details(msgspec.Struct, gc=False):
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
+    cost: float | None = None
+    """USD, by OpenRouter."""
+    cost_in_usd_ticks: int | None = None
+    """By xAI: ten thousand million are a dollar."""
+    prompt_cache_hit_tokens: int | None = None
+    """By DeepSeek."""
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
 
@@ -120,6 +147,9 @@ class ChatReader(EventReader):
     def __init__(self, where: str, thinking_field: str = "") -> None:
         super().__init__(where)
         self._returned_fields = ReturnedFields(thinking_field)
+        self._refused = False
+        self._unlabelled = 0
+        """How many calls got an index here because the server sent neither index nor id."""
 
     def _read(self, chunk: bytes) -> None:
         say = self._batch.say
@@ -143,7 +173,9 @@ class ChatReader(EventReader):
 
     def _close(self) -> None:
         super()._close()
-        if (block := self._returned_fields.block()) is not None:
+        if self._refused and self.finish_reason in (None, "stop"):
+            self.finish_reason = "refusal"
+        if (block := self._returned_fields.block(has_calls=self._batch.called)) is not None:
             self._batch.put(block)
 
     def _read_document(self, body: bytes) -> None:
@@ -172,16 +204,22 @@ class ChatReader(EventReader):
             self._batch.count(usage_of(part.usage))
 
     def _message(self, message: _ChatMessage) -> None:
-        thought = message.reasoning_content or message.reasoning or message.reasoning_text or ""
+        field, thought, text = _split(message)
         if thought:
             self._batch.think(thought)
-        self._returned_fields.take(thought, message.reasoning_opaque, message.reasoning_details)
-        for piece in (message.content, message.refusal):
-            if piece:
-                self._batch.say(piece)
+        self._returned_fields.take(field, thought, message.reasoning_opaque, message.reasoning_details)
+        if text:
+            self._batch.say(text)
+        if message.refusal:
+            self._batch.say(message.refusal)
+            self._refused = True
         if message.tool_calls:
+            unlabelled = len(message.tool_calls) > 1 and all(_is_unlabelled(call) for call in message.tool_calls)
             for call in message.tool_calls:
+                if unlabelled:  # several in one message are several calls, though nothing tells them apart
+                    call.index, self._unlabelled = self._unlabelled, self._unlabelled + 1
                 self._batch.put(_call(call))
+                self._returned_fields.take_extra(call.id or "", call.extra_content)
 
 
 def _only_text(part: ChatChunk) -> str | None:
@@ -202,7 +240,32 @@ def _only_text(part: ChatChunk) -> str | None:
         or message.refusal is not None
     ):
         return None
-    return message.content
+    return message.content if isinstance(message.content, str) else None
+
+
+def _split(message: _ChatMessage) -> tuple[str, str, str]:
+    """The field in which the message has thinking, the thinking, and the text."""
+    parts = message.content if isinstance(message.content, list) else ()
+    chunks = [part for part in parts if isinstance(part, dict)]
+    thought = "".join(_chunk_text(part.get("thinking")) for part in chunks)
+    text = "".join(_chunk_text(part.get("text")) for part in chunks) if chunks else message.content
+    for field in (*_RETURNABLE, "reasoning_text"):
+        if found := _chunk_text(getattr(message, field)):
+            return field, found, text if isinstance(text, str) else ""
+    return THINK_CHUNKS, thought, text if isinstance(text, str) else ""
+
+
+def _chunk_text(value: object) -> str:
+    """Text, however deep a server wraps it: a string, an object with it, or a list of such objects."""
+    if isinstance(value, dict):
+        value = next((value[key] for key in ("text", "content", "summary") if value.get(key)), "")
+    if isinstance(value, list):
+        return "".join(map(_chunk_text, value))
+    return value if isinstance(value, str) else ""
+
+
+def _is_unlabelled(call: _ChatCall) -> bool:
+    return call.index is None and not call.id
 
 
 def _call(call: _ChatCall) -> CallDelta:
@@ -214,9 +277,10 @@ def _call(call: _ChatCall) -> CallDelta:
 
 
 def usage_of(usage: _Usage) -> Usage:
-    return Usage(
-        input=usage.prompt_tokens or 0,
-        output=usage.completion_tokens or 0,
-        cached=(usage.prompt_tokens_details or _Details()).cached_tokens or 0,
-        reasoning=(usage.completion_tokens_details or _Details()).reasoning_tokens or 0,
-    )
+    prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    thought = (usage.completion_tokens_details or _Details()).reasoning_tokens or 0
+    if thought and (usage.total_tokens or 0) >= prompt + answer + thought:
+        answer += thought  # xAI counts thinking beside the answer, others within it
+    cached = (usage.prompt_tokens_details or _Details()).cached_tokens or usage.prompt_cache_hit_tokens or 0
+    usd = usage.cost or (usage.cost_in_usd_ticks or 0) / 10_000_000_000
+    return Usage(prompt, answer, cached, thought, usd)

@@ -46,7 +46,7 @@ class OpenAIResponses(HttpModel):
         super().__init__(info, connection)
         self._thinking = info.thinking if thinking is None else thinking
         # A model of which nothing is known is asked for its reasoning, too: it refuses once, if it has none.
-        self._include = self._thinking or info == ModelInfo(info.provider, info.name)
+        self._include = self._thinking or info.is_unknown
         self._effort = effort
         self._encoder = ResponsesEncoder(info.ref)
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from treadle.models.openai_responses.stream import SEPARATOR
 from treadle.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder
 from treadle.models.wire.json import encode_json, json_object, tool_name
 from treadle.models.wire.signed_thinking import lay_out
@@ -14,6 +15,9 @@ from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
 
 LONGEST_NAME = 64
+_HEAD = b'{"type":"message"'
+"""How the record of a message begins that goes back with its id and its phase."""
+_PLAIN_HEAD = b'{"type":"message","role":"assistant",'
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -47,13 +51,21 @@ class ResponsesConversation(ConversationEncoder):
         return b",".join(self._items(entry, ids))
 
     def _items(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
-        for part in lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._returned(entry)]):
+        parts = [*lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._returned(entry)])]
+        head = b""
+        for part, following in zip(parts, [*parts[1:], 0], strict=False):
             match part:
+                case bytes() if part.startswith(_HEAD):
+                    head = part
                 case bytes():
                     yield part
                 case str():
-                    yield _message("assistant", "output_text", part)
+                    more = isinstance(following, bytes) and following.startswith(_HEAD)
+                    message = _message("assistant", "output_text", part.removesuffix(SEPARATOR) if more else part)
+                    yield head[:-1] + b"," + message[len(_PLAIN_HEAD) :] if head else message
+                    head = b""
                 case int():
+                    head = b""
                     yield _call(entry.calls[part], ids)
 
     def _result(self, result: ToolResult) -> bytes:

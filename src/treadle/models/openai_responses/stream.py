@@ -8,11 +8,14 @@ import msgspec
 
 from treadle.errors import ModelError
 from treadle.models.wire.failures import failure
-from treadle.models.wire.json import decode_leniently
+from treadle.models.wire.json import decode_leniently, encode_json
 from treadle.models.wire.reading import EventReader
 from treadle.models.wire.signed_thinking import SignedBlock, seal
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
+
+SEPARATOR = "\n\n"
+"""Between two messages of one answer."""
 
 
 class TextPart(msgspec.Struct, gc=False):
@@ -33,6 +36,8 @@ class Item(msgspec.Struct, gc=False):
     content: list[TextPart] | None = None
     summary: list[TextPart] | None = None
     encrypted_content: str | None = None
+    status: str | None = None
+    phase: str | None = None
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -137,12 +142,13 @@ class _CallInProgress:
 class ResponsesReader(EventReader):
     def __init__(self, where: str) -> None:
         super().__init__(where)
-        self._spoken: set[int | str] = set()
-        """The messages of which text came in pieces."""
+        self._spoken: dict[int | str, int] = {}
+        """The messages of which text came in pieces, and how much text stood before each."""
         self._thought: list[str] = []
         """The pieces of the reasoning that has not ended."""
         self._thought_part: int | None = None
         self._blocks = 0
+        self._refused = False
         self._told: list[_CallInProgress] = []
         self._open: dict[int | str, _CallInProgress] = {}
         self._by_id: dict[str, _CallInProgress] = {}
@@ -184,6 +190,7 @@ class ResponsesReader(EventReader):
             self._think(event)
         elif kind == "response.refusal.delta":
             self._say(event, event.delta or "")
+            self._refused = True
         elif kind == "response.output_item.added":
             item = decode_part(event.item, Item) or Item()
             if item.type == "function_call":
@@ -195,8 +202,15 @@ class ResponsesReader(EventReader):
             self._finish(decode_part(event.response, Whole) or Whole(), kind.removeprefix("response."))
 
     def _say(self, event: StreamEvent, text: str) -> None:
-        self._spoken.add(_label(event))
+        self._begin_message(_label(event))
         self._batch.say(text)
+
+    def _begin_message(self, label: int | str) -> None:
+        """A blank line separates two messages: the commentary and the answer, for instance."""
+        if label not in self._spoken:
+            if self._batch.said:
+                self._batch.say(SEPARATOR)
+            self._spoken[label] = self._batch.said
 
     def _think(self, event: StreamEvent) -> None:
         text = event.delta or ""
@@ -244,10 +258,23 @@ class ResponsesReader(EventReader):
             self._open.pop(label, None)
         elif item.type == "message":
             if label not in self._spoken and (text := text_of(item.content)):
+                self._begin_message(label)
                 self._batch.say(text)
-            self._spoken.discard(label)
+            self._refused = self._refused or any(part.refusal for part in item.content or ())
+            self._end_message(item, self._spoken.pop(label, None))
         elif item.type == "reasoning":
             self._reason(item, bytes(raw))
+
+    def _end_message(self, item: Item, start: int | None) -> None:
+        """Record id, status and phase: they go back with the text, because models that mark commentary expect them."""
+        if start is None or not item.id:
+            return
+        phase = {"phase": item.phase} if item.phase else {}
+        head = encode_json(
+            {"type": "message", "role": "assistant", "id": item.id, "status": item.status or "completed", **phase}
+        )
+        thought, self._thought = "".join(self._thought), []
+        self._batch.put(ThinkingBlock(Thinking(thought, seal(SignedBlock(head, start, self._calls)))))
 
     def _repeated(self, item: Item) -> _CallInProgress | None:
         """The call that an item without a label of its own repeats: none may run twice for being told twice."""
@@ -261,13 +288,17 @@ class ResponsesReader(EventReader):
         if not text and not item.encrypted_content:
             return
         self._blocks += 1
-        opaque = seal(SignedBlock(raw, self._batch.said, self._calls)) if item.encrypted_content else ""
+        # Without encryption only reasoning in plain text can go back; servers do not take a summary for it.
+        returns = item.encrypted_content or text_of(item.content)
+        opaque = seal(SignedBlock(raw, self._batch.said, self._calls)) if returns else ""
         self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:
         if (usage := usage_of(whole)) is not None:
             self._batch.count(usage)
         status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
+        if status in ("in_progress", "queued"):
+            raise ModelError("cut_stream", f"{self._where} sent an answer that is not finished ({status})")
         if status in ("failed", "cancelled"):
             said = bytes(whole.error) if _is_error(whole) else b'{"message":"the answer was %b"}' % status.encode()
             raise failure(self._where, 200, b'{"error":%b}' % said)
@@ -276,7 +307,7 @@ class ResponsesReader(EventReader):
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")
         else:
-            self.finish_reason = "tool_calls" if self._calls else "stop"
+            self.finish_reason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         self.done = True
 
     def _complete(self, output: "list[msgspec.Raw] | tuple[()]") -> None:

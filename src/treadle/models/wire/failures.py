@@ -9,23 +9,38 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ModelError, ModelErrorKind
+from treadle.ports.model import LONGEST_WAIT_S
 
 SENTENCE_CAP = 500
 
 _QUOTA = (
     "insufficient_quota",
     "exceeded your current quota",
+    "exceeded_current_quota",
     "insufficient balance",
     "insufficient credits",
     "billing",
     "api usage limits",
 )
+_RATE_CODES = ("rate_limit", "rate limit reached", "too many requests", "requests per", "tokens per")
+"""Words of a limit that passes by itself. Groq names the page of its billing in the same sentence."""
 _CONTEXT = (
     "context_length",
     "context length",
     "context window",
     "context size",
     "context_size",
+    "maximum model length",  # vLLM
+    "maximum prompt length",  # xAI
+    "max_prompt_tokens_exceeded",  # GitHub Copilot
+    "prompt token count of",
+    "exceeded model token limit",  # Kimi
+    "prompt exceeds max length",  # Z.ai
+    "exceeds the maximum length",
+    "range of input length should be",  # Qwen
+    "`inputs` tokens + `max_new_tokens` must be",  # Text Generation Inference
+    "`inputs` must have less than",
+    "too many tokens:",  # Cohere
     "prompt is too long",
     "input is too long",
     "input length and `max_tokens` exceed",
@@ -38,7 +53,22 @@ _AUTH = ("invalid_api_key", "authentication_error", "permission_error", "unautho
 _BAD_KEY = ("api_key_invalid", "api key not valid", "api key expired")
 """Said with a status that stands for bad requests elsewhere."""
 _RATE = ("rate_limit", "rate limit", "too many requests")
-_BAD = ("invalid_request", "invalid request", "invalid_prompt", "not_found_error", "unsupported")
+_BAD = (
+    *("invalid_request", "invalid request", "invalid_prompt", "not_found_error", "unsupported"),
+    # What the Responses API says of a conversation that it will not answer however often it is asked.
+    *("bio_policy", "misalignment_policy", "data_residency_mismatch", "content_policy", "invalid_image", "image_too_"),
+    *("invalid_base64_image", "image_parse_error", "image_file_", "empty_image_file", "failed_to_download_image"),
+)
+_SPOILED = (
+    "error parsing tool call",  # Ollama
+    "failed to parse json",
+    "failed to parse input at pos",  # llama.cpp
+)
+"""The server could not read the call that its model wrote. The request was good, and asked again the model mostly does
+better."""
+_TRY_AGAIN = re.compile(
+    r"(?:try again|retry) (?:in|after) (?:(\d{1,4})h)?(?:(\d{1,4})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)(ms|s))?", re.I
+)
 
 _ADVICE: dict[ModelErrorKind, str] = {
     "auth": "check the key",
@@ -65,15 +95,17 @@ def failure(where: str, status: int, body: bytes, headers: Mapping[str, str] | N
     """The error for an answer with this status and body; status 200 is judged by the body alone."""
     said = read_complaint(body)
     status = said.status if status == 200 and said.status else status
+    wait = retry_after(headers or {}, time.time)
+    wait = said.wait if wait is None else wait
     kind = classify(status, f"{said.words} {said.sentence}")
-    if kind == "quota" and said.wait is not None and "PerDay" not in said.words:
+    if kind == "quota" and status == 429 and wait is not None and not _is_lasting(said):
         kind = "rate_limit"  # Google calls every limit a quota; those of a minute pass
     sentence = said.sentence or "it gave no reason"
     if said.param and said.param not in sentence:
         sentence += f" (parameter {said.param})"
     advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
-    wait = retry_after(headers or {}, time.time)
-    wait = said.wait if wait is None else wait
+    if wait is not None and wait > LONGEST_WAIT_S:
+        advice += f"; it can be asked again in {_duration(wait)}"
     told = f"{where} answered {status}: {sentence}{advice}"
     return ModelError(kind, told, status=status, retry_after=wait, param=said.param)
 
@@ -84,15 +116,20 @@ def classify(status: int, text: str) -> ModelErrorKind:
     def says(words: Iterable[str]) -> bool:
         return any(word in text for word in words)
 
-    if status == 402 or says(_QUOTA):
+    if "tool_use_failed" in text or (status in (200, 500) and says(_SPOILED)):
+        return "cut_stream"
+    if status == 413 or (status == 429 and "request too large" in text):
+        # Also where the limit is one of a minute: only a shorter request passes.
+        return "context_limit"
+    if status == 402 or (says(_QUOTA) and not (status == 429 and says(_RATE_CODES))):
         return "quota"
     if status in (401, 403) or (status == 400 and says(_BAD_KEY)):
         return "auth"
     if status == 429:
         return "rate_limit"
-    if status == 413 or says(_CONTEXT):
+    if says(_CONTEXT):
         return "context_limit"
-    if status in (408, 425) or (status >= 500 and status not in (501, 505)):
+    if status in (408, 425, 498) or (status >= 500 and status not in (501, 505)):
         return "overloaded"
     if status == 200:
         # The server began well and failed later: it says how, or it is its own fault and may be asked again.
@@ -126,7 +163,28 @@ def read_complaint(body: bytes) -> Complaint:
     more, wait = _details(inner.get("details"))
     param = str(inner.get("param") or "")
     plain = sentence if isinstance(sentence, str) else msgspec.json.encode(sentence).decode()
+    wait = _wait_of(plain) if wait is None else wait
     return Complaint(_bounded(plain), f"{words} {more}", param, status, wait, is_error)
+
+
+def _is_lasting(said: Complaint) -> bool:
+    """Whether waiting a minute does not help: the account is empty, or the limit is one of a day."""
+    return "PerDay" in said.words or "insufficient" in f"{said.words} {said.sentence}".lower()
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _wait_of(sentence: str) -> float | None:
+    """The seconds in "Please try again in 9m38.016s"."""
+    match = _TRY_AGAIN.search(sentence)
+    if match is None or not any(match.groups()):
+        return None
+    hours, minutes, number, unit = match.groups()
+    seconds = float(number or 0) * (0.001 if unit and unit.lower() == "ms" else 1.0)
+    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + seconds
 
 
 def _details(details: Any) -> tuple[str, float | None]:

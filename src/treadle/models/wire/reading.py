@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from treadle.errors import ModelError
+from treadle.models.endings import BROKEN, normalize_reason
 from treadle.models.wire.failures import failure, read_complaint
 from treadle.models.wire.framing import EventBody, SizeExceeded, over_limit
 from treadle.models.wire.json import decode_mended
@@ -127,7 +128,10 @@ class AnswerReader(ABC):
             if not self._familiar():
                 raise no_answer(self._where, repr(self._head.decode("utf-8", "replace")))
             raise ModelError("cut_stream", f"{self._where} broke off in the middle of its answer")
-        self._batch.put(FinishDelta(self.finish_reason or ("tool_calls" if self._batch.called else "stop")))
+        reason = normalize_reason(self.finish_reason or ("tool_calls" if self._batch.called else "stop"))
+        if reason in BROKEN:
+            raise ModelError("cut_stream", f"{self._where} gave up its answer: {reason}")
+        self._batch.put(FinishDelta(reason))
         return self._batch.take()
 
     @abstractmethod

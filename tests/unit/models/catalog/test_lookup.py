@@ -68,7 +68,25 @@ def test_the_longest_beginning_wins_and_a_variant_is_no_edition() -> None:
 @pytest.mark.parametrize("ref", ["openai:my-own", "acme:x", "openrouter:some/thing", "ollama:qwen3:8b", "vllm:gpt-5"])
 def test_a_model_that_nobody_knows_has_safe_defaults(ref: str) -> None:
     provider, _, name = ref.partition(":")
-    assert look_up(provider, name) == ModelInfo(provider, name)
+    info = look_up(provider, name)
+    assert info.is_unknown
+    assert info.free == (provider in ("ollama", "vllm"))
+
+
+@pytest.mark.parametrize(
+    ("ref", "window", "temperature"),
+    [
+        ("openai:gpt-7-nova", 128_000, None),
+        ("openai:o5-mini", 200_000, None),
+        ("openai:kimi-k3", 262_144, None),
+        ("openrouter:moonshotai/kimi-k3", 262_144, None),
+        ("mistral:mistral-huge-2701", 128_000, 0.1),
+        ("anthropic:claude-nova-7", 200_000, 0.1),
+    ],
+)
+def test_a_new_model_of_a_known_family(ref: str, window: int, temperature: float | None) -> None:  # M-12
+    info = look_up(*ref.split(":"))
+    assert (info.window, info.temperature, info.has_price, info.is_unknown) == (window, temperature, False, False)
 
 
 def test_habits() -> None:
@@ -173,7 +191,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_every_key_is_a_field() -> None:
     fields = [field for field, _ in KEYS.values()]
-    assert sorted(fields) == sorted(ModelInfo.__struct_fields__[2:])
+    assert sorted(fields) == sorted({*ModelInfo.__struct_fields__[2:]} - {"free"})  # prices of 0 say so
 
 
 def test_the_table_is_read_when_a_model_is_asked_for() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.fake_copilot import GITHUB_TOKEN, FakeCopilot, Reply
 from treadle.chat.assembly import Assembler, ModelAnswer
 from treadle.errors import ConfigError, ModelError
-from treadle.models.copilot.adapter import Copilot, list_models
+from treadle.models.copilot.adapter import list_models, make_model
 from treadle.models.copilot.token import BASE_URL, GITHUB_API_URL, CopilotEndpoint, ask_gh, models_at
 from treadle.models.provider_context import ProviderContext
 from treadle.models.registry import ModelRegistry
@@ -47,7 +47,7 @@ class Service:
         self.time = 0.0
         self.http = Http()
         self.endpoint = CopilotEndpoint(env, self.http, now=lambda: self.time)
-        self.model = Copilot(INFO, endpoint=self.endpoint, http=self.http)
+        self.model = make_model(INFO, self.endpoint, self.http)
 
     async def failing(self) -> ModelError:
         with pytest.raises(ModelError) as caught:

@@ -38,7 +38,7 @@ def encoded(
     entries: list[Entry], tools: tuple[ToolSpec, ...] = TOOLS, system: str = "", memo: Memo | None = None
 ) -> bytes:
     """The request, which the fake server must take as the real one would."""
-    body = OllamaEncoder("").body({"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo()))
+    body = OllamaEncoder("ollama:m").body({"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo()))
     refusal = OllamaApi().other("POST", "/api/chat", {}, body)
     assert refusal is None, refusal
     return body
@@ -126,7 +126,7 @@ def test_arguments_are_always_an_object(written: str, sent: dict[str, Any]) -> N
     assert found[1]["tool_calls"][0]["function"]["arguments"] == sent
 
 
-def test_thinking_is_not_sent_back_and_odd_text_breaks_nothing() -> None:  # M-10
+def test_thinking_of_another_model_is_not_sent_back_and_odd_text_breaks_nothing() -> None:  # M-10
     entries = [UserEntry("half \ud800 a pair", images=(Image("image/png", "abc"),)), *turn(1, ("", "{}"), name="")]
     found = messages(entries)
     assert found[0]["content"].startswith("half ? a pair\n[an image (image/png)")

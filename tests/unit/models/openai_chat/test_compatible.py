@@ -13,7 +13,7 @@ from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.providers import ADDRESSES, KEYS, SERVERS, VARIABLES
 from treadle.models.registry import PROVIDERS, ModelRegistry
 from treadle.ports.model import Memo, Model, ModelInfo, ModelRequest
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolRequest, ToolResult, UserEntry
+from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, Thinking, ToolRequest, ToolResult, UserEntry
 from treadle.protocol.deltas import NoticeDelta
 from treadle.testing.fake_anthropic import FakeAnthropic
 from treadle.testing.fake_gemini import FakeGemini
@@ -175,18 +175,31 @@ async def test_thinking_of_another_model_is_not_sent_but_its_place_is() -> None:
     assert answer.text == "after ''"
 
 
-async def test_a_server_that_wants_thinking_back_says_so_once() -> None:
+async def test_thinking_goes_back_with_calls_without_a_complaint() -> None:  # M-10
     with FakeOpenAI(strict) as fake:
         model = OpenAIChat(ModelInfo("openai", "x"), base_url=fake.base_url)
-        memo, other = Memo(), Memo()
-        _, second, notices = await two_turns(model, memo)
-        assert [notice.kind for notice in notices] == ["thinking_returned"]
-        assert second.text == "after ''"  # what was thought before nobody kept
-        _, again, notices = await two_turns(model, other)
+        _, second, notices = await two_turns(model, Memo())
         await model.close()
     assert notices == []
-    assert again.text == "after 'I should look. Ünsure: “x”'"
-    assert len(fake.requests) == 5
+    assert second.text == "after 'I should look. Ünsure: “x”'"
+    assert len(fake.requests) == 2
+
+
+async def test_a_server_that_demands_thinking_gets_the_recorded_text() -> None:  # M-10: of logs from before
+    said = {"message": "The reasoning_content in the thinking mode must be passed back to the API."}
+    thought = (Thinking("I looked.", model="openai:x"), Thinking("Another model's.", model="groq:y"))
+    entries: list[Entry] = [UserEntry("x"), AssistantEntry(1, "", thought, (call(1, "c"),)), result(1)]
+
+    def demand(request: JsonObject) -> Reply:
+        messages: Any = request["messages"]
+        found = messages[1].get("reasoning_content")
+        return Reply(status=400, error=said) if found is None else Reply(text=found)
+
+    with FakeOpenAI(demand) as fake:
+        model = OpenAIChat(ModelInfo("openai", "x"), base_url=fake.base_url)
+        answer = (await ask(model, entries))[0]
+        await model.close()
+    assert answer.text == "I looked."
 
 
 async def test_a_server_that_is_never_content_is_not_asked_forever() -> None:

@@ -53,7 +53,7 @@ def requests(answer: ModelAnswer) -> list[tuple[str, str, str]]:
 def test_a_whole_answer() -> None:
     answer = read(FULL)
     assert answer.text == "Grüße 🧵 an {alle}"
-    assert answer.thinking == (Thinking("ich überlege", model="openai:x"),)
+    assert answer.thinking == (Thinking("ich überlege", '{"reasoning_content":"ich überlege"}', "openai:x"),)
     assert requests(answer) == [("i1", "read_file", '{"path":"ä.py"}'), ("i2", "read_file", '{"path":"b"}')]
     assert answer.usage == Usage(9, 4, cached=3)
     assert answer.finish_reason == "tool_calls"
@@ -119,7 +119,7 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "stop",
     ),
     "bom and comments": (b"\xef\xbb\xbf: PROCESSING\n\n" + said(content="hi") + DONE, "hi", [], "stop"),
-    "refusal": (said(refusal="I can't") + said("stop"), "I can't", [], "stop"),
+    "refusal": (said(refusal="I can't") + said("stop"), "I can't", [], "refusal"),
     "missing index": (
         said(tool_calls=[{**call(name="f", arguments="{}"), "id": "i"}]) + said("tool_calls"),
         "",

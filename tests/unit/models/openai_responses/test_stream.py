@@ -132,7 +132,7 @@ def test_text_of_one_read_is_one_delta() -> None:
     assert reader.feed(stream) == [
         TextDelta("ab"),
         ThinkingDelta("t"),
-        TextDelta("cd"),
+        TextDelta("\n\ncd"),
         CallDelta("i", 0, "f"),
         CallDelta(None, 0, None, "{}"),
     ]
@@ -168,8 +168,13 @@ ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
         "stop",
     ),
     "a message told only as a whole": (message("hi") + completed(), "hi", [], "stop"),
-    "two messages": (said("a") + message("a") + message("b", 1) + completed(), "ab", [], "stop"),
-    "refusal": (event("response.refusal.delta", output_index=0, delta="I can't") + completed(), "I can't", [], "stop"),
+    "two messages": (said("a") + message("a") + message("b", 1) + completed(), "a\n\nb", [], "stop"),
+    "refusal": (
+        event("response.refusal.delta", output_index=0, delta="I can't") + completed(),
+        "I can't",
+        [],
+        "refusal",
+    ),
     "a call told only as a whole": (call(0, "{}") + completed(output=ITEMS[2:]), "", ONE_CALL, "tool_calls"),
     "arguments that come only with their end": (
         call() + event("response.function_call_arguments.done", output_index=0, arguments="{}") + completed(),
