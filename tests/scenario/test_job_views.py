@@ -329,6 +329,30 @@ async def test_a_live_job_declares_only_folders_that_are_new_or_ignored(scene: S
     assert await chat.jobs() == []
 
 
+@pytest.mark.parametrize("folder", ["x/.git", ".GIT", "x/.git/hooks", ".treadle/x"])
+async def test_a_live_job_makes_no_folder_that_no_view_brings_in(scene: Scene, folder: str) -> None:  # S-16, W-10
+    lay_out(scene.project)
+    before = sorted(scene.project.iterdir())
+    _, seen = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."), mode="autopilot")
+    assert folder in results(seen)[0].error
+    assert sorted(scene.project.iterdir()) == before
+
+
+async def test_a_live_job_writes_into_a_new_folder_of_an_ignored_one_but_through_no_link(scene: Scene) -> None:
+    lay_out(scene.project)
+    (scene.project / ".gitignore").write_text("__pycache__/\n")
+    (scene.project / "__pycache__").mkdir()
+    (scene.project / "__pycache__/link").symlink_to("../src")
+    linked, fresh = (
+        begin(f"echo 1 > __pycache__/{name}/f && echo wrote", live=True, writes=[f"__pycache__/{name}"])
+        for name in ("link", "new")
+    )
+    _, seen = await scene.play(linked, fresh, Say("Well."))
+    assert "leads through something that is no folder" in results(seen)[0].error
+    assert "wrote" in results(seen)[1].result
+    assert not (scene.project / "src/f").exists()
+
+
 async def test_a_folder_for_a_live_job_is_judged_like_any_change(scene: Scene) -> None:
     lay_out(scene.project)
     chat, seen = await scene.play(begin("true", live=True, writes=["out/cache"]), Say("Well."), mode="review")
