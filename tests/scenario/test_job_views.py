@@ -14,6 +14,7 @@ from tests.unit.tools.builtin.command.viewing import sandbox_with_views
 from treadle import Agent, Chat
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
+from treadle.protocol.permissions import Rule
 from treadle.sandbox.supervisor import folder as supervisor_folder
 
 STEPS = 'while read -r line; do eval "$line"; echo "done $line"; done'
@@ -162,6 +163,38 @@ async def test_folders_that_a_running_job_makes_and_removes_between_commits(scen
     assert (scene.project / "d/new").read_text() == "mine, too\n"
 
 
+async def test_a_running_job_replaces_a_committed_file_by_a_folder(scene: Scene) -> None:  # W-08, W-10
+    _, seen = await scene.play(
+        begin(STEPS),
+        step("echo 1 > d"),
+        check(commit=True),
+        step("rm d; mkdir d; echo 2 > d/x"),
+        check(commit=True),
+        Say("Goes on."),
+        mode="autopilot",
+    )
+    assert changed(seen) == [["d"], ["d", "d/x"]]
+    assert (scene.project / "d/x").read_text() == "2\n"
+
+
+async def test_permissions_that_a_running_job_changes_between_commits(scene: Scene) -> None:  # W-08, W-10
+    (scene.project / "old").write_text("old\n")
+    _, seen = await scene.play(
+        begin(STEPS),
+        step("chmod 000 old; mkdir d; echo 1 > d/x; chmod 000 d"),
+        check(commit=True),
+        step("chmod 644 old; chmod 755 d"),
+        check(commit=True),
+        step("chmod 040 old"),
+        check(commit=True),
+        Say("Goes on."),
+        mode="autopilot",
+    )
+    assert changed(seen) == [["d", "d/x", "old"], ["d", "old"], ["old"]]
+    assert (scene.project / "d").stat().st_mode & 0o777 == 0o755
+    assert (scene.project / "old").stat().st_mode & 0o777 == 0o040
+
+
 async def test_a_job_that_never_stops_writing_is_committed_as_it_is_at_that_moment(scene: Scene) -> None:
     _, seen = await scene.play(
         begin("while :; do echo line >> log; echo tick; done"), check(wait_s=20, commit=True), Say("Goes on.")
@@ -186,11 +219,44 @@ async def test_an_effect_that_raises_a_concern_is_asked_for_with_the_effect_show
     assert (scene.project / ".env").read_text() == "A=1\n"
 
 
-async def test_what_is_refused_is_not_committed_and_stays_pending_until_it_is_discarded(scene: Scene) -> None:
-    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), Say("Well."))
+async def test_changes_that_a_person_refuses_are_discarded_and_not_asked_for_again(scene: Scene) -> None:  # W-09
+    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), check(), Say("Well."))
     assert of(seen, e.PermissionRequested)
-    await play(chat.deny(*await chat.actions()))
+    seen = await play(chat.deny(*await chat.actions()))
+    assert of(seen, e.PermissionRequested) == []
+    assert "discarded" in results(seen)[-1].result
+    assert [job.view.pending for job in await chat.jobs()] == [0]
+    settled = [(event.outcome, event.by) for event in of(await chat.events(), e.JobSettled)]
+    assert settled == [("discarded", "person")]
     assert not (scene.project / ".env").exists()
+
+
+async def test_refusing_a_commit_of_a_running_job_leaves_what_it_changed_to_the_next_call(scene: Scene) -> None:
+    chat, _ = await scene.play(
+        begin("n=.e; echo A=1 > ${n}nv; echo up; read -r line"),
+        check(wait_s=20, commit=True),
+        Call("stop_command", handle="1.0"),
+        Say("Well."),
+    )
+    seen = await play(chat.deny(*await chat.actions()))
+    assert "A .env" in of(seen, e.PermissionRequested)[0].shown
+    await play(chat.approve(*await chat.actions()))
+    assert (scene.project / ".env").read_text() == "A=1\n"
+
+
+async def test_refusing_a_check_whose_effect_was_not_shown_discards_nothing(scene: Scene) -> None:
+    rules = (Rule("ask", "check_command"),)
+    chat, seen = await scene.play(begin("sleep 0.5; echo made > made"), check(wait_s=20), Say("Well."), rules=rules)
+    assert "made" not in of(seen, e.PermissionRequested)[0].shown
+    await ended(chat)
+    await play(chat.deny(*await chat.actions()))
+    await scene.again(chat, Say("Done."))
+    assert (scene.project / "made").read_text() == "made\n"
+
+
+async def test_a_person_discards_what_is_pending(scene: Scene) -> None:
+    chat, _ = await scene.play(begin("sleep 0.5; n=.e; echo A=1 > ${n}nv"), Say("It runs."))
+    await ended(chat)
     [job] = await chat.jobs()
     assert job.view.pending == 1
     assert (await job.discard()).pending == 0

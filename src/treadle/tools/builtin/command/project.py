@@ -234,7 +234,8 @@ class CommandProject:
         """The steps to a declared folder that do not exist. ToolError if one of them is a link or a file, or may not be
         made."""
         assert self._snapshots is not None
-        snapshots, missing = self._snapshots, []
+        snapshots = self._snapshots
+        missing: list[str] = []
         for step in steps:
             state = None if missing else snapshots.state(step)
             if state is None:
