@@ -184,7 +184,8 @@ class JobRegistry:
                 await self._close(state, job, command, ended, by)
 
     async def settle_pending(self, chat: ChatId) -> None:
-        """Commit the pending changes of ended jobs of this home that pass without a question; the others stay pending.
+        """Commit the pending changes of ended jobs of this home that pass without a question, and discard those that a
+        person refused; the others stay pending.
         The caller holds the lease of the chat, and the chat has no open calls."""
         state = await self._deps.log.load(chat)
         for job in state.pending_jobs:
@@ -193,6 +194,9 @@ class JobRegistry:
             command, ended = found
             layer = self._layer(state, job, command)
             try:
+                if job.refused and await layer.was_rehearsed_by(job.refused):
+                    await self._settle(state, job, await layer.drop(), "person")
+                    continue
                 rehearsal = await layer.rehearse("", ended)  # None: it is decided, and only has to be recorded
                 if rehearsal is not None and not (await self._passes(state, job, rehearsal)):
                     continue

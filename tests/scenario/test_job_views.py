@@ -14,6 +14,7 @@ from tests.unit.tools.builtin.command.viewing import sandbox_with_views
 from treadle import Agent, Chat
 from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
+from treadle.protocol.permissions import Rule
 from treadle.sandbox.supervisor import folder as supervisor_folder
 
 STEPS = 'while read -r line; do eval "$line"; echo "done $line"; done'
@@ -162,6 +163,38 @@ async def test_folders_that_a_running_job_makes_and_removes_between_commits(scen
     assert (scene.project / "d/new").read_text() == "mine, too\n"
 
 
+async def test_a_running_job_replaces_a_committed_file_by_a_folder(scene: Scene) -> None:  # W-08, W-10
+    _, seen = await scene.play(
+        begin(STEPS),
+        step("echo 1 > d"),
+        check(commit=True),
+        step("rm d; mkdir d; echo 2 > d/x"),
+        check(commit=True),
+        Say("Goes on."),
+        mode="autopilot",
+    )
+    assert changed(seen) == [["d"], ["d", "d/x"]]
+    assert (scene.project / "d/x").read_text() == "2\n"
+
+
+async def test_permissions_that_a_running_job_changes_between_commits(scene: Scene) -> None:  # W-08, W-10
+    (scene.project / "old").write_text("old\n")
+    _, seen = await scene.play(
+        begin(STEPS),
+        step("chmod 000 old; mkdir d; echo 1 > d/x; chmod 000 d"),
+        check(commit=True),
+        step("chmod 644 old; chmod 755 d"),
+        check(commit=True),
+        step("chmod 040 old"),
+        check(commit=True),
+        Say("Goes on."),
+        mode="autopilot",
+    )
+    assert changed(seen) == [["d", "d/x", "old"], ["d", "old"], ["old"]]
+    assert (scene.project / "d").stat().st_mode & 0o777 == 0o755
+    assert (scene.project / "old").stat().st_mode & 0o777 == 0o040
+
+
 async def test_a_job_that_never_stops_writing_is_committed_as_it_is_at_that_moment(scene: Scene) -> None:
     _, seen = await scene.play(
         begin("while :; do echo line >> log; echo tick; done"), check(wait_s=20, commit=True), Say("Goes on.")
@@ -186,11 +219,44 @@ async def test_an_effect_that_raises_a_concern_is_asked_for_with_the_effect_show
     assert (scene.project / ".env").read_text() == "A=1\n"
 
 
-async def test_what_is_refused_is_not_committed_and_stays_pending_until_it_is_discarded(scene: Scene) -> None:
-    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), Say("Well."))
+async def test_changes_that_a_person_refuses_are_discarded_and_not_asked_for_again(scene: Scene) -> None:  # W-09
+    chat, seen = await scene.play(begin("n=.e; echo A=1 > ${n}nv"), check(wait_s=20), check(), Say("Well."))
     assert of(seen, e.PermissionRequested)
-    await play(chat.deny(*await chat.actions()))
+    seen = await play(chat.deny(*await chat.actions()))
+    assert of(seen, e.PermissionRequested) == []
+    assert "discarded" in results(seen)[-1].result
+    assert [job.view.pending for job in await chat.jobs()] == [0]
+    settled = [(event.outcome, event.by) for event in of(await chat.events(), e.JobSettled)]
+    assert settled == [("discarded", "person")]
     assert not (scene.project / ".env").exists()
+
+
+async def test_refusing_a_commit_of_a_running_job_leaves_what_it_changed_to_the_next_call(scene: Scene) -> None:
+    chat, _ = await scene.play(
+        begin("n=.e; echo A=1 > ${n}nv; echo up; read -r line"),
+        check(wait_s=20, commit=True),
+        Call("stop_command", handle="1.0"),
+        Say("Well."),
+    )
+    seen = await play(chat.deny(*await chat.actions()))
+    assert "A .env" in of(seen, e.PermissionRequested)[0].shown
+    await play(chat.approve(*await chat.actions()))
+    assert (scene.project / ".env").read_text() == "A=1\n"
+
+
+async def test_refusing_a_check_whose_effect_was_not_shown_discards_nothing(scene: Scene) -> None:
+    rules = (Rule("ask", "check_command"),)
+    chat, seen = await scene.play(begin("sleep 0.5; echo made > made"), check(wait_s=20), Say("Well."), rules=rules)
+    assert "made" not in of(seen, e.PermissionRequested)[0].shown
+    await ended(chat)
+    await play(chat.deny(*await chat.actions()))
+    await scene.again(chat, Say("Done."))
+    assert (scene.project / "made").read_text() == "made\n"
+
+
+async def test_a_person_discards_what_is_pending(scene: Scene) -> None:
+    chat, _ = await scene.play(begin("sleep 0.5; n=.e; echo A=1 > ${n}nv"), Say("It runs."))
+    await ended(chat)
     [job] = await chat.jobs()
     assert job.view.pending == 1
     assert (await job.discard()).pending == 0
@@ -327,6 +393,30 @@ async def test_a_live_job_declares_only_folders_that_are_new_or_ignored(scene: S
     chat, seen = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."))
     assert folder in results(seen)[0].error
     assert await chat.jobs() == []
+
+
+@pytest.mark.parametrize("folder", ["x/.git", ".GIT", "x/.git/hooks", ".treadle/x"])
+async def test_a_live_job_makes_no_folder_that_no_view_brings_in(scene: Scene, folder: str) -> None:  # S-16, W-10
+    lay_out(scene.project)
+    before = sorted(scene.project.iterdir())
+    _, seen = await scene.play(begin("true", live=True, writes=[folder]), Say("Well."), mode="autopilot")
+    assert folder in results(seen)[0].error
+    assert sorted(scene.project.iterdir()) == before
+
+
+async def test_a_live_job_writes_into_a_new_folder_of_an_ignored_one_but_through_no_link(scene: Scene) -> None:
+    lay_out(scene.project)
+    (scene.project / ".gitignore").write_text("__pycache__/\n")
+    (scene.project / "__pycache__").mkdir()
+    (scene.project / "__pycache__/link").symlink_to("../src")
+    linked, fresh = (
+        begin(f"echo 1 > __pycache__/{name}/f && echo wrote", live=True, writes=[f"__pycache__/{name}"])
+        for name in ("link", "new")
+    )
+    _, seen = await scene.play(linked, fresh, Say("Well."))
+    assert "leads through something that is no folder" in results(seen)[0].error
+    assert "wrote" in results(seen)[1].result
+    assert not (scene.project / "src/f").exists()
 
 
 async def test_a_folder_for_a_live_job_is_judged_like_any_change(scene: Scene) -> None:

@@ -130,7 +130,7 @@ class ResultingTree:
                 self._gone.add(path.casefold())
                 continue
             self._made.add(path.casefold())
-            if change.before is None and change.after.kind == "directory":
+            if change.after.kind == "directory" and (change.before is None or change.before.kind != "directory"):
                 self._new.add(path)
             folder = path.rpartition("/")[0]
             while folder not in self._touched:

@@ -16,6 +16,7 @@ from treadle.protocol.content import ResultsEntry, ToolResult, UserEntry
 from treadle.protocol.events import Envelope, Event, OpenAction
 from treadle.protocol.options import NetworkChoice
 from treadle.protocol.permissions import NETWORK_TOOL
+from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, job_handle
 from treadle.types import CallKey
 
 KEPT = 2_000
@@ -171,9 +172,23 @@ def _permission_completed(state: ChatState, event: e.PermissionCompleted, at: En
             seal = call.action.hash if event.arguments is None else ""
             network = _granted(call.network, call.action, event)
             state = change_call(state, call.key, phase=phase, arguments=arguments, seal=seal, network=network)
+            if event.decision == "deny" and event.by not in ("policy", "treadle"):
+                state = _note_refusal(state, call)
     if event.rule is not None and event.rule.scope == "chat":
         state = replace(state, options=replace(state.options, rules=(*state.options.rules, event.rule)))
     return _close_action(state, event.action, at)
+
+
+def _note_refusal(state: ChatState, call: Call) -> ChatState:
+    """A person who refuses a call that commits the changes of a job refuses these changes (W-09)."""
+    if call.request.name not in (JOB_TOOL, STOP_TOOL):
+        return state
+    handle = job_handle(_sent(call))
+
+    def noted(jobs: tuple[OpenJob, ...]) -> tuple[OpenJob, ...]:
+        return tuple(replace(job, refused=call.key) if job.job == handle else job for job in jobs)
+
+    return replace(state, jobs=noted(state.jobs), pending_jobs=noted(state.pending_jobs))
 
 
 def _granted(before: NetworkChoice, asked: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:

@@ -197,6 +197,8 @@ class OpenJob(Value, frozen=True):
     began_ms: int = 0
     pending: int = 0
     """How many files it changed that are not committed, once it has ended."""
+    refused: str = ""
+    """The latest call for this job that a person refused."""
 
 
 class Sight(Value, frozen=True):

@@ -21,6 +21,7 @@ anything, a command or code of the user's."""
 COMMAND_TOOL = "run_command"
 INPUT_TOOL = "send_input"
 JOB_TOOL = "check_command"
+STOP_TOOL = "stop_command"
 DIAGNOSTICS_TOOL = "get_diagnostics"
 WRITE_TOOL = "write_file"
 PATCH_TOOL = "apply_patch"
@@ -121,6 +122,11 @@ _LOOKING = (
 )
 _OUTPUT = r">|`|\$\(|<\(|--output|\s-o\b|\btee\b"
 _SEPARATORS = r"\|\||&&|[|;&\n]"
+
+
+def job_handle(arguments: Mapping[str, Any]) -> str:
+    """The handle of a job in the arguments of a call; models put quotes around it."""
+    return str(arguments.get("handle", "")).strip().strip("\"'")
 
 
 def only_looks(command: str) -> bool:

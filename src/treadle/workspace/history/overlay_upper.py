@@ -35,6 +35,8 @@ _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
 _OPAQUE = "user.overlay.opaque"
 _TRIES = 3
+_FILE_OPENED, _FOLDER_OPENED = 0o600, 0o700
+"""What is added to the mode of an entry that is closed to us."""
 _LEAP_NS = 500_000_000
 """What a clock is set back by at once; less than that is a clock that is merely slowed down."""
 
@@ -104,22 +106,25 @@ class Upper(ContentSource):
             yield fd
 
     def mode(self, path: str, found: os.stat_result) -> int:
-        """The permissions that the command left."""
-        return self._modes.get(path, st.S_IMODE(found.st_mode))
+        """The permissions that the command left. A noted mode counts as long as the entry has the mode that we gave it:
+        a command that goes on may have changed it since."""
+        mode = st.S_IMODE(found.st_mode)
+        noted = self._modes.get(path)
+        return noted if noted is not None and mode in (noted | _FILE_OPENED, noted | _FOLDER_OPENED) else mode
 
     @contextmanager
     def folder(self, parent: int, name: str, path: str) -> Iterator[int]:
         """A folder of it, open for listing and for what lies in it."""
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if not found.st_mode & st.S_IRUSR or not found.st_mode & st.S_IXUSR:
-            self._open_up(parent, name, path, found, 0o700)
+            self._open_up(parent, name, path, found, _FOLDER_OPENED)
         with held(os.open(name, LIST, dir_fd=parent)) as fd:
             yield fd
 
     def file(self, parent: int, name: str, path: str, found: os.stat_result) -> int:
         """A regular file of it, open for reading."""
         if not found.st_mode & st.S_IRUSR:
-            self._open_up(parent, name, path, found, 0o600)
+            self._open_up(parent, name, path, found, _FILE_OPENED)
         return os.open(name, READ, dir_fd=parent)
 
     # -- as a source of content -------------------------------------------------------------------------------------
@@ -177,7 +182,7 @@ class Upper(ContentSource):
 
     def _open_up(self, parent: int, name: str, path: str, found: os.stat_result, more: int) -> None:
         mode = st.S_IMODE(found.st_mode)
-        if path not in self._modes:
+        if self._modes.get(path) != mode:
             self._modes[path] = mode
             note = b"%o %s\0" % (mode, os.fsencode(path))
             append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -195,7 +200,7 @@ class Upper(ContentSource):
         modes: dict[str, int] = {}
         for note in notes:
             mode, _, path = note.partition(b" ")
-            modes.setdefault(os.fsdecode(path), int(mode, 8))  # the first one is the command's own
+            modes[os.fsdecode(path)] = int(mode, 8)
         return modes
 
 

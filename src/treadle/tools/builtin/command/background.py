@@ -17,9 +17,9 @@ from treadle.ports.commands import Command, Ended, Known
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
 from treadle.ports.workspace import inert
 from treadle.protocol.events import JobEnded, JobSettled
-from treadle.protocol.tools import ToolSpec, digest
+from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, ToolSpec, digest, job_handle
 from treadle.tools.builtin.base import in_thread, parameters
-from treadle.tools.builtin.command.job_layer import NOT_KEPT, JobLayer
+from treadle.tools.builtin.command.job_layer import GIVEN_UP, NOT_KEPT, JobLayer
 from treadle.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.command.request import CommandRequest
@@ -170,6 +170,8 @@ class _Handled(WithContext, PlainTool):
                 lines = (_PENDING.format(count(pending, "change")),)
         elif ended is not None and await layer.drop_unknown(ended):
             lines = (NOT_KEPT,)
+        elif ended is not None and not scope and await layer.is_given_up(ended):
+            lines = (GIVEN_UP,)
         facts: tuple[JobEnded | JobSettled, ...] = ()
         if ended is not None and await in_thread(command.first, invocation.call):
             if not layer.exists:
@@ -234,7 +236,7 @@ class _Committing(_Handled):
 
 class CheckCommand(_Committing):
     spec = ToolSpec(
-        name="check_command",
+        name=JOB_TOOL,
         description=(
             "What a background command has written since the last check, and whether it still runs. With wait_s it "
             "waits so long for something new. If it has ended, the files that it changed are committed to the project; "
@@ -305,7 +307,7 @@ class SendInput(_Handled):
 
 class StopCommand(_Committing):
     spec = ToolSpec(
-        name="stop_command",
+        name=STOP_TOOL,
         description=(
             "End a background command with everything it started, commit the files that it changed to the project, and "
             "see the last of its output."
@@ -337,7 +339,7 @@ def _scope(invocation: Invocation) -> CommitScope:
 
 
 def _handle(invocation: Invocation) -> str:
-    return str(invocation.arguments.get("handle", "")).strip().strip("\"'")
+    return job_handle(invocation.arguments)
 
 
 async def _settle_down(command: Command, begin: int, wait_s: float, *, until_news: bool = False) -> Ended | None:

@@ -6,8 +6,10 @@ command. That is one decision for good. Of a command whose end is not known, the
 """
 
 import os
+from pathlib import Path
 
 from treadle.errors import ToolError
+from treadle.file_system import replace_file
 from treadle.ports.commands import Command, Ended
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Rehearsal
@@ -18,8 +20,11 @@ from treadle.tools.builtin.context import ToolContext
 from treadle.types import ChatId
 
 _FROZEN_FOLDER = "parts"
+_REHEARSED = "rehearsed"
+"""The file beside the layer that names the call by which all changes of the ended command were last judged."""
 _KEPT_ENDINGS = ("exited", "timed_out", "idle", "stopped")
 """The changes of commands that ended so may be committed; not those of one that used up its limits or is lost."""
+GIVEN_UP = "[what it had changed and was not committed before is discarded]"
 NOT_KEPT = "[nothing of what it had changed and was not committed before is kept]"
 
 
@@ -84,12 +89,27 @@ class JobLayer:
             view = await self._freeze(call)
         elif await self.is_open(ended):
             view = self.view
+            if call:
+                await in_thread(replace_file, f"{view}/{_REHEARSED}", call.encode())
         else:
             return None
         effect, diff, lost = await self._project_for(call, ended).preview(view)
         return Rehearsal(
             diff, effect.files, effect.uncaptured, lost, command=self._command.line, history=effect.history
         )
+
+    async def was_rehearsed_by(self, call: str) -> bool:
+        """Whether this call was the last that was judged by all changes of the ended command."""
+        try:
+            return await in_thread(Path(self.view, _REHEARSED).read_text) == call
+        except OSError:
+            return False
+
+    async def is_given_up(self, ended: Ended) -> bool:
+        """Whether it is decided that the changes of the ended command are not committed."""
+        if not self.exists or not self._is_known(ended):
+            return False
+        return await in_thread(lambda: self._last.decided() and not self._last.begun())
 
     async def commit(self, call: str, ended: Ended | None) -> ProjectChange:
         """Commit the effect that `rehearse` returned for this call. Called again after a crash, it completes the commit

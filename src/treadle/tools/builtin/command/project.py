@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from treadle.chat.change_rules import left_out
 from treadle.errors import StoreError, ToolError
 from treadle.file_system import is_below, path_steps
 from treadle.lines.changes import change_lines, sort_out, total
@@ -217,21 +218,34 @@ class CommandProject:
             path = os.path.normpath(given)
             if os.path.isabs(path) or path.split("/")[0] in ("", ".", "..", ".git"):
                 raise ToolError(f"writes: {inert(given)} is no folder inside the project.")
-            steps = path_steps(path)
-            if any(step in layers or step in ignored for step in steps):
-                layers += [path] if not any(is_below(path, layer) for layer in layers) else []
+            missing = self._missing_folders(given, path_steps(path))
+            if any(is_below(path, layer) for layer in layers):
                 continue
-            states = {step: self._snapshots.state(step) for step in steps}
-            if any(state is not None and state.kind != "directory" for state in states.values()):
-                raise ToolError(f"writes: {inert(given)} leads through something that is no folder.")
-            if states[path] is not None:
+            if not missing and not any(is_below(path, folder) for folder in ignored):
                 raise ToolError(
                     f"writes: {inert(given)} is a folder of the project that .gitignore does not name. Declare a new "
                     "or an ignored one, or leave live out: then the command may write anywhere on its view."
                 )
-            made += [step for step in steps if states[step] is None and step not in made]
+            made += [step for step in missing if step not in made]
             layers.append(path)
         return tuple(layers), tuple(made)
+
+    def _missing_folders(self, given: str, steps: Sequence[str]) -> list[str]:
+        """The steps to a declared folder that do not exist. ToolError if one of them is a link or a file, or may not be
+        made."""
+        assert self._snapshots is not None
+        snapshots = self._snapshots
+        missing: list[str] = []
+        for step in steps:
+            state = None if missing else snapshots.state(step)
+            if state is None:
+                missing.append(step)
+            elif state.kind != "directory":
+                raise ToolError(f"writes: {inert(given)} leads through something that is no folder.")
+        forbidden = left_out(folders_made(missing), lambda path: snapshots.state(path) is not None)
+        for reason in forbidden.values():
+            raise ToolError(f"writes: {inert(given)} cannot be made: {reason}.")
+        return missing
 
     async def make_folders(self, paths: Sequence[str]) -> tuple[FileChange, ...]:
         """Make new folders in the project, as one change; those that exist by now stay."""
