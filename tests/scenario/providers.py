@@ -110,20 +110,18 @@ def signed(fake: Fake, thoughts: list[str]) -> bool:
     return len(set(signatures(fake)) - {STAND_IN}) == len(thoughts)
 
 
-def kept_here(fake: Fake, thoughts: list[str]) -> bool:
-    """No thinking goes back to Ollama; every result names its tool."""
-    tools = [message for message in fake.requests[-1]["messages"] if message["role"] == "tool"]
-    named = [message["tool_name"] for message in tools]
-    first_words = [thought.split()[0] for thought in thoughts]
-    return named == ["read_file", "write_file", "run_command"] and not any(
-        word in str(fake.requests) for word in first_words
-    )
+def beside_calls(fake: Fake, thoughts: list[str]) -> bool:
+    """Thinking goes back to Ollama with the calls; every result names its tool."""
+    messages = fake.requests[-1]["messages"]
+    named = [message["tool_name"] for message in messages if message["role"] == "tool"]
+    returned = [message["thinking"] for message in messages if message.get("tool_calls")]
+    return named == ["read_file", "write_file", "run_command"] and returned == thoughts
 
 
 RETURNED: dict[str, Callable[[Fake, list[str]], bool]] = {
     "responses": thoughts_in_items,
     "anthropic": thoughts_in_messages,
     "gemini": signed,
-    "ollama": kept_here,
+    "ollama": beside_calls,
 }
 """Whether the thinking of earlier turns went back as the provider wants it (M-10)."""
