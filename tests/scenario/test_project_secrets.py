@@ -115,6 +115,31 @@ async def test_a_command_that_names_one_asks_and_an_approval_shows_it_once(
     assert SECRET not in second.result
 
 
+async def test_an_approval_to_read_one_does_not_approve_the_effect(stage: Stage, root: Path) -> None:
+    (root / "only-copy.txt").write_text("in no commit\n")
+    chat = chat_of(stage, root, ran("cat .env; rm only-copy.txt"))
+    await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    assert "may hold secrets" in asked.reason
+    await play(chat.approve(asked))
+    assert (root / "only-copy.txt").exists()  # S-16
+    (again,) = await chat.actions()
+    assert "it removes only-copy.txt" in again.reason
+    seen = await play(chat.approve(again))
+    (done,) = of(seen, e.ExecutionComplete)
+    assert "DB=" in done.result
+    assert not (root / "only-copy.txt").exists()
+
+
+async def test_one_approval_is_enough_for_an_edit_with_its_diff(stage: Stage, root: Path) -> None:
+    chat = chat_of(stage, root, Call("edit_file", path=".env", old_str="DB=", new_str="URL="))
+    await play(chat.send("Go."))
+    (asked,) = await chat.actions()
+    assert "URL=" in asked.text
+    await play(chat.approve(asked))
+    assert (root / ".env").read_text() == f"URL={SECRET}\n"
+
+
 async def test_one_approval_lets_a_test_suite_read_it(stage: Stage, root: Path) -> None:
     suite = ran("python3 -c \"import sys; sys.exit(not open('.e' + 'nv').read())\"")
     chat = chat_of(stage, root, suite, Call("read_file", path=".env"), suite)

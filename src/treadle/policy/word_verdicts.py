@@ -92,9 +92,10 @@ def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:
 
 def names_secret(case: Case) -> Verdict | None:
     """The question about a call that names a secret file of the project (S-18). A command that is trusted is not asked
-    about: the file is hidden from it like from every other."""
+    about: the file is hidden from it like from every other. A command that a person has approved may read the file, and
+    its effect is still judged (S-16); an edit is not asked about twice, because its question shows the whole change."""
     act, invocation, root = case.act, case.invocation, case.root
-    if invocation.by_person or not root or (act.kind == "command" and trusted(case)):
+    if invocation.by_person or not root or (act.kind == "command" and (invocation.approved or trusted(case))):
         return None
     command = case.spec.command_in(invocation.arguments)
     words = act.files if command is None else secret_files.words_of(command)
