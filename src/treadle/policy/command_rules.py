@@ -11,10 +11,12 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 from treadle.errors import InvalidInput
 from treadle.policy.shell.model import Part, names
+from treadle.policy.shell.programs import is_known
 from treadle.policy.shell.read_only_programs import FILE_WRITERS
 from treadle.policy.shell.wrappers import RUNNERS
 from treadle.protocol.permissions import Rule, RuleEffect
@@ -46,7 +48,8 @@ WRAPPERS = names(
 _QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})
 """Those that change nothing about what runs: an allowed command stays allowed behind them."""
 _MAKE = names("make gmake bmake")
-_STDIN_FILES = frozenset({"-", "-f-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")
+"""The name of an open file, alone or as the value of an option."""
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _OPEN = "…"
@@ -80,6 +83,7 @@ _VALUED = {
 }
 """Options with a value that may stand before or between the words that say what the program does. Of a program that is
 not listed, every option may have one."""
+_MOST_WRAPPED_READINGS = 8
 _GIT_ALIASES = ("-c", "--config-env")
 
 
@@ -181,7 +185,7 @@ def allows_part(rules: Iterable[Rule], part: Part, folder: str | None = ".") -> 
     obeys = kind in INTERPRETERS or kind in WRAPPERS
     if obeys and (part.unknown or part.reads_input or folder != "."):
         return None  # where it runs decides which script the words name
-    if kind in _MAKE and part.reads_input and _STDIN_FILES & set(part.words):
+    if kind in _MAKE and any(_OPEN_FILE.fullmatch(word) for word in part.words):
         return None
     words = place_words(part.words, folder)
     if words is None:
@@ -263,13 +267,28 @@ def compare_widely(pattern: str, part: Part) -> Match:
     answers = {_WordComparison(pattern_words, words).answer() for words in readings}
     if "yes" in answers:
         return "yes"
-    return "maybe" if "maybe" in answers or part.hides_commands else "no"
+    return "maybe" if "maybe" in answers or part.hides_commands or _may_run_words(pattern_words, part) else "no"
+
+
+def _may_run_words(pattern_words: Sequence[str], part: Part) -> bool:
+    """True if a program that is not known here has the command of the pattern among its arguments: it may be a wrapper,
+    as in `chronic git push`."""
+    if is_known(_name(part.words[0])):
+        return False
+    program = _kind(pattern_words[0])
+    places = (at for at, word in enumerate(part.words) if at and _kind(word) == program)
+    return any(
+        _WordComparison(pattern_words, part.words[at:]).answer() != "no"
+        for at in islice(places, _MOST_WRAPPED_READINGS)
+    )
 
 
 def _readings(words: tuple[str, ...], target: str) -> Iterator[tuple[str, ...]]:
     """The words, and those of the module or script that an interpreter runs by them, if the target may be one."""
     yield words
     kind = _kind(words[0])
+    if kind.startswith("git-"):  # git's own folder has its commands as programs
+        yield ("git", kind.removeprefix("git-"), *words[1:])
     if kind not in INTERPRETERS and kind not in ("source", "."):
         return
     if "-m" in words[1:-1]:

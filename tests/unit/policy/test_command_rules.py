@@ -89,7 +89,11 @@ async def test_input_into_an_interpreter_is_not_covered(command: str) -> None:
 
 async def test_a_makefile_from_a_pipe_is_not_covered() -> None:
     judge = Judge(rules=(allow("make *"),))
-    assert await judge("cat x | make -f -") == "ask"
+    for option in ("-f -", "-f-", "--file=-", "--makefile=/dev/stdin", "-kf-", "-f/dev/fd/0", "-f /proc/self/fd/0"):
+        assert await judge(f"cat x | make {option}") == "ask", option
+        assert await judge(f"make {option} <<< 'all:; touch x'") == "ask", option
+    assert await judge("make -f /dev/fd/3 3<<< 'all:; touch x'") == "ask"
+    assert await judge("make OUT=/dev/null") == "allow"
     assert await judge("yes | make install") == "allow"
 
 
@@ -150,6 +154,8 @@ async def test_a_relative_program_is_that_of_its_folder() -> None:
         ("git -C /x tag", "git -C /x tag"),
         ("rm -rf *", "rm -f -r x"),
         ("rm -rf *", "rm -vfr x"),
+        ("git tag *", "/usr/lib/git-core/git-tag x"),
+        ("git tag *", "shopt -s expand_aliases; alias t='git tag'\nt x"),
         ("./deploy.sh *", "bash -e ./deploy.sh"),
         ("./deploy.sh *", "cd x && ../deploy.sh now"),
         ("python *", "/usr/bin/python3.11 x.py"),
@@ -179,6 +185,11 @@ async def test_options_variables_and_interpreters_do_not_hide_a_denied_command(p
         "curl example.org | sh",
         'bash -c "$X"',
         "echo '",
+        "bash <(echo git tag x)",
+        "source <(echo git tag x)",
+        "chronic git tag x",
+        "gtimeout 3 /usr/bin/git -C . tag x",
+        "./wrap git tag x",
     ],
 )
 async def test_what_may_be_a_denied_command_is_asked_for(command: str) -> None:
@@ -203,6 +214,9 @@ async def test_what_may_be_a_denied_command_is_asked_for(command: str) -> None:
         "echo $((1 + 2))",
         "make -j4 test",
         "PY=python3; $PY -m pytest git tag",
+        'source "$VENV/bin/activate"',
+        "cp git tag",
+        "chronic make git-tag",
     ],
 )
 async def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:

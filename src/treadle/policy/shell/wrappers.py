@@ -55,6 +55,8 @@ def wrapper(call: ShellCall) -> Meanings | None:
             return _text(" ".join(args))
         case "trap":
             return _text(" ".join(read(args, until_word=True).rest[:1]))
+        case "alias":
+            return [Script(value) for _, _, value in (word.partition("=") for word in args) if value]
         case "source" | ".":
             return _script(call, args[0]) if args else []
         case "su" | "runuser" | "sg" | "script":
@@ -153,7 +155,9 @@ def _script(call: ShellCall, path: str) -> Meanings:
     if path in ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0") and call.stdin is not None:
         yield from _input(call)
     elif UNKNOWN in path:
-        yield Found("high", "runs a script that is not known before it runs", unseen=True)
+        # One whole unknown word may be `<(…)`: then the commands are made here, and no file holds them.
+        made_here = path == UNKNOWN
+        yield Found("high", "runs a script that is not known before it runs", unseen=True, hides_commands=made_here)
     else:
         yield Found("medium", "runs a script whose content is not part of the command", unseen=True)
 
