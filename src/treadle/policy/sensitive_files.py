@@ -101,13 +101,17 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
 _SAFE = ("*.{example,sample,template,dist}",)
 """What only shows the shape of a sensitive file."""
 _HARMLESS_DOT_FILES = (
-    ".{git,docker,npm,prettier,eslint,stylelint,vercel,gcloud,hg,helm,rg,markdownlint,cursor,aider}ignore",
+    ".*ignore",
     ".git{keep,-blame-ignore-revs}",
     ".{keep,nojekyll,editorconfig,mailmap,coverage,DS_Store}",
     ".{python,node,ruby,java,go,terraform}-version",
     ".{nvmrc,browserslistrc,coveragerc,flake8,pylintrc,isort.cfg,clang-format,clang-tidy,clangd,rustfmt.toml,cspell.json}",
     ".{prettierrc,markdownlint,yamllint,hadolint,rubocop,swiftlint,golangci,editorconfig}*.{json,yml,yaml,toml}",
     ".prettierrc",
+    ".{ruff.toml,yamllint,jshintrc,shellcheckrc,pydocstyle,pycodestyle,ocamlformat,swiftformat,taplo.toml,typos.toml}",
+    ".codecov.{yml,yaml}",
+    ".{eslintcache,stylelintcache,phpunit.result.cache,testmondata,tsbuildinfo,coverage.*}",
+    "**/.nyc_output/**/*.json",
     "**/.{changeset,well-known,reuse,github/ISSUE_TEMPLATE,github/PULL_REQUEST_TEMPLATE}/**/*.{md,txt,yml,yaml}",
     "**/.github/*.md",
 )

@@ -174,6 +174,11 @@ def test_new_hidden_files_are_asked_for() -> None:  # S-06
     assert kinds(made("sub/.frob/settings.json")) == ["sensitive"]
     assert kinds(changed(".frobrc"), changed("sub/.frob/settings.json"), gone(".other")) == []
     assert kinds(made(".gitignore"), made(".editorconfig"), made(".changeset/a.md"), made("a/.gitkeep")) == []
+    reports = (".eslintcache", ".coverage.host.17.XyZ", ".phpunit.result.cache", ".nyc_output/4f.json")
+    settings = (".ruff.toml", "app/.yamllint", ".codecov.yml", ".slugignore", ".shellcheckrc")
+    assert kinds(*map(made, (*reports, *settings))) == []
+    assert kinds(made(".nyc_output/run.js")) == ["sensitive"]
+    assert kinds(made(".tools/ignore")) == ["sensitive"]
     assert kinds(made(".github/ISSUE_TEMPLATE/bug.md"), made(".env.example"), made(".mypy_cache/x")) == []
     assert concerns(ChangeSet((made(".frobrc"),)), {".frobrc": True}, ()) == ()
 
