@@ -41,6 +41,9 @@ class Take(msgspec.Struct, frozen=True):
     got: Callable[[Lease], None]
 
 
+Sealed = tuple[Envelope, wire.Record]
+"""An event with its place in the log, and its stored form."""
+
 SNAPSHOT_EVERY = 200
 
 
@@ -84,11 +87,9 @@ class Log:
         """Begin a chat; what is first asked of it is in the same commit."""
         check_numbers(created.options)
         wire.encode_value(created)
-        envelopes = self._seal(ChatState(chat=chat), (created, *notices), 0)
-        state = fold_all(ChatState(chat=chat), envelopes)
+        sealed, state = self._seal(ChatState(chat=chat), (created, *notices), 0)
         said, state = self._said(state, first)
-        envelopes += said
-        records = [wire.encode(envelope) for envelope in envelopes]
+        envelopes, records = _unzip(sealed + said)
         await self.store.create(summary(state), records, answer=answer(state) if answer is not None else None)
         self.appended += len(envelopes)
         self._epochs[chat] = 0
@@ -138,8 +139,7 @@ class Log:
         """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state. What the rules
         themselves make of the new state (`ahead`) rides along in the same commit, and a lease that leaves nothing to do
         is given back in it. With `take` a command brings its worker along; ChatBusy if the chat cannot be had."""
-        envelopes = self._seal(state, events, lease.epoch if lease else 0)
-        after = fold_all(state, envelopes)
+        sealed, after = self._seal(state, events, lease.epoch if lease else 0)
         if take is not None and not runnable(after):
             take = None
         epoch = lease.epoch if lease else 0
@@ -147,9 +147,9 @@ class Log:
             epoch, ahead = self._epochs[state.chat] + 1, take.ahead
         if ahead is not None:
             following, after, kept = self._following(after, ahead, epoch)
-            envelopes += following
+            sealed += following
             durable = durable or kept
-        records = [wire.encode(envelope) for envelope in envelopes]
+        envelopes, records = _unzip(sealed)
         faultpoint(f"append.before:{events[0].TYPE}")
         shown = summary(after)
         taken = Lease(state.chat, epoch, take.worker, after.head) if take is not None else None
@@ -182,18 +182,17 @@ class Log:
         self._publish(envelopes)
         return self._keep(after)
 
-    def _following(self, state: ChatState, ahead: Ahead, epoch: int) -> tuple[list[Envelope], ChatState, bool]:
+    def _following(self, state: ChatState, ahead: Ahead, epoch: int) -> tuple[list[Sealed], ChatState, bool]:
         """What the rules say next, the state then, and whether any of it must be durable."""
-        envelopes: list[Envelope] = []
+        following: list[Sealed] = []
         durable = False
         while events := ahead(state):
-            sealed = self._seal(state, events, epoch)
-            state = fold_all(state, sealed)
-            envelopes += sealed
+            sealed, state = self._seal(state, events, epoch)
+            following += sealed
             durable = durable or not isinstance(events[-1], (TurnStart, TurnEnd))
             if isinstance(events[-1], TurnStart):
                 break  # a turn that has begun waits for its call
-        return envelopes, state, durable
+        return following, state, durable
 
     def memo(self, chat: ChatId, model: str) -> Memo:
         return self.states.memo(chat, model)
@@ -282,30 +281,33 @@ class Log:
             return state
         return ChatState(chat=chat)
 
-    def _seal(self, state: ChatState, events: Sequence[Event], epoch: int) -> list[Envelope]:
+    def _seal(self, state: ChatState, events: Sequence[Event], epoch: int) -> tuple[list[Sealed], ChatState]:
+        """The events as they are recorded, each encoded once, and the state with them."""
         now = self.clock.now_ms()
         chat, redact = state.chat, self._redact
-        kept = enumerate(events, state.head + 1)
-        return [Envelope(seq, chat, now, wire.encodable(without_secrets(event, redact)), epoch) for seq, event in kept]
+        sealed = [
+            wire.encode_replacing(Envelope(seq, chat, now, without_secrets(event, redact), epoch))
+            for seq, event in enumerate(events, state.head + 1)
+        ]
+        return sealed, fold_all(state, [envelope for envelope, _ in sealed])
 
     def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
         if len(commands) == 1:
             return self._made_of(state, commands[0])
-        return [envelope.data for envelope in self._said(state, commands)[0]]
+        return [envelope.data for envelope, _ in self._said(state, commands)[0]]
 
     def _made_of(self, state: ChatState, command: Command) -> Sequence[Event]:
         wire.encode_value(command)  # a person's text is refused rather than changed
         refuse_secrets(command, self._redact)
         return transition(state, command)
 
-    def _said(self, state: ChatState, commands: Sequence[Command]) -> tuple[list[Envelope], ChatState]:
+    def _said(self, state: ChatState, commands: Sequence[Command]) -> tuple[list[Sealed], ChatState]:
         """What these commands come to, each on what the one before it made of the chat."""
-        envelopes: list[Envelope] = []
+        sealed: list[Sealed] = []
         for command in commands:
-            said = self._seal(state, self._made_of(state, command), 0)
-            state = fold_all(state, said)
-            envelopes += said
-        return envelopes, state
+            said, state = self._seal(state, self._made_of(state, command), 0)
+            sealed += said
+        return sealed, state
 
     def _publish(self, envelopes: Sequence[Envelope]) -> None:
         if envelopes and self.hub.listened(envelopes[0].chat):
@@ -319,3 +321,7 @@ class Log:
         elif self._with_jobs:
             self._with_jobs.discard(state.chat)
         return state
+
+
+def _unzip(sealed: Sequence[Sealed]) -> tuple[list[Envelope], list[wire.Record]]:
+    return [envelope for envelope, _ in sealed], [record for _, record in sealed]

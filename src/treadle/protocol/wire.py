@@ -50,19 +50,36 @@ _wire_decoder = msgspec.json.Decoder(_Wire)
 
 def encode(envelope: Envelope) -> Record:
     """The stored form. InvalidInput if it could not be read back: JSON has no infinite number and no lone surrogate."""
+    return _record(envelope, encode_value(envelope.data))
+
+
+def encode_replacing(envelope: Envelope) -> tuple[Envelope, Record]:
+    """The stored form, and the envelope that it is read back as: text that UTF-8 cannot hold is replaced (see
+    `encodable`). InvalidInput for an infinite number."""
+    try:
+        return envelope, _record(envelope, _encode_finite(envelope.data))
+    except UnicodeEncodeError:
+        envelope = msgspec.structs.replace(envelope, data=encodable(envelope.data))
+        return envelope, encode(envelope)
+
+
+def _record(envelope: Envelope, body: bytes) -> Record:
     event = envelope.data
-    body = encode_value(event)
     return Record(envelope.seq, envelope.time_ms, event.TYPE, event.VERSION, envelope.epoch, body)
 
 
 def encode_value(value: object) -> bytes:
     """The JSON of an event, a command or a part of one; InvalidInput if reading it would not give the same value."""
     try:
-        body = _encoder.encode(value)
+        return _encode_finite(value)
     except UnicodeEncodeError as error:
         raise InvalidInput(
             f"This text holds {error.object[error.start]!a}, half of a character; it cannot be stored as UTF-8."
         ) from error
+
+
+def _encode_finite(value: object) -> bytes:
+    body = _encoder.encode(value)
     if b"null" in body and (place := _find_non_finite(value, "")):  # the encoder writes such numbers as null
         raise InvalidInput(f"{place} is not a finite number.")
     return body

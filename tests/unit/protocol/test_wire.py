@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.errors import Damaged
+from treadle.errors import Damaged, InvalidInput
 from treadle.protocol import wire
-from treadle.protocol.events import Envelope, MessageDelta, RecordLost, RunEnd, UserMessage
+from treadle.protocol.content import Usage
+from treadle.protocol.events import AssistantMessage, Envelope, MessageDelta, RecordLost, RunEnd, UserMessage
 from treadle.protocol.upcast import UPCASTERS, upcast
 from treadle.protocol.wire import Record
 from treadle.types import ChatId
@@ -123,3 +124,15 @@ def test_an_upcaster_that_cannot_cope_loses_one_record_not_the_chat(monkeypatch:
     monkeypatch.setitem(UPCASTERS, ("user.message", 1), lambda data: {"content": data["text"]})
     assert isinstance(wire.decode(CHAT, Record(1, 0, "user.message", 1, 0, b'{"other": 1}')).data, RecordLost)
     assert isinstance(wire.decode(CHAT, Record(1, 0, "user.message", 1, 0, b"[1]")).data, RecordLost)
+
+
+def test_a_stored_form_reads_back_as_the_envelope_that_comes_with_it() -> None:  # D-06
+    plain = Envelope(3, CHAT, 5, UserMessage("plain"), 2)
+    same, record = wire.encode_replacing(plain)
+    assert same is plain
+    assert record == wire.encode(plain)
+    replaced, record = wire.encode_replacing(Envelope(3, CHAT, 5, UserMessage("half \udc80 of one"), 2))
+    assert wire.decode(CHAT, record) == replaced
+    assert replaced.data == UserMessage("half \ufffd of one")
+    with pytest.raises(InvalidInput):
+        wire.encode_replacing(Envelope(3, CHAT, 5, AssistantMessage(1, usage=Usage(usd=float("inf"))), 2))
