@@ -136,6 +136,18 @@ async def test_ordinary_work_with_git_is_not(stage: Stage, root: Path, command: 
     git(root, "fsck", "--connectivity-only")
 
 
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_tag_that_moves_off_its_only_commit_is_asked_for(stage: Stage, root: Path, packed: bool) -> None:
+    """A reference that is packed is moved by a loose file beside it; no log holds the former commit of a tag."""
+    git(root, "tag", "mark", git(root, "commit-tree", "HEAD^{tree}", "-m", "only here"))
+    git(root, "tag", "same", "HEAD")
+    if packed:
+        git(root, "pack-refs", "--all")
+    assert await reason_of(stage, root, "git tag -f same HEAD~1") == ""
+    assert "deletes refs/tags/mark" in await reason_of(stage, root, "git tag -f mark HEAD")  # S-16
+    assert await reason_of(stage, root, f"{WHO} commit -q --allow-empty -m third") == ""
+
+
 async def test_a_rebase_that_stops_goes_on_in_the_next_command(stage: Stage, root: Path) -> None:
     first = (
         f"echo y > tracked.txt; {WHO} commit -qam y; git checkout -q topic; echo z > tracked.txt; {WHO} commit -qam z;"

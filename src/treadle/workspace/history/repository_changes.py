@@ -155,16 +155,18 @@ class RepositoryChanges:
 
     def _deleted_refs(self) -> Iterator[tuple[str, str]]:
         was, now = self._packed()
+        if "packed-refs" not in self._files and any(path.startswith("refs/") for path in self._files):
+            was = now = self._packed_on_disk()
         for path, file in self._files.items():
-            if path.startswith("refs/") and file.after is None and _is_file(file.before):
+            if not path.startswith("refs/"):
+                continue
+            if not _is_file(file.before):  # a loose file stands before the packed reference
+                id = was.get(path, "") if _is_file(file.after) else ""
+            else:
                 id = self._text(file, self._before).strip().decode(errors="replace")
-                packed = now if "packed-refs" in self._files else self._packed_on_disk()
-                if packed.get(path) != id and _ID.fullmatch(id):
-                    yield path, id
-            elif path.startswith("refs/") and _is_file(file.before) and _is_file(file.after):
-                id = self._text(file, self._before).strip().decode(errors="replace")
-                if _ID.fullmatch(id) and id not in self._logged(path):
-                    yield path, id
+            is_held = now.get(path) == id if file.after is None else id in self._logged(path)
+            if _ID.fullmatch(id) and not is_held:
+                yield path, id
         for name, id in was.items():
             if name not in now and not self._is_loose(name):
                 yield name, id
@@ -216,7 +218,8 @@ class RepositoryChanges:
         ids: set[str] = set()
         _, now = self._packed()
         packed = now if "packed-refs" in self._files else self._packed_on_disk()
-        ids.update(packed.values())
+        loose = {path for path, file in self._files.items() if file.after is not None}
+        ids.update(id for name, id in packed.items() if name not in loose)
         for path, file in self._files.items():
             if (path.startswith("refs/") or path == "HEAD") and _is_file(file.after):
                 ids.add(self._text(file, self._after).strip().decode(errors="replace"))
