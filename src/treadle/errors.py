@@ -134,7 +134,7 @@ class StoreError(TreadleError):
 
 
 class StoreBusy(StoreError):
-    """Whether anything was written is not known where the connection was lost in the middle."""
+    """The store is busy. If the connection was lost in the middle, the write may have happened or not."""
 
 
 class LeaseLost(StoreError):

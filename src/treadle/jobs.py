@@ -76,10 +76,10 @@ class Job:
     async def changes(self) -> JobChanges:
         """Its changes that are not committed yet. Empty while it runs, because they change all the time."""
         command = self._reachable()
-        ended = await command.wait(0)
+        result = await command.wait(0)
         effect, diff = (Effect(()), "")
-        if ended is not None:
-            effect, diff = await self._registry.changes(self.view.chat, self.view.job, command, ended)
+        if result is not None:
+            effect, diff = await self._registry.changes(self.view.chat, self.view.job, command, result)
         return JobChanges(
             job=self.view, files=effect.files, conflicts=effect.conflicts, diff=self._registry.redact(diff)
         )
@@ -87,8 +87,8 @@ class Job:
     async def discard(self) -> JobView:
         """Discard its changes that are not committed. InvalidInput while it runs."""
         command = self._reachable()
-        ended = await command.wait(0)
-        if ended is None:
+        result = await command.wait(0)
+        if result is None:
             raise InvalidInput(f"Job {self.view.job} still runs; stop it first.")
         await self._registry.discard(self.view.chat, self.view.job)
         return await self.look()
@@ -145,9 +145,9 @@ class JobRegistry:
         return [job for chat in await self._with_jobs() for job in await self.of(chat)]
 
     async def works_in(self, world: str) -> bool:
-        """Whether a background command of this home runs in a world."""
+        """True if a background command of this home runs in the world."""
         for chat in await self._with_jobs():
-            running = any(known.background and known.running for known in await self._commands.known(chat))
+            running = any(record.background and record.running for record in await self._commands.known(chat))
             if running and (await self._deps.log.load(chat)).options.world == world:
                 return True
         return False
@@ -189,21 +189,21 @@ class JobRegistry:
         The caller holds the lease of the chat, and the chat has no open calls."""
         state = await self._deps.log.load(chat)
         for job in state.pending_jobs:
-            if (found := await self._find_ended(chat, job)) is None:
+            if (ended_job := await self._find_ended(chat, job)) is None:
                 continue
-            command, ended = found
+            command, result = ended_job
             layer = self._layer(state, job, command)
             try:
                 if job.refused and await layer.was_rehearsed_by(job.refused):
                     await self._settle(state, job, await layer.drop(), "person")
                     continue
-                rehearsal = await layer.rehearse("", ended)  # None: it is decided, and only has to be recorded
+                rehearsal = await layer.rehearse("", result)  # None: it is decided, and only has to be recorded
                 if rehearsal is not None and not (await self._passes(state, job, rehearsal)):
                     continue
                 if rehearsal is not None and await layer.conflicts():
                     continue
                 faultpoint("job.before_commit")
-                change = await layer.commit("", ended)
+                change = await layer.commit("", result)
             except (ToolError, ConfigError) as error:
                 log_warning("changes of job %s stay pending: %s", job.job, error)
                 continue
@@ -212,7 +212,7 @@ class JobRegistry:
                 await self._settle(state, job, change, "run")
 
     async def _passes(self, state: ChatState, job: OpenJob, rehearsal: Rehearsal) -> bool:
-        """Whether the policy lets these changes of a job pass without a question."""
+        """True if the policy lets these changes of a job pass without a question."""
         from treadle.tools.builtin.command.background import CheckCommand
 
         if rehearsal.empty:
@@ -222,30 +222,30 @@ class JobRegistry:
         verdict = await self._deps.policy.judge(spec, call, options, rehearsal, Verdict("review"))
         return verdict.decision == "allow"
 
-    async def changes(self, chat: ChatId, handle: str, command: Command, ended: Ended) -> tuple[Effect, str]:
+    async def changes(self, chat: ChatId, handle: str, command: Command, result: Ended) -> tuple[Effect, str]:
         state = await self._deps.log.load(chat)
-        return await self._layer(state, OpenJob(handle), command).preview(ended)
+        return await self._layer(state, OpenJob(handle), command).preview(result)
 
     async def discard(self, chat: ChatId, handle: str) -> None:
         """Discard the pending changes of an ended job."""
         state = await self._deps.log.load(chat)
         for job in state.pending_jobs:
-            if job.job == handle and (found := await self._find_ended(chat, job)) is not None:
-                change = await self._layer(state, job, found[0]).drop()
+            if job.job == handle and (ended_job := await self._find_ended(chat, job)) is not None:
+                change = await self._layer(state, job, ended_job[0]).drop()
                 await self._settle(state, job, change, "person")
 
     async def _settle(self, state: ChatState, job: OpenJob, change: "ProjectChange", by: str) -> None:
-        changed = await self._files_changed(job, change)
-        closed = c.CloseJob(job.job, "exited", by=by, changed=changed, settled=change.settlement)
-        await self._deps.log.execute(state.chat, closed)
+        files_changed = await self._files_changed(job, change)
+        close_command = c.CloseJob(job.job, "exited", by=by, changed=files_changed, settled=change.settlement)
+        await self._deps.log.execute(state.chat, close_command)
 
     async def _find_ended(self, chat: ChatId, job: OpenJob) -> tuple[Command, Ended] | None:
         """An ended job of this home; None if it is elsewhere, or forgotten."""
         if _home(job.place) != _home(await asyncio.to_thread(lambda: self._commands.place)):
             return None
         command = await self._commands.find(chat, CallKey(job.job))
-        ended = None if command is None else await command.wait(0)
-        return None if command is None or ended is None else (command, ended)
+        result = None if command is None else await command.wait(0)
+        return None if command is None or result is None else (command, result)
 
     def _layer(self, state: ChatState, job: OpenJob, command: Command) -> "JobLayer":
         from treadle.tools.builtin.command.job_layer import JobLayer  # most chats have no jobs
@@ -258,17 +258,17 @@ class JobRegistry:
         if command is not None and not mine and state.run is not None:
             return
         who = by if ended.ending == "stopped" else ""
-        closed = c.CloseJob(job.job, ended.ending, ended.code, who)
+        close_command = c.CloseJob(job.job, ended.ending, ended.code, who)
         if command is not None and (layer := self._layer(state, job, command)).exists:
             await layer.drop_unknown(ended)
-            closed = replace(closed, pending=await layer.pending(ended))
+            close_command = replace(close_command, pending=await layer.pending(ended))
         elif mine:
-            changed, concerns = await self._changed(state, job)
-            closed = replace(closed, changed=changed, concerns=concerns)
-        await self._deps.log.execute(state.chat, closed)
+            files_changed, concerns = await self._changed(state, job)
+            close_command = replace(close_command, changed=files_changed, concerns=concerns)
+        await self._deps.log.execute(state.chat, close_command)
 
     async def _changed(self, state: ChatState, job: OpenJob) -> tuple[FilesChanged | None, tuple[str, ...]]:
-        """What changed while a job without a view ran, and what of that would have been asked for."""
+        """The changes while a job without a view ran, and the concerns that would have been asked about."""
         from treadle.tools.builtin.command.project import CommandProject  # most chats have no jobs
 
         name, options = f"{state.chat}/{job.job}", state.options

@@ -130,13 +130,13 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> a.ListSessionsResponse:
         """The chats of a project, newest first, wherever they were begun."""
-        root, before = _real(cwd) if cwd else "", _place(cursor or "")
+        root, position = _real(cwd) if cwd else "", _place(cursor or "")
         sessions: list[a.SessionInfo] = []
         last = ""
         while len(sessions) <= PAGE:
-            listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, before=before)
+            listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, before=position)
             for chat in (each.summary for each in listed):
-                before = chat.updated_ms, chat.chat
+                position = chat.updated_ms, chat.chat
                 if not chat.root or (root and _real(chat.root) != root):
                     continue
                 if len(sessions) == PAGE:  # there is one more

@@ -45,8 +45,8 @@ def tool_options(state: ChatState) -> ChatOptions:
     the model."""
     if state.run is None or not state.run.applies:
         return state.options
-    own = (WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL, RACE_TOOL, JOB_TOOL)
-    return replace(state.options, tools=own, dynamic_tools=())
+    tool_names = (WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL, RACE_TOOL, JOB_TOOL)
+    return replace(state.options, tools=tool_names, dynamic_tools=())
 
 
 def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
@@ -62,8 +62,8 @@ def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
     if command.job:
         if command != Apply(job=command.job):
             raise InvalidInput("What a background command changed is committed as it is; give nothing else with it.")
-        said = f"Commit what the background command {command.job} changed."
-        return said, JOB_TOOL, {"handle": command.job, "commit": True}
+        message = f"Commit what the background command {command.job} changed."
+        return message, JOB_TOOL, {"handle": command.job, "commit": True}
     if command.command is not None:
         if command != Apply(command=command.command):
             raise InvalidInput("A command is run as it is; give nothing else with it.")

@@ -148,8 +148,8 @@ class ResultingTree:
         """The folders, with a slash behind each and the root as nothing, that hold a changed path at any depth and that
         git would take for repositories by their shape. A folder is looked at whole, so it does not matter by how many
         steps it got its shape."""
-        found = (folder for folder in self._touched if self._is_git_directory(folder))
-        return frozenset(f"{folder}/" if folder else "" for folder in found)
+        folders = (folder for folder in self._touched if self._is_git_directory(folder))
+        return frozenset(f"{folder}/" if folder else "" for folder in folders)
 
     def _is_git_directory(self, folder: str) -> bool:
         if any(is_git_name(part) for part in folder.split("/")):

@@ -97,10 +97,10 @@ def end_run(state: ChatState, reason: EndReason) -> tuple[Event, ...]:
     lost = state.run is not None and state.run.lost
     closed = close_calls(state, "record_lost" if lost else reason)
     limit = state.run.limit if state.run is not None else None
-    why = why_stopped(limit, reason) if limit is not None else ""
+    explanation = why_stopped(limit, reason) if limit is not None else ""
     if reason == "incomplete" and state.run is not None:
-        why = state.run.incomplete
-    return (*ended, *with_turn_end(state, closed), RunEnd(reason, why))
+        explanation = state.run.incomplete
+    return (*ended, *with_turn_end(state, closed), RunEnd(reason, explanation))
 
 
 def end_turn(state: ChatState) -> TurnEnd | None:

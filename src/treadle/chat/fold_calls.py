@@ -254,14 +254,14 @@ def _without(state: ChatState, job: str) -> tuple[OpenJob, ...]:
 
 
 def _job_ended(state: ChatState, event: e.JobEnded, at: Envelope) -> ChatState:
-    pending = _settled(state, event.job)
+    pending = _drop_pending(state, event.job)
     if event.pending:
-        ended = next((job for job in state.jobs if job.job == event.job), OpenJob(event.job, began_ms=at.time_ms))
-        pending = (*pending, replace(ended, pending=event.pending))[-MAX_JOBS:]
+        open_job = next((job for job in state.jobs if job.job == event.job), OpenJob(event.job, began_ms=at.time_ms))
+        pending = (*pending, replace(open_job, pending=event.pending))[-MAX_JOBS:]
     return replace(state, jobs=_without(state, event.job), pending_jobs=pending)
 
 
-def _settled(state: ChatState, job: str) -> tuple[OpenJob, ...]:
+def _drop_pending(state: ChatState, job: str) -> tuple[OpenJob, ...]:
     return tuple(each for each in state.pending_jobs if each.job != job)
 
 
@@ -278,5 +278,5 @@ CALLS: Mapping[type[Event], Fold] = {
     e.SubagentCompleted: _subagent_completed,
     e.JobStarted: _job_started,
     e.JobEnded: _job_ended,
-    e.JobSettled: lambda state, event, at: replace(state, pending_jobs=_settled(state, event.job)),
+    e.JobSettled: lambda state, event, at: replace(state, pending_jobs=_drop_pending(state, event.job)),
 }

@@ -165,7 +165,7 @@ class Run(Value, frozen=True):
     check_rounds: int = 0
     """How often failed checks went back to the model."""
     incomplete: str = ""
-    """What is missing from the last answer, if it was cut off, filtered or empty."""
+    """The part that the last answer lacks, if it was cut off, filtered or empty."""
     paused: bool = False
     """The provider paused the last answer: the model is to be called again."""
     lost: bool = False
@@ -237,7 +237,7 @@ class ChatState(Value, frozen=True):
     parent: str = ""
     """`chat/call` of the call that began it, if one did."""
     creation_lost: bool = False
-    """Whether the record that says its options, owner and parent cannot be read: then it takes no command (D-06)."""
+    """True if the record of its options, owner and parent cannot be read: then the chat takes no command (D-06)."""
     title: str = ""
     created_ms: int = 0
     updated_ms: int = 0

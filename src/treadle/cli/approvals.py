@@ -102,6 +102,6 @@ def expiring(rule: Rule, span: str | None) -> Rule:
         raise InvalidInput(
             f"{span[:20]!r} is longer than a rule can hold; leave --expires out for a rule without an end"
         )
-    made = replace(rule, expires_ms=round(time.time() * 1000) + 1000 * int(match[1]) * _SECONDS[match[2]])
-    check_expiry(made)
-    return made
+    expiring_rule = replace(rule, expires_ms=round(time.time() * 1000) + 1000 * int(match[1]) * _SECONDS[match[2]])
+    check_expiry(expiring_rule)
+    return expiring_rule

@@ -66,10 +66,10 @@ async def _chat(agent: Agent, name: str) -> Chat:
     raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
 
 
-async def refuse_unknown_words(choice: Chosen, wanted: Named) -> None:
+async def refuse_unknown_words(choice: Chosen, selection: Named) -> None:
     """For a command that found nothing: NotFound for a word that is no chat, no file and nothing that the chat ever
     changed."""
-    unknown = [(word, path) for word, path in zip(wanted.paths, choice.paths, strict=True) if _is_missing(word)]
+    unknown = [(word, path) for word, path in zip(selection.paths, choice.paths, strict=True) if _is_missing(word)]
     if not unknown:
         return
     changes = [each.data for each in await choice.chat.events() if isinstance(each.data, FilesChanged)]

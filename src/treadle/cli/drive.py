@@ -153,24 +153,24 @@ async def _earlier_steps(chat: Chat, after: int) -> list[FileChange]:
     return [step for each in earlier for step in steps_of(each)]
 
 
-async def _complete(chat: Chat, following: Following, after: int) -> AsyncGenerator[Envelope, None]:
+async def _complete(chat: Chat, following: Following, last_seq: int) -> AsyncGenerator[Envelope, None]:
     """Every record once and in order, also those that were written before the following began. When its run has ended,
     queued messages are driven too: no other process may be there to do so."""
-    for envelope in await chat.events(after):
-        after = envelope.seq
+    for envelope in await chat.events(last_seq):
+        last_seq = envelope.seq
         yield envelope
     while True:
         async for envelope in following:
-            if envelope.seq > after + 1:
-                for missed in await chat.events(after):
+            if envelope.seq > last_seq + 1:
+                for missed in await chat.events(last_seq):
                     if missed.seq < envelope.seq:
                         yield missed
-            if envelope.seq == 0 or envelope.seq > after:
+            if envelope.seq == 0 or envelope.seq > last_seq:
                 yield envelope
-                after = envelope.seq or after
-        unseen = await chat.events(after)
+                last_seq = envelope.seq or last_seq
+        unseen = await chat.events(last_seq)
         for envelope in unseen:
-            after = envelope.seq
+            last_seq = envelope.seq
             yield envelope
         began = any(isinstance(envelope.data, UserMessage) for envelope in unseen)
         if not began and status(await chat.state()) not in ("pending", "running"):

@@ -93,11 +93,11 @@ def _app(given: dict[str, Any]) -> Any:
     return open_app(Wanted(**wanted))
 
 
-def _run_piped(given: dict[str, Any]) -> Any:
+def _run_piped(options: dict[str, Any]) -> Any:
     """Without a terminal there is no app. A text that is piped in, or given as a message, is a task as for `run`."""
     from treadle.cli.piped import is_piped
 
-    flags = {name: value for name, value in given.items() if value not in _UNSAID}
+    flags = {name: value for name, value in options.items() if value not in _UNSAID}
     prompt = flags.pop("prompt", "")
     if not (prompt or is_piped()) or not flags.keys() <= {"model", "mode", "root", "force_root"}:
         print_line(help_text())

@@ -101,9 +101,9 @@ class Prose:
             self._line(self._paint_code(whole), rest)
         return True
 
-    def _line(self, shown: Line, rest: str) -> None:
-        self._pending = rest
-        self._write((*shown, Span("\n")))
+    def _line(self, text: Line, remainder: str) -> None:
+        self._pending = remainder
+        self._write((*text, Span("\n")))
 
     def _begin_line(self, complete: bool) -> bool:
         found = _BLOCK.match(self._pending) if self._markup or complete else None

@@ -239,7 +239,7 @@ async def _value(given: T | Awaitable[T]) -> T:
 
 
 async def _unless_settled(work: Awaitable[object]) -> bool:
-    """Whether the server took the answer."""
+    """Await the sending of an answer. Returns False if the question was settled already."""
     try:
         await work
         return True

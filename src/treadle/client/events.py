@@ -50,7 +50,7 @@ class Place:
     def __init__(self, after: int) -> None:
         self.after = after
         self.connected = False
-        """Whether the server has answered since this was last set to False."""
+        """True if the server has answered since this was last set to False."""
         self._turn = 0
 
     def take(self, data: bytes) -> Envelope | None:
@@ -86,7 +86,7 @@ async def follow(
     """Every event behind `after`, and live ones between them, for as long as somebody reads. ApiError when the chat
     cannot be read, or its server could not be reached for too long."""
     place, pause = Place(after), Pause()
-    lost = time.monotonic()
+    lost_at = time.monotonic()
     while True:
         failure: ApiError | None = None
         try:
@@ -99,8 +99,8 @@ async def follow(
         except ApiError as error:
             failure = error
         if place.connected:  # a quiet stream is no outage: patience begins when the connection is lost
-            place.connected, lost = False, time.monotonic()
-        elif failure is not None and (failure.status not in (0, *AGAIN) or time.monotonic() - lost > patience_s):
+            place.connected, lost_at = False, time.monotonic()
+        elif failure is not None and (failure.status not in (0, *AGAIN) or time.monotonic() - lost_at > patience_s):
             raise failure
         await pause()
         if (dropped := place.reset(chat)) is not None:

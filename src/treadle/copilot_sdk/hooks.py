@@ -58,20 +58,20 @@ class SessionHooks:
                 outputs.append(await self._ask(program, kind, given))
         return outputs
 
-    async def check(self, kind: str, given: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
-        """The outputs of the hooks, where they decide. The caller changes `given` between two programs: each is asked
+    async def check(self, kind: str, payload: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
+        """The outputs of the hooks, where they decide. The caller changes `payload` between two programs: each is asked
         about what the one before it left. HookFailed if one of them does not answer, or if no program with hooks is
         connected any more."""
         programs = list(self._programs())
         if self.wanted and not programs:
             raise HookFailed(UNCHECKED)
         for program in programs:
-            yield await self._ask(program, kind, given)
+            yield await self._ask(program, kind, payload)
 
-    async def _ask(self, program: Connection, kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _ask(self, program: Connection, kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """The output of a program's hook; an empty one if it has no opinion. HookFailed if it does not answer."""
         common = {"sessionId": self._session, "timestamp": int(time.time() * 1000), "cwd": self._root}
-        params = {"sessionId": self._session, "hookType": kind, "input": {**common, **given}}
+        params = {"sessionId": self._session, "hookType": kind, "input": {**common, **payload}}
         try:
             async with asyncio.timeout(ANSWER_S):
                 answer = await program.request("hooks.invoke", params)
@@ -90,17 +90,17 @@ class SessionHooks:
         if cached is not None and programs and cached[:2] == (programs, arguments):
             return cached[2]
         try:
-            verdict = await self._before(call, name, arguments)
+            verdict = await self._check_call(call, name, arguments)
         except HookFailed as failure:
             return str(failure)
         if not isinstance(verdict, str):  # a refused call is over
             self._verdicts[call] = programs, dict(arguments), verdict
         return verdict
 
-    async def _before(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
-        given: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
-        changed = False
-        async for output in self.check("preToolUse", given):
+    async def _check_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
+        payload: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
+        is_modified = False
+        async for output in self.check("preToolUse", payload):
             decision, modified = output.get("permissionDecision"), output.get("modifiedArgs")
             if decision not in _DECISIONS or not isinstance(modified, Mapping | None):
                 raise HookFailed(NO_ANSWER.format("preToolUse"))
@@ -109,10 +109,10 @@ class SessionHooks:
             if decision == "ask":
                 self.asking.add(call)
             if modified is not None:
-                given["toolArgs"], changed = dict(modified), True
+                payload["toolArgs"], is_modified = dict(modified), True
             if output.get("additionalContext"):
                 self._context[call] = str(output["additionalContext"])
-        return own_arguments(name, given["toolArgs"]) if changed else None
+        return own_arguments(name, payload["toolArgs"]) if is_modified else None
 
     async def after(self, call: str, name: str, arguments: Mapping[str, Any], text: str, success: bool) -> str:
         """The text of a result as the hooks leave it. The call is done: a hook that fails is reported beside it."""
@@ -120,13 +120,13 @@ class SessionHooks:
         self.asking.discard(call)
         context = [self._context.pop(call)] if call in self._context else []
         kind = "postToolUse" if success else "postToolUseFailure"
-        given: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
-        given |= {"toolResult": _result(text)} if success else {"error": text}
+        payload: dict[str, Any] = {"toolName": shown_name(name), "toolArgs": shown_arguments(name, arguments)}
+        payload |= {"toolResult": _result(text)} if success else {"error": text}
         try:
-            async for output in self.check(kind, given):
+            async for output in self.check(kind, payload):
                 if success and output.get("modifiedResult") is not None:
                     text = result_text(output["modifiedResult"])
-                    given["toolResult"] = _result(text)
+                    payload["toolResult"] = _result(text)
                 if output.get("additionalContext"):
                     context.append(str(output["additionalContext"]))
         except HookFailed:
@@ -134,11 +134,11 @@ class SessionHooks:
         return "\n\n".join((text, *context))
 
     async def meta(self, server: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What a server is told beside the arguments of a call. ToolError if a hook has not answered."""
+        """The metadata that a server gets beside the arguments of a call. ToolError if a hook has not answered."""
         meta: dict[str, Any] | None = None
-        given = {"serverName": server, "toolName": tool, "arguments": arguments}
+        payload = {"serverName": server, "toolName": tool, "arguments": arguments}
         try:
-            async for output in self.check("preMcpToolCall", given):
+            async for output in self.check("preMcpToolCall", payload):
                 meta = output.get("metaToUse", meta)
                 if not isinstance(meta, dict | None):
                     raise HookFailed(NO_ANSWER.format("preMcpToolCall"))
@@ -148,18 +148,18 @@ class SessionHooks:
 
     async def submitted(self, prompt: str) -> tuple[str, str]:
         """A message as the hooks leave it, and why it must not be sent."""
-        given = {"prompt": prompt}
+        payload = {"prompt": prompt}
         try:
-            async for output in self.check("userPromptSubmitted", given):
+            async for output in self.check("userPromptSubmitted", payload):
                 if output.get("decision") == "block":
                     return prompt, str(output.get("reason") or "The program's hook refused the message.")
                 if isinstance(output.get("modifiedPrompt"), str):
-                    given["prompt"] = output["modifiedPrompt"]
+                    payload["prompt"] = output["modifiedPrompt"]
                 if output.get("additionalContext"):
-                    given["prompt"] += f"\n\n{output['additionalContext']}"
+                    payload["prompt"] += f"\n\n{output['additionalContext']}"
         except HookFailed as failure:
             return prompt, str(failure)
-        return given["prompt"], ""
+        return payload["prompt"], ""
 
     async def started(self, source: str, prompt: str) -> str:
         """What the model is to know at the beginning of the session."""

@@ -105,8 +105,8 @@ class Session:
         self.dialogues.tell_changes()
         if not self._reading:
             self._reading, self._source = True, source
-            after = 0 if source == "new" else (await read_patiently(self.chat.state)).head
-            self.background(self._read_on(after))
+            head = 0 if source == "new" else (await read_patiently(self.chat.state)).head
+            self.background(self._read_on(head))
         if source != "new" and not config.disable_resume:
             await self._tell_resumed(active=not alone, pending=config.continue_pending_work is not False)
 
@@ -169,14 +169,14 @@ class Session:
         async for envelope in watch(self.agent.deps, self.chat.id, after):
             try:
                 await self._take(envelope)
-            except Exception as error:  # what comes next is told all the same
+            except Exception as error:  # the following events are reported nevertheless
                 text = inert_line(f"{type(error).__name__}: {error}")
                 print_note(f"treadle: session {self.chat.id}, event {envelope.seq}: {text}")
                 self.announce("session.warning", {"warningType": "runtime", "message": text})
 
     async def _take(self, envelope: e.Envelope) -> None:
         if isinstance(envelope.data, e.SessionIdle):
-            # what this process knows may be older than what was just read
+            # the state in this process may be older than the event that was just read
             state = await read_patiently(self.chat.state)
             goes_on = state.run is not None or starts_queued(state)
             if envelope.data.reason == "superseded" or goes_on:

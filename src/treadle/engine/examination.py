@@ -208,11 +208,11 @@ async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) 
     if isinstance(rehearsal, Stopped):
         await end(ready.tool, ready.invocation)
         return Settled(())
-    decided = await tenure.unless_stopped(_judge_effect(ready, doubtful, rehearsal, deps))
-    if isinstance(decided, Stopped):
+    outcome = await tenure.unless_stopped(_judge_effect(ready, doubtful, rehearsal, deps))
+    if isinstance(outcome, Stopped):
         await end(ready.tool, ready.invocation)
         return Settled(())
-    return decided
+    return outcome
 
 
 async def _judge_effect(ready: Ready, doubtful: Doubtful, rehearsal: Rehearsal | None, deps: Deps) -> Ready | Settled:
@@ -248,9 +248,9 @@ async def _prepared(ready: Ready, verdict: Verdict, *, answered: bool) -> Ready:
     approved: tuple[Event, ...] = ()
     plan = await ready.tool.prepare(invocation)
     if not answered and verdict.reason:
-        whole = verdict.decision != "discard"  # the command runs, and its effect is not approved
-        key, why = ready.call.key, verdict.reason
-        approved = (PermissionCompleted(key, "allow", by="policy", auto_approved=whole, feedback=why),)
+        approves_effect = verdict.decision != "discard"  # the command runs, and its effect is not approved
+        key, reason = ready.call.key, verdict.reason
+        approved = (PermissionCompleted(key, "allow", by="policy", auto_approved=approves_effect, feedback=reason),)
     return replace(ready, invocation=replace(invocation, plan=plan), approved=approved)
 
 

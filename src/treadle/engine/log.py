@@ -88,8 +88,8 @@ class Log:
         check_numbers(created.options)
         wire.encode_value(created)
         sealed, state = self._seal(ChatState(chat=chat), (created, *notices), 0)
-        said, state = self._said(state, first)
-        envelopes, records = _unzip(sealed + said)
+        following, state = self._seal_commands(state, first)
+        envelopes, records = _unzip(sealed + following)
         await self.store.create(summary(state), records, answer=answer(state) if answer is not None else None)
         self.appended += len(envelopes)
         self._epochs[chat] = 0
@@ -139,20 +139,20 @@ class Log:
         """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state. What the rules
         themselves make of the new state (`ahead`) rides along in the same commit, and a lease that leaves nothing to do
         is given back in it. With `take` a command brings its worker along; ChatBusy if the chat cannot be had."""
-        sealed, after = self._seal(state, events, lease.epoch if lease else 0)
-        if take is not None and not runnable(after):
+        sealed, new_state = self._seal(state, events, lease.epoch if lease else 0)
+        if take is not None and not runnable(new_state):
             take = None
         epoch = lease.epoch if lease else 0
         if take is not None:
             epoch, ahead = self._epochs[state.chat] + 1, take.ahead
         if ahead is not None:
-            following, after, kept = self._following(after, ahead, epoch)
+            following, new_state, kept = self._following(new_state, ahead, epoch)
             sealed += following
             durable = durable or kept
         envelopes, records = _unzip(sealed)
         faultpoint(f"append.before:{events[0].TYPE}")
-        shown = summary(after)
-        taken = Lease(state.chat, epoch, take.worker, after.head) if take is not None else None
+        shown = summary(new_state)
+        taken = Lease(state.chat, epoch, take.worker, new_state.head) if take is not None else None
         done = (lease or taken) is not None and not shown.runnable
         settled = self.relay is not None and await self.relay.settle(state.chat, [one.data for one in envelopes])
         try:
@@ -165,7 +165,7 @@ class Log:
                     durable=durable,
                     release=done,
                     take=taken,
-                    answer=answer(after) if answer is not None else None,
+                    answer=answer(new_state) if answer is not None else None,
                     drop_deltas=settled,
                 )
             )
@@ -180,13 +180,13 @@ class Log:
                 take.got(taken)
         faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
-        return self._keep(after)
+        return self._keep(new_state)
 
-    def _following(self, state: ChatState, ahead: Ahead, epoch: int) -> tuple[list[Sealed], ChatState, bool]:
+    def _following(self, state: ChatState, next_events: Ahead, epoch: int) -> tuple[list[Sealed], ChatState, bool]:
         """What the rules say next, the state then, and whether any of it must be durable."""
         following: list[Sealed] = []
         durable = False
-        while events := ahead(state):
+        while events := next_events(state):
             sealed, state = self._seal(state, events, epoch)
             following += sealed
             durable = durable or not isinstance(events[-1], (TurnStart, TurnEnd))
@@ -234,18 +234,18 @@ class Log:
         it did. `seen` is told the state that the command meets. Tries what is known first: the append is fenced on it,
         and a refusal is never given from a state that may be old."""
         commands = command if isinstance(command, Sequence) else (command,)
-        known = self.states.get(chat)
+        cached = self.states.get(chat)
         while True:
-            state = known or await self.load(chat)
+            state = cached or await self.load(chat)
             try:
                 events = self._events(state, commands)
             except TreadleError:
-                if known is None:
+                if cached is None:
                     raise
-                known = None
+                cached = None
                 continue
-            if not events and known is not None:
-                known = None
+            if not events and cached is not None:
+                cached = None
                 continue
             if seen is not None:
                 seen(state)
@@ -257,7 +257,7 @@ class Log:
                 known_lease = take if chat in self._epochs else None
                 return await self.append(state, events, lease=None, durable=True, take=known_lease, answer=answer)
             except HeadMoved:
-                known = None
+                cached = None
             except ChatBusy:
                 take = None
 
@@ -294,19 +294,19 @@ class Log:
     def _events(self, state: ChatState, commands: Sequence[Command]) -> Sequence[Event]:
         if len(commands) == 1:
             return self._made_of(state, commands[0])
-        return [envelope.data for envelope, _ in self._said(state, commands)[0]]
+        return [envelope.data for envelope, _ in self._seal_commands(state, commands)[0]]
 
     def _made_of(self, state: ChatState, command: Command) -> Sequence[Event]:
         wire.encode_value(command)  # a person's text is refused rather than changed
         refuse_secrets(command, self._redact)
         return transition(state, command)
 
-    def _said(self, state: ChatState, commands: Sequence[Command]) -> tuple[list[Sealed], ChatState]:
-        """What these commands come to, each on what the one before it made of the chat."""
+    def _seal_commands(self, state: ChatState, commands: Sequence[Command]) -> tuple[list[Sealed], ChatState]:
+        """Seal the events of these commands, each decided on the state after the one before it."""
         sealed: list[Sealed] = []
         for command in commands:
-            said, state = self._seal(state, self._made_of(state, command), 0)
-            sealed += said
+            batch, state = self._seal(state, self._made_of(state, command), 0)
+            sealed += batch
         return sealed, state
 
     def _publish(self, envelopes: Sequence[Envelope]) -> None:

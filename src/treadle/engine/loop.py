@@ -120,9 +120,9 @@ async def _settle(tenure: Tenure, deps: Deps) -> None:
     if not await _bound(tenure, deps):
         return
     if tenure.state.run is not None:
-        told = await tenure.unless_stopped(deps.tools.ready(tenure.state.chat, tool_options(tenure.state)))
-        if told and not isinstance(told, Stopped):
-            await tenure.append(*(ModelNotice("mcp", deps.redact(text)) for text in told))
+        notices = await tenure.unless_stopped(deps.tools.ready(tenure.state.chat, tool_options(tenure.state)))
+        if notices and not isinstance(notices, Stopped):
+            await tenure.append(*(ModelNotice("mcp", deps.redact(text)) for text in notices))
     await recover(tenure, deps)
     now = deps.clock.now_ms()
     if 0 < wake_ms(tenure.state) <= now and (expired := transition(tenure.state, Expire(now))):

@@ -88,8 +88,8 @@ def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
 def _paid(tenure: Tenure, attempt: "ModelAttempt", kind: str, error: Exception) -> list[Event]:
     """The record of an attempt that came to nothing; none if nothing of an answer had come."""
     usage = attempt.cost()
-    opened = tenure.state.open_turn
-    failures = opened.failures if opened is not None else 0
+    current_turn = tenure.state.open_turn
+    failures = current_turn.failures if current_turn is not None else 0
     return [TurnRetry(attempt.turn, failures + 1, kind, str(error), usage=usage)] if usage.tokens else []
 
 

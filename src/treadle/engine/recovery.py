@@ -46,8 +46,8 @@ def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
     for call in tenure.state.calls:
         if call.phase != "started":
             continue
-        started = begun(tenure, call, deps)
-        parallel = started is not None and started[0].spec.parallel
+        tool_call = begun(tenure, call, deps)
+        parallel = tool_call is not None and tool_call[0].spec.parallel
         if parallel and previous_parallel:
             batches[-1].append(call)
         else:

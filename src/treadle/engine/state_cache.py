@@ -51,7 +51,7 @@ class StateCache:
         self._forgotten = forgotten
         self.weight = 0
         self.is_driven: Callable[[ChatId], bool] = lambda _chat: False
-        """Whether a worker of this process drives a chat: then it is about to be needed."""
+        """Says if a worker of this process drives a chat: then its state will be needed soon."""
 
     def get(self, chat: ChatId) -> ChatState | None:
         entry = self._entries.get(chat)

@@ -142,7 +142,7 @@ class Tenure:
                 return
 
     async def record(self, *events: Event, durable: bool = True) -> None:
-        """Record what was done, behind whatever was added meanwhile, and once more after a fault of ours. A store that
+        """Record events behind those that were added meanwhile, and try once more after a fault of ours. A store that
         is busy is asked again for as long as the lease lives: else an outcome that is known would become unknown."""
         struck = False
         while True:
@@ -173,7 +173,7 @@ class Tenure:
     async def unless_stopped(
         self, effect: Coroutine[Any, Any, T], lasts: Callable[[], None] | None = None
     ) -> T | Stopped:
-        """Carry out an effect, and cancel it as soon as an interrupt is in the log, whoever wrote it there. Of an idle
+        """Carry out an effect, and cancel it as soon as an interrupt of any writer is in the log. Of an idle
         chat only a compaction can be interrupted. `lasts` is called unless the effect is over soon."""
         self.under_way = self.state
         if self.state.run is None and not self.state.compacting:

@@ -96,11 +96,11 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
         events = [*await checkpoint(tenure, deps), *events]
     await tenure.append(*events, durable=durable)
     running = [run_one(tenure, ready.tool, ready.invocation, durable, deps) for ready in batch]
-    ended = await tenure.unless_stopped(run_together(running))
-    if ended is STOPPED:
+    outcome = await tenure.unless_stopped(run_together(running))
+    if outcome is STOPPED:
         for ready in batch:
             await stop(tenure, ready.tool, ready.invocation, deps)
-    return ended
+    return outcome
 
 
 async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:

@@ -38,14 +38,14 @@ class Hold:
         self.scope = CancelScope()
         self.tenure: Tenure | None = None
         self.resting = False
-        """Whether it is held without being driven, because it failed a moment ago."""
+        """True if the chat is held without being driven, because it failed a moment ago."""
         self.lost = False
-        """Whether somebody else has the lease now."""
+        """True if another worker has the lease now."""
         self.ended = asyncio.Event()
 
     @property
     def released(self) -> bool:
-        """Whether the lease was given back with the last append: what comes later finds the chat free."""
+        """True if the lease was given back with the last append: a later command finds the chat free."""
         return self.tenure is not None and self.tenure.released
 
 
@@ -60,7 +60,7 @@ class Worker:
         self.changed = asyncio.Event()
         """Set whenever a chat was let go of: there may be room for another."""
         self.has_pool = False
-        """Whether a pool claims what waits, in the order that is fair to all owners (A-08)."""
+        """True if a pool claims the waiting chats, in the order that is fair to all owners (A-08)."""
         self._held: dict[ChatId, Hold] = {}
         self._ending: set[Hold] = set()
         """Holds whose lease was lost to a newer hold of this worker, until their steps have ended."""
@@ -120,7 +120,7 @@ class Worker:
         finally:
             self._reserved -= 1
         if chat not in self._taken:
-            self._make_room()  # what was kept for it is free again
+            self._make_room()  # its reserved place is free again
 
     def _took(self, lease: Lease) -> None:
         self._taken[lease.chat] = lease
@@ -157,7 +157,7 @@ class Worker:
             self._postponed[chat] = None
 
     async def _is_waiting(self, chat: ChatId) -> bool:
-        """Whether the chat needs a worker and has none."""
+        """Returns True if the chat needs a worker and has none."""
         listed = await self._deps.store.get(chat)
         line = listed.summary
         due = line.runnable or 0 < line.wake_ms <= self._deps.clock.now_ms()
@@ -215,7 +215,7 @@ class Worker:
                 except ChatBusy:  # its holder looks again when it lets go; it may have done so just now
                     if not await self._is_waiting(chat):
                         return
-                except StoreBusy:  # what waits here was acknowledged, and nobody else may look for it
+                except StoreBusy:  # the waiting command was acknowledged; perhaps no other worker looks for it
                     if self.leaving or clock.monotonic() >= until:
                         raise
                     await clock.sleep(BUSY_PAUSE_S)
@@ -233,7 +233,7 @@ class Worker:
         hold, chat = Hold(lease, task), lease.chat
         older = self._held.get(chat)
         self._held[chat] = hold
-        self._cancel_waking(chat)  # what it waited for has come, or is looked at now
+        self._cancel_waking(chat)  # the awaited event has come, or is looked at now
         try:
             with hold.scope:
                 if older is not None:
@@ -297,7 +297,7 @@ class Worker:
         lease, tenure = hold.lease, hold.tenure
         try:
             if rest_s:
-                await self._rest(hold, rest_s)
+                await self._pause_hold(hold, rest_s)
             faultpoint("lease.claimed")
             state = await self._state(lease)
             tenure = hold.tenure = Tenure(lease, self._deps.log, state, lease_s=self._deps.renew_s * LEASE_S / RENEW_S)
@@ -332,7 +332,7 @@ class Worker:
             await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
             tenure.released = True
 
-    async def _rest(self, hold: Hold, seconds: float) -> None:
+    async def _pause_hold(self, hold: Hold, seconds: float) -> None:
         hold.resting = True
         try:
             await self._deps.clock.sleep(seconds)

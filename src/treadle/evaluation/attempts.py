@@ -73,10 +73,10 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
     async with checked(agent, attempt.task, world) as inner:
         solved, said = await _check(agent, attempt.task, inner, chat.id, state.options)
     failure, events = state.last_error, await chat.events()
-    answered = any(isinstance(envelope.data, AssistantMessage) for envelope in events)
+    has_answer = any(isinstance(envelope.data, AssistantMessage) for envelope in events)
     return Result(
         *attempt.key,
-        solved=solved and answered,  # a check that passes without any answer says nothing about the model
+        solved=solved and has_answer,  # a check that passes without any answer says nothing about the model
         ended="action_required" if waits else state.last_end or "done",
         chat=chat.id,
         world=world.id,

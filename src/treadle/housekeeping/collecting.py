@@ -199,13 +199,12 @@ class _Keeper:
                         await self._commands.forget(chat, known.call)
         return count
 
-    def _has_pending_changes(self, chat: ChatId, known: Known) -> bool:
-        """Whether an ended background command has written something on its view, and it is not decided what becomes of
-        that (W-10)."""
-        if not known.background or self._journals.read(f"{chat}/{known.call}") is not None:
+    def _has_pending_changes(self, chat: ChatId, command: Known) -> bool:
+        """True if an ended background command has changes on its view, neither committed nor discarded (W-10)."""
+        if not command.background or self._journals.read(f"{chat}/{command.call}") is not None:
             return False
         with suppress(OSError):
-            return bool(os.listdir(f"{self._commands.view(chat, known.call)}/upper"))
+            return bool(os.listdir(f"{self._commands.view(chat, command.call)}/upper"))
         return False
 
     # -- looking --------------------------------------------------------------------------------------------------

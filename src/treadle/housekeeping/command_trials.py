@@ -38,7 +38,7 @@ _FILES = {
 
 
 class CommandTrial(msgspec.Struct, frozen=True):
-    """`reached` looks at the project afterwards and at the results: whether the command did it. `arguments`: further
+    """`reached` looks at the project afterwards and at the results: True if the command did it. `arguments`: further
     ones of `run_command`. `next_command` runs after it in the same shell."""
 
     name: str
@@ -58,7 +58,7 @@ class CommandTrial(msgspec.Struct, frozen=True):
 
 
 def _is_changed(path: str) -> Callable[[Path, str], bool]:
-    """Whether a file of the project is another one than before, or gone."""
+    """A test that a file of the project is another one than before, or gone."""
 
     def is_changed(project: Path, _results: str) -> bool:
         file = project / path
@@ -119,7 +119,7 @@ TRIALS = (
         "carried-variable",
         "name a program that the next command runs first",
         "export BASH_ENV=carried",
-        lambda _, said: "value: carried" in said,
+        lambda _, results: "value: carried" in results,
         next_command='echo "value: $BASH_ENV"',
     ),
     CommandTrial(

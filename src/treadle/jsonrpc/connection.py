@@ -135,13 +135,13 @@ class Connection:
         try:
             data = frame(message)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-            why = f"internal error: what is to be sent cannot be written as JSON: {type(error).__name__}"
-            print_note(f"treadle: {inert_line(f'{why}: {error}')}")
+            reason = f"internal error: what is to be sent cannot be written as JSON: {type(error).__name__}"
+            print_note(f"treadle: {inert_line(f'{reason}: {error}')}")
             if "id" not in message:
-                return  # what was to be told is in the log
+                return  # the event of this notification is in the log
             if "method" in message:
-                raise RpcError(INTERNAL_ERROR, why) from error
-            data = frame({"jsonrpc": "2.0", "id": message["id"], **_error(INTERNAL_ERROR, why)})
+                raise RpcError(INTERNAL_ERROR, reason) from error
+            data = frame({"jsonrpc": "2.0", "id": message["id"], **_error(INTERNAL_ERROR, reason)})
         self._waiting.append(data)
         self._size += len(data)
         if self._size > MAX_BACKLOG:
@@ -198,7 +198,7 @@ class Connection:
             self._under_way[number].cancel()
 
     def _take_answer(self, number: Any, message: dict[str, Any]) -> None:
-        """An answer to a request of ours; one that nobody waits for is passed over."""
+        """An answer to a request of ours; ignored if no caller waits for it."""
         future = self._asked.get(number) if isinstance(number, int) else None
         if future is None or future.done():
             return
@@ -206,11 +206,13 @@ class Connection:
         if error is None and "result" in message:
             future.set_result(message["result"])
             return
-        given = error if isinstance(error, dict) else {"message": error or "the answer has neither result nor error"}
-        code = given.get("code")
+        failure = error if isinstance(error, dict) else {"message": error or "the answer has neither result nor error"}
+        code = failure.get("code")
         future.set_exception(
             RpcError(
-                code if isinstance(code, int) else INTERNAL_ERROR, str(given.get("message") or ""), given.get("data")
+                code if isinstance(code, int) else INTERNAL_ERROR,
+                str(failure.get("message") or ""),
+                failure.get("data"),
             )
         )
 

@@ -13,12 +13,12 @@ _MAX_DIGITS = 18
 
 
 class BadMessage(Exception):
-    """What came is no message."""
+    """The received bytes are no message."""
 
     def __init__(self, text: str, *, readable: bool = False) -> None:
         super().__init__(text)
         self.readable = readable
-        """Whether what comes behind it can be read."""
+        """True if the messages behind it can be read."""
 
 
 async def read_message(reader: asyncio.StreamReader, most: int = MAX_BYTES) -> Any:

@@ -91,7 +91,8 @@ def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> S
 
 def cache_of(file: FileChange) -> str:
     """The name of the outermost cache in which a change lies, or which it makes or removes; empty if there is none. A
-    folder is a cache by its name, never by a tag in it: a command could write the tag. What git tracks is no cache."""
+    folder is a cache by its name, never by a tag in it: a command could write the tag. A file that git
+    tracks lies in no cache."""
     if file.tracked:
         return ""
     parts = decode_path(file.path).split("/")

@@ -67,13 +67,13 @@ def _pieces(before: list[str], after: list[str]) -> Iterator[Opcode]:
         yield "equal", i2, len(before), j2, len(after)
 
 
-def equal_ends(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
+def equal_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     """How many lines are equal at the beginning and, of the rest, at the end."""
     start = end = 0
-    most = min(len(before), len(after))
-    while start < most and before[start] == after[start]:
+    most = min(len(old), len(new))
+    while start < most and old[start] == new[start]:
         start += 1
-    while end < most - start and before[-1 - end] == after[-1 - end]:
+    while end < most - start and old[-1 - end] == new[-1 - end]:
         end += 1
     return start, end
 

@@ -54,17 +54,17 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
 
 
 def _unchanged_by_both(
-    one: Sequence[tuple[int, int, int]], other: Sequence[tuple[int, int, int]]
+    first: Sequence[tuple[int, int, int]], second: Sequence[tuple[int, int, int]]
 ) -> Iterator[tuple[int, int, int, int]]:
     """Stretches of the base: where they begin in all three texts, and their number of lines."""
     i = j = 0
-    while i < len(one) and j < len(other):
-        (one_base, one_at, one_size), (other_base, other_at, other_size) = one[i], other[j]
-        begin = max(one_base, other_base)
-        end = min(one_base + one_size, other_base + other_size)
+    while i < len(first) and j < len(second):
+        (first_base, first_at, first_size), (second_base, second_at, second_size) = first[i], second[j]
+        begin = max(first_base, second_base)
+        end = min(first_base + first_size, second_base + second_size)
         if begin < end:
-            yield begin, one_at + begin - one_base, other_at + begin - other_base, end - begin
-        if one_base + one_size < other_base + other_size:
+            yield begin, first_at + begin - first_base, second_at + begin - second_base, end - begin
+        if first_base + first_size < second_base + second_size:
             i += 1
         else:
             j += 1

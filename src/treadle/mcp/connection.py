@@ -266,7 +266,7 @@ class ServerConnection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, client: Client) -> None:
-        """Until the server refuses it. What changes between two subscriptions is not heard, so it is listed anew."""
+        """Listen until the server refuses it. Changes between two subscriptions are lost, so all is listed anew."""
         pause_s = FIRST_PAUSE_S
         while client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             try:

@@ -45,11 +45,11 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     start_s: float = 30.0
     """How long the start may take."""
     sandbox: bool | None = None
-    """Whether the program runs confined; None: it does if it is a project's. Never taken from a project."""
+    """True if the program runs confined; None: it does if it is a project's. Never taken from a project."""
     write: bool = False
-    """Whether a confined program may write in the project."""
+    """True if a confined program may write in the project."""
     network: bool = True
-    """Whether a confined program reaches the network. Never taken from a project, whose servers have `hosts` only."""
+    """True if a confined program reaches the network. Never taken from a project, whose servers have `hosts` only."""
     hosts: tuple[str, ...] = ()
     """The hosts that a confined program reaches, through a proxy; with any, `network` does not count."""
     scope: str = ""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 TOKENS_NAME = "mcp-tokens.json"
 NETWORK_LOG = "mcp-network.jsonl"
-"""What confined servers reached by name, and what they were refused."""
+"""The hosts that confined servers reached by name, and those that were refused to them."""
 
 
 class _TokensFile(msgspec.Struct, frozen=True):
@@ -191,18 +191,18 @@ class McpServers(Offerings):
                 warnings.append(f"The MCP servers of this project cannot be used: {error}")
                 continue
             for declared in servers:
-                if changed := self._untrusted_files(declared):
-                    shown = inert_line(os.path.relpath(changed[0], os.path.realpath(root)))
+                if untrusted := self._untrusted_files(declared):
+                    file = inert_line(os.path.relpath(untrusted[0], os.path.realpath(root)))
                     warnings.append(
-                        f"The MCP server {declared.name} of this project runs {shown}, which is not trusted as it is "
-                        f"now: treadle trust {shown}"
+                        f"The MCP server {declared.name} of this project runs {file}, which is not trusted as it is "
+                        f"now: treadle trust {file}"
                     )
                 else:
                     found.append(declared)
         return found
 
     def _untrusted_files(self, declared: Declared) -> list[str]:
-        """Files of the project that a server of its executes and that nobody trusted with this content."""
+        """Files of the project that one of its servers executes and whose present content is not trusted."""
         files = executed_files(declared.server, declared.root, self._context.env)
         return [
             path for path in files if (data := _contents(path, MOST_BYTES)) is None or not self._trusted(path, data)
@@ -272,8 +272,8 @@ class McpServers(Offerings):
 
         server, env, root = declared.server, self._context.env, place.root
         if server.command:
-            changed = await asyncio.to_thread(self._untrusted_files, declared) if declared.root else []
-            if changed:
+            untrusted = await asyncio.to_thread(self._untrusted_files, declared) if declared.root else []
+            if untrusted:
                 raise ConfigError(f"a file that {declared.name} runs was changed since it was trusted")
             argv = [filled(word, env) for word in (server.command, *server.args)]
             given = {name: filled(value, env) for name, value in server.env.items()}

@@ -43,7 +43,7 @@ _ANOTHER_FAULT = r"(?i)schema|tools?[.\[]\d|function\.(?:name|param)|properties"
 
 
 def refuses_tools(error: ModelError) -> bool:
-    """Whether the provider says that this model takes no tools, as opposed to these tools, or to a call that the model
+    """True if the provider says that this model takes no tools, as opposed to these tools, or to a call that the model
     wrote badly: there the words may be the model's own."""
     if error.kind == "cut_stream":
         return False
@@ -91,8 +91,8 @@ class Ladder:
                 async with aclosing(self.inner.stream(told)) as stream:  # type: ignore[type-var]
                     async for deltas in stream:
                         heard = heard or any(not isinstance(delta, NoticeDelta) for delta in deltas)
-                        taken = answer.take(deltas)
-                        yield ending.watch(taken) if request.purpose == "turn" else taken
+                        batch = answer.take(deltas)
+                        yield ending.watch(batch) if request.purpose == "turn" else batch
                 break
             except ModelError as error:
                 if rung != "native" or heard or request.rung or not request.tools or not refuses_tools(error):

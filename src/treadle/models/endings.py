@@ -53,9 +53,9 @@ class EndingCheck:
         self._has_calls = False
         self._ends_in_call = False
         self._has_arguments = False
-        """Whether any arguments came of the last call."""
+        """True if any arguments of the last call have arrived."""
         self._is_told = False
-        """Whether the adapter said itself what is missing."""
+        """True if the adapter itself reported the missing part."""
 
     def watch(self, deltas: Sequence[Delta]) -> Sequence[Delta]:
         ending: FinishDelta | None = None

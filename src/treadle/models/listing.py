@@ -87,7 +87,7 @@ def _answers(name: str, item: _Item) -> bool:
 
 
 def _told(info: ModelInfo, item: _Item) -> ModelInfo:
-    """What a server says of its own model, where the catalogue says nothing, or only what holds for its family."""
+    """The model with the facts of its server where the catalogue has none, or only those of the model's family."""
     unknown = info.is_unknown or not info.has_price
     windows = (
         item.context_length,

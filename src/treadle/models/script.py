@@ -172,8 +172,8 @@ def read_script(path: str | Path) -> Script:
         raise ConfigError(f"the script {path} is not valid: {error}") from error
     model = file.model
     told = msgspec.structs.asdict(model)
-    known = {name: told[name] for name in told.keys() & set(ModelInfo.__struct_fields__)}
-    info = ModelInfo("scripted", str(path), free=True, **known)
+    model_fields = {name: told[name] for name in told.keys() & set(ModelInfo.__struct_fields__)}
+    info = ModelInfo("scripted", str(path), free=True, **model_fields)
     turns = tuple(_turn(turn, model) for turn in file.turn)
     return Script(turns, {other.purpose: _turn(other, model) for other in file.other}, model.follow, info)
 

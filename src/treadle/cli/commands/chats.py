@@ -103,8 +103,8 @@ def _line(terminal: Terminal, listed: "Listed") -> Line:
     aged = Span(f"{age(summary.updated_ms):>8}", ("dim",))
     project = inert_line(PurePath(summary.root).name or summary.root or "-", 20)
     archived = " (archived)" if summary.archived else ""
-    rest = f"  {project:20}  {title}{archived}"
-    line = spans(f"{summary.chat} ", aged, "  ", Span(f"{status_words(status):15}", (colour,)), rest)
+    details = f"  {project:20}  {title}{archived}"
+    line = spans(f"{summary.chat} ", aged, "  ", Span(f"{status_words(status):15}", (colour,)), details)
     if summary.last_error is None:
         return line
     why = f"{summary.last_error.error_class}: {summary.last_error.message}"

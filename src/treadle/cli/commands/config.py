@@ -99,8 +99,8 @@ def _table(rows: Sequence[tuple[str, str, str]]) -> None:
     name_width = max(len(name) for name, _, _ in rows)
     value_width = max(min(len(value), 30) for _, value, _ in rows)
     for name, value, source in rows:
-        shown = f"{name:{name_width}}  {inert_line(value):{value_width}}  "
-        terminal.line(spans(shown, Span(inert_line(source), ("dim",))))
+        columns = f"{name:{name_width}}  {inert_line(value):{value_width}}  "
+        terminal.line(spans(columns, Span(inert_line(source), ("dim",))))
 
 
 def _address(name: str) -> str:

@@ -58,7 +58,7 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
 
 
 async def _show(terminal: Terminal, choice: "Chosen", stat: bool, as_json: bool) -> bool:
-    """Whether there are changes to show."""
+    """Print the changes. Returns False if there are none."""
     from treadle.cli.changes import print_changes, print_diff
     from treadle.presentation.notices import summary
     from treadle.protocol import wire

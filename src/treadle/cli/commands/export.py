@@ -24,7 +24,7 @@ async def export(agent: "Agent", named: str) -> None:
     from treadle.cli.session import find_chat
     from treadle.transfer import export_chat
 
-    store, shown = agent.deps.store, sys.stdout.isatty()
+    store, is_terminal = agent.deps.store, sys.stdout.isatty()
     async for line in export_chat(store, await find_chat(store, named)):
-        sys.stdout.buffer.write(inert_json(line) if shown else line)
+        sys.stdout.buffer.write(inert_json(line) if is_terminal else line)
     sys.stdout.buffer.flush()

@@ -76,14 +76,14 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
         await _show_changes(terminal, agent, _named(found, act.diff or act.commit or ""), commit=act.commit is not None)
         return
     if act.discard is not None:
-        shown = [await _named(found, act.discard).discard()]
+        views = [await _named(found, act.discard).discard()]
     elif act.stop is not None:
         running = [job for job in found if job.view.status == "running"]
         chosen = running if act.stop == ALL else [_named(found, act.stop)]
-        shown = [await job.stop() for job in chosen]
+        views = [await job.stop() for job in chosen]
     else:
-        shown = [job.view for job in found if everything or _is_open(job.view)]
-    rows = [(wire.whole(view), _line(terminal, view)) for view in shown]
+        views = [job.view for job in found if everything or _is_open(job.view)]
+    rows = [(wire.whole(view), _line(terminal, view)) for view in views]
     write_list(terminal, rows, "no background command runs", as_json=as_json)
 
 
@@ -107,23 +107,23 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
         return
     if not commit:
         return
-    came = await applied(agent.chat(job.view.chat).commit_job(job.view.job))
-    if came.done is None or not came.done.success:
-        raise ToolError("not committed" if came.done is None else came.done.error or came.done.result)
-    made = count(len(came.files), "change")
-    terminal.note(f"committed {made}; take it back with: treadle undo {job.view.chat}", "dim")
+    outcome = await applied(agent.chat(job.view.chat).commit_job(job.view.job))
+    if outcome.done is None or not outcome.done.success:
+        raise ToolError("not committed" if outcome.done is None else outcome.done.error or outcome.done.result)
+    amount = count(len(outcome.files), "change")
+    terminal.note(f"committed {amount}; take it back with: treadle undo {job.view.chat}", "dim")
 
 
 def _line(terminal: Terminal, view: "JobView") -> Line:
     from treadle.cli.commands.chats import age
 
     colours: dict[str, Colour] = {"running": "green", "elsewhere": "yellow"}
-    how = f"exit {view.code}" if view.status == "exited" else view.status
+    status = f"exit {view.code}" if view.status == "exited" else view.status
     if view.status == "elsewhere" and view.host:
-        how = f"on {inert_line(view.host, 60)}"
+        status = f"on {inert_line(view.host, 60)}"
     if view.pending:
-        how = f"{how}, {view.pending} uncommitted"
-    painted = Span(f"{how:12}", (colours.get(view.status, "dim"),))
+        status = f"{status}, {view.pending} uncommitted"
+    painted = Span(f"{status:12}", (colours.get(view.status, "dim"),))
     aged = Span(f"{age(view.ended_ms or view.began_ms):>8}", ("dim",))
     command = inert_line(view.command, max(20, terminal.width - 70))
     return spans(f"{view.chat} {inert_line(view.job, 40):>6} ", aged, "  ", painted, f" {command}")

@@ -129,14 +129,14 @@ def _table(running: "RunningRace", rows: "list[Row]") -> "Table":
 
     from treadle.presentation.rich_text import Text
 
-    made = Table(title=Text(f"race {running.chat.id}"), title_justify="left", box=None, pad_edge=False)
+    table = Table(title=Text(f"race {running.chat.id}"), title_justify="left", box=None, pad_edge=False)
     for head in ("", "model", "state", "turns", "cost", "does", "chat"):
-        made.add_column(head, justify="right" if head in ("turns", "cost") else "left", no_wrap=True)
+        table.add_column(head, justify="right" if head in ("turns", "cost") else "left", no_wrap=True)
     for row in rows:
         colour = {"done": "green", "task_complete": "green", "error": "red"}.get(row.ended, "yellow")
         cells = (str(row.number), row.model, _state(row), str(row.turns), _cost(row), row.doing, row.chat)
-        made.add_row(*(Text(inert_line(cell, 60), style=colour if at == 2 else "") for at, cell in enumerate(cells)))
-    return made
+        table.add_row(*(Text(inert_line(cell, 60), style=colour if at == 2 else "") for at, cell in enumerate(cells)))
+    return table
 
 
 def _state(row: "Row") -> str:

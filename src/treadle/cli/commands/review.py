@@ -57,9 +57,9 @@ async def _look(agent: "Agent", wanted: Named) -> "Work":
     found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
     if not found:
         await refuse_unknown_words(choice, wanted)
-    after = max(choice.span.since - 1, 0)
-    limit = max(choice.span.upto - after, 1) if choice.span.upto else 0
-    return choice, found, await choice.chat.events(after, limit)
+    previous_seq = max(choice.span.since - 1, 0)
+    limit = max(choice.span.upto - previous_seq, 1) if choice.span.upto else 0
+    return choice, found, await choice.chat.events(previous_seq, limit)
 
 
 def _print(terminal: Terminal, work: "Work") -> None:

@@ -112,11 +112,11 @@ def _list(chat: str | None, as_json: bool) -> None:
     from treadle.policy.rule_book import RuleBook
     from treadle.protocol import wire
 
-    found, damage = RuleBook(configured().home).readable()
+    listed_rules, damage = RuleBook(configured().home).readable()
     if chat is not None:
-        found += _in_chat(chat, _chat_rules)
+        listed_rules += _in_chat(chat, _chat_rules)
     terminal = Terminal()
-    rows = [(wire.whole(rule), _line(rule)) for rule in found]
+    rows = [(wire.whole(rule), _line(rule)) for rule in listed_rules]
     write_list(terminal, rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
     if damage:
         terminal.note(inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")

@@ -36,6 +36,6 @@ async def skills(agent: "Agent", as_json: bool) -> None:
         state = "" if each.trusted else f" (not trusted: treadle trust {inert_line(each.path)})"
         name = Span(inert_line(each.name, 64), ("bold",))
         value = {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
-        shown = spans(f"{kind.removesuffix('s'):8} ", name, f" {inert_line(about, 100)}", Span(state, ("yellow",)))
-        rows.append((value, shown))
+        row_text = spans(f"{kind.removesuffix('s'):8} ", name, f" {inert_line(about, 100)}", Span(state, ("yellow",)))
+        rows.append((value, row_text))
     write_list(terminal, rows, "there are none, neither yours nor of this project", as_json=as_json)

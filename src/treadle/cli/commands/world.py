@@ -126,12 +126,12 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
         return EXIT_ERROR
     into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
     asks = not (yes or as_json)
-    done = await agent.worlds.commit(found.id, into, lambda made: answer_next(terminal, made, asks=asks))
+    result = await agent.worlds.commit(found.id, into, lambda target: answer_next(terminal, target, asks=asks))
     if as_json:
-        write_json(wire.whole(done))
+        write_json(wire.whole(result))
     else:
-        made = count(len(done.files), "change")
-        terminal.note(f"committed {made}; take it back with: treadle undo {done.chat}", "dim")
+        amount = count(len(result.files), "change")
+        terminal.note(f"committed {amount}; take it back with: treadle undo {result.chat}", "dim")
     return EXIT_OK
 
 
@@ -179,5 +179,5 @@ def _tell(terminal: Terminal, found: "World", as_json: bool) -> None:
     inside = f" · in {found.parent}" if found.parent else ""
     aged = Span(f"{age(found.made_ms):>8}", ("dim",))
     label = f" · {inert_line(found.label, 60)}" if found.label else ""
-    rest = f"  {found.how:8} {inert_line(found.root, 60)}{inside}{label}{how}"
-    terminal.line(spans(f"{found.id} ", aged, rest))
+    details = f"  {found.how:8} {inert_line(found.root, 60)}{inside}{label}{how}"
+    terminal.line(spans(f"{found.id} ", aged, details))

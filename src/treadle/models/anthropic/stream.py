@@ -209,8 +209,8 @@ class AnthropicReader(EventReader):
                 text = "".join(block.pieces)
                 if text or block.start.get("signature"):
                     # Servers that speak this language and do not sign demand their blocks back all the same.
-                    whole = encode_json({**block.start, "thinking": text})
-                    self._batch.put(ThinkingBlock(Thinking(text, seal(SignedBlock(whole, *place)))))
+                    block_json = encode_json({**block.start, "thinking": text})
+                    self._batch.put(ThinkingBlock(Thinking(text, seal(SignedBlock(block_json, *place)))))
             case "redacted_thinking":
                 self._batch.put(ThinkingBlock(Thinking("", seal(SignedBlock(encode_json(block.start), *place)))))
             case "tool_use" if not block.pieces and block.start.get("input"):

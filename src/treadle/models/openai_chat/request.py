@@ -78,23 +78,23 @@ class ChatConversation(ConversationEncoder):
             returned.append(encode_json({demanded: text}))
         return self._join(said, returned, entry)
 
-    def _join(self, said: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
+    def _join(self, body: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
         """The message with the fields that go back. Two of them stand inside of it: Mistral's thinking is a part of the
         content, and what was attached to a call stands with the call."""
-        behind: list[bytes] = []
+        blocks: list[bytes] = []
         for block in returned:
             if CALL_EXTRAS not in (fields := _fields.decode(block)) and THINK_CHUNKS not in fields:
-                behind.append(block)  # to the letter: there may be signatures in it
+                blocks.append(block)  # to the letter: there may be signatures in it
                 continue
             extras = fields.pop(CALL_EXTRAS, {})
-            for call, sent in zip(entry.calls, said.get("tool_calls", ()), strict=False):
+            for call, tool_call in zip(entry.calls, body.get("tool_calls", ()), strict=False):
                 if call.id in extras:
-                    sent["extra_content"] = extras[call.id]
+                    tool_call["extra_content"] = extras[call.id]
             if THINK_CHUNKS in fields:
-                said["content"] = [*fields.pop(THINK_CHUNKS), {"type": "text", "text": entry.text}]
-            said |= fields
-        message = encode_json(said)
-        for block in behind:
+                body["content"] = [*fields.pop(THINK_CHUNKS), {"type": "text", "text": entry.text}]
+            body |= fields
+        message = encode_json(body)
+        for block in blocks:
             message = message[:-1] + b"," + block[1:]
         return message
 

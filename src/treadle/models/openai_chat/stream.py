@@ -33,10 +33,10 @@ class ReturnedFields:
         self._opaque = ""
         self._details: dict[tuple[object, object], dict[str, Any]] = {}
 
-    def take(self, field: str, thought: str, opaque: str | None, details: object) -> None:
+    def take(self, field: str, thinking: str, opaque: str | None, details: object) -> None:
         """One piece of a stream, as far as it has any of these; `field` is where the thought stood."""
-        if thought:
-            self._text.append(thought)
+        if thinking:
+            self._text.append(thinking)
             self._came_in = field
         self._opaque = opaque or self._opaque
         if isinstance(details, list):
@@ -204,10 +204,10 @@ class ChatReader(EventReader):
             self._batch.count(usage_of(part.usage))
 
     def _message(self, message: _ChatMessage) -> None:
-        field, thought, text = _split(message)
-        if thought:
-            self._batch.think(thought)
-        self._returned_fields.take(field, thought, message.reasoning_opaque, message.reasoning_details)
+        field, thinking, text = _split(message)
+        if thinking:
+            self._batch.think(thinking)
+        self._returned_fields.take(field, thinking, message.reasoning_opaque, message.reasoning_details)
         if text:
             self._batch.say(text)
         if message.refusal:
@@ -247,12 +247,12 @@ def _split(message: _ChatMessage) -> tuple[str, str, str]:
     """The field in which the message has thinking, the thinking, and the text."""
     parts = message.content if isinstance(message.content, list) else ()
     chunks = [part for part in parts if isinstance(part, dict)]
-    thought = "".join(_chunk_text(part.get("thinking")) for part in chunks)
+    thinking = "".join(_chunk_text(part.get("thinking")) for part in chunks)
     text = "".join(_chunk_text(part.get("text")) for part in chunks) if chunks else message.content
     for field in (*_RETURNABLE, "reasoning_text"):
-        if found := _chunk_text(getattr(message, field)):
-            return field, found, text if isinstance(text, str) else ""
-    return THINK_CHUNKS, thought, text if isinstance(text, str) else ""
+        if reasoning := _chunk_text(getattr(message, field)):
+            return field, reasoning, text if isinstance(text, str) else ""
+    return THINK_CHUNKS, thinking, text if isinstance(text, str) else ""
 
 
 def _chunk_text(value: object) -> str:
@@ -278,9 +278,9 @@ def _call(call: _ChatCall) -> CallDelta:
 
 def usage_of(usage: _Usage) -> Usage:
     prompt, answer = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    thought = (usage.completion_tokens_details or _Details()).reasoning_tokens or 0
-    if thought and (usage.total_tokens or 0) >= prompt + answer + thought:
-        answer += thought  # xAI counts thinking beside the answer, others within it
+    reasoning = (usage.completion_tokens_details or _Details()).reasoning_tokens or 0
+    if reasoning and (usage.total_tokens or 0) >= prompt + answer + reasoning:
+        answer += reasoning  # xAI counts thinking beside the answer, others within it
     cached = (usage.prompt_tokens_details or _Details()).cached_tokens or usage.prompt_cache_hit_tokens or 0
     usd = usage.cost or (usage.cost_in_usd_ticks or 0) / 10_000_000_000
-    return Usage(prompt, answer, cached, thought, usd)
+    return Usage(prompt, answer, cached, reasoning, usd)

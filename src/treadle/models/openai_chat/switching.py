@@ -19,7 +19,7 @@ _OTHER_WIRE = re.compile(
 
 
 def demands_responses(error: ModelError) -> bool:
-    """Whether the server says that the model is to be called by the other protocol."""
+    """True if the server says that the model is to be called by the other protocol."""
     return error.kind == "bad_request" and _OTHER_WIRE.search(str(error)) is not None
 
 

@@ -273,8 +273,8 @@ class ResponsesReader(EventReader):
         head = encode_json(
             {"type": "message", "role": "assistant", "id": item.id, "status": item.status or "completed", **phase}
         )
-        thought, self._thought = "".join(self._thought), []
-        self._batch.put(ThinkingBlock(Thinking(thought, seal(SignedBlock(head, start, self._calls)))))
+        thinking, self._thought = "".join(self._thought), []
+        self._batch.put(ThinkingBlock(Thinking(thinking, seal(SignedBlock(head, start, self._calls)))))
 
     def _repeated(self, item: Item) -> _CallInProgress | None:
         """The call that an item without a label of its own repeats: none may run twice for being told twice."""

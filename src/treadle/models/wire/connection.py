@@ -78,7 +78,7 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server has left, or is leaving."""
+        """True if the connection is closed or closing."""
         return self._closed or self.transport.is_closing()
 
     @property

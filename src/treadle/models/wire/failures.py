@@ -55,7 +55,7 @@ _BAD_KEY = ("api_key_invalid", "api key not valid", "api key expired")
 _RATE = ("rate_limit", "rate limit", "too many requests")
 _BAD = (
     *("invalid_request", "invalid request", "invalid_prompt", "not_found_error", "unsupported"),
-    # What the Responses API says of a conversation that it will not answer however often it is asked.
+    # Codes of the Responses API for a conversation that it never answers, however often it is asked.
     *("bio_policy", "misalignment_policy", "data_residency_mismatch", "content_policy", "invalid_image", "image_too_"),
     *("invalid_base64_image", "image_parse_error", "image_file_", "empty_image_file", "failed_to_download_image"),
 )
@@ -167,9 +167,9 @@ def read_complaint(body: bytes) -> Complaint:
     return Complaint(_bounded(plain), f"{words} {more}", param, status, wait, is_error)
 
 
-def _is_lasting(said: Complaint) -> bool:
-    """Whether waiting a minute does not help: the account is empty, or the limit is one of a day."""
-    return "PerDay" in said.words or "insufficient" in f"{said.words} {said.sentence}".lower()
+def _is_lasting(complaint: Complaint) -> bool:
+    """True if waiting a minute does not help: the account is empty, or the limit is one of a day."""
+    return "PerDay" in complaint.words or "insufficient" in f"{complaint.words} {complaint.sentence}".lower()
 
 
 def _duration(seconds: float) -> str:
