@@ -71,10 +71,10 @@ class Shape(Generic[T]):
         try:
             if kind is None:
                 return value  # type: ignore[no-any-return]
-            made = kind.model_validate(value) if _is_pydantic(kind) else msgspec.convert(value, kind, str_keys=True)
+            instance = kind.model_validate(value) if _is_pydantic(kind) else msgspec.convert(value, kind, str_keys=True)
         except ValueError as error:  # msgspec's and pydantic's are both
             raise Unfit(f"- {str(error)[:500]}") from error
-        return made  # type: ignore[no-any-return]
+        return instance  # type: ignore[no-any-return]
 
 
 async def answered(

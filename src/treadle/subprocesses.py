@@ -213,19 +213,19 @@ _groups = _WatchedGroups()
 
 def _start_watcher() -> int:
     """The end of a pipe to a new watcher, which acts when the pipe is closed: by the end of this process."""
-    told, tells = os.pipe()
+    read_end, write_end = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        actions = [(os.POSIX_SPAWN_DUP2, told, 0), (os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
+        actions = [(os.POSIX_SPAWN_DUP2, read_end, 0), (os.POSIX_SPAWN_DUP2, null, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
         argv = [sys.executable, "-I", "-S", orphan_watcher.__file__]
         os.posix_spawn(sys.executable, argv, {}, file_actions=actions, setsid=True)
     except BaseException:
-        os.close(tells)
+        os.close(write_end)
         raise
     finally:
-        os.close(told)
+        os.close(read_end)
         os.close(null)
-    return tells
+    return write_end
 
 
 class _Input(asyncio.Protocol):
@@ -362,8 +362,8 @@ def run_blocking(
 def _started(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
     with ExitStack() as stack:
         try:
-            started = start_blocking(launch.argv, launch.env, launch.cwd, launch.stdin, pass_fds=launch.pass_fds)
-            process = stack.enter_context(started)
+            child = start_blocking(launch.argv, launch.env, launch.cwd, launch.stdin, pass_fds=launch.pass_fds)
+            process = stack.enter_context(child)
         except (OSError, ValueError) as error:
             raise ToolError(f"{launch.argv[0]} could not be started: {error}.") from error
         yield process

@@ -234,13 +234,13 @@ class ToolSetup:
             rules = self._rules_of(root, invocation.options)
         except ConfigError:
             rules = ()
-        hidden = secret_files.still_hidden(root, paths, rules, invocation.seen)
-        named: tuple[str, ...] = ()
+        hidden_paths = secret_files.still_hidden(root, paths, rules, invocation.seen)
+        named_paths: tuple[str, ...] = ()
         if invocation.approved:
             arguments = invocation.arguments
             words = secret_files.words_of(str(arguments.get("command") or ""))
-            named = secret_files.named_secrets(root, str(arguments.get("cwd") or invocation.shell.cwd), words)
-        return tuple(path for path in hidden if path not in named)
+            named_paths = secret_files.named_secrets(root, str(arguments.get("cwd") or invocation.shell.cwd), words)
+        return tuple(path for path in hidden_paths if path not in named_paths)
 
     def _find_secrets(self, project: Project, _moment: int) -> tuple[str, ...]:
         from treadle.policy.secret_files import find_secrets

@@ -258,7 +258,7 @@ async def fork(
     copy: ChatId | None = None,
 ) -> ChatId:
     """Begin a new chat as a copy of another up to `seq`, with some options changed, and with the id `copy` if that is
-    given; ChatExists if there is one. What was under way there is not under way in the copy: its open calls are closed,
+    given; ChatExists if there is one. The copy does not continue the work of the original: its open calls are closed,
     its run is ended, its queue is empty, and it is not archived."""
     head = await store.head(chat)
     if not 1 <= seq <= head:

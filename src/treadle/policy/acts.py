@@ -47,7 +47,8 @@ class Act(msgspec.Struct, frozen=True):
     hidden_target: bool = False
     """It writes a file whose name cannot be known beforehand."""
     variables: Mapping[str, str | None] = {}
-    """What earlier commands set for it (None: unset) that may change what its words mean (T-14, S-18)."""
+    """Variables that earlier commands set for it (None: unset) and that may change the meaning of its words (T-14,
+    S-18)."""
 
     def sensitive(self, root: str, own: Mapping[str, bool]) -> tuple[Sensitive, ...]:
         found = (find(root, file, own) for file in self.files)
@@ -82,19 +83,23 @@ def job_act(command: str, invocation: Invocation) -> Act:
 def _command(command: str, folder: str, variables: Mapping[str, str | None]) -> Act:
     from treadle.policy.command_severity import classify, parts  # late: many a chat runs no command
 
-    found, finding = parts(command), classify(command)
+    command_parts, finding = parts(command), classify(command)
     if variables:
-        found = tuple(replace(part, unknown=True, assigns=(*part.assigns, *variables)) for part in found)
+        command_parts = tuple(
+            replace(part, unknown=True, assigns=(*part.assigns, *variables)) for part in command_parts
+        )
         severity = worst((finding.severity, "medium"))
         finding = replace(finding, severity=severity, reasons=(*finding.reasons, _carried_words(variables)))
-    targets = list(_placed_targets(found, folder))
-    known = tuple(dict.fromkeys(target for target in targets if UNKNOWN not in target))
-    return Act("command", known, finding, found, folder, any(UNKNOWN in target for target in targets), variables)
+    targets = list(_placed_targets(command_parts, folder))
+    files = tuple(dict.fromkeys(target for target in targets if UNKNOWN not in target))
+    return Act(
+        "command", files, finding, command_parts, folder, any(UNKNOWN in target for target in targets), variables
+    )
 
 
 def _placed_targets(parts: Iterable[Part], start: str) -> Iterator[str]:
     """The files that the parts write. A relative name is placed in every folder that the command may have gone to by
-    then: whether `cd` succeeds, or counts only in a subshell, cannot be told."""
+    then: nothing here tells if `cd` succeeds, or counts only in a subshell."""
     folders = [start]
     for part in parts:
         if os.path.basename(part.program) in _MOVES:

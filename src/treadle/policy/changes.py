@@ -213,8 +213,8 @@ def _is_started(each: _Changed) -> bool:
 
 
 def is_run_from_cache(path: str) -> bool:
-    """Whether programs run such a file without being told to, by its name alone: for commands whose changes are not
-    known before they are made."""
+    """True if programs run such a file unasked, by its name alone: for commands whose changes are not known before they
+    are made."""
     return path.endswith((".pyc", ".pyo")) or _runs_by_itself(path, existed=True)
 
 

@@ -335,9 +335,9 @@ class _WordComparison:
         if word == target or (at == 0 and _kind(word) == _kind(target)):
             answers.add(self._from(pattern_at + 1, at + 1))
         if at and self._is_option(word):
-            for after in self._after_option(at):
-                unknown = any(_OPEN in skipped for skipped in self._words[at:after])  # it may be several words
-                answers.add("maybe" if unknown else self._from(pattern_at, after))
+            for next_at in self._after_option(at):
+                unknown = any(_OPEN in skipped for skipped in self._words[at:next_at])  # it may be several words
+                answers.add("maybe" if unknown else self._from(pattern_at, next_at))
             if self._program == "git" and word.startswith(_GIT_ALIASES):
                 answers.add("maybe")  # an alias may have any name
         return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
@@ -349,10 +349,10 @@ class _WordComparison:
         if self._open_ended:
             return "yes"
         flags = {flag for word in self._options for flag in _flags(word)}
-        rest = self._words[at:]
-        if any(_OPEN not in word and not (word.startswith("-") and _flags(word) <= flags) for word in rest):
+        remaining_words = self._words[at:]
+        if any(_OPEN not in word and not (word.startswith("-") and _flags(word) <= flags) for word in remaining_words):
             return "no"
-        return "maybe" if any(_OPEN in word for word in rest) else "yes"
+        return "maybe" if any(_OPEN in word for word in remaining_words) else "yes"
 
     def _is_option(self, word: str) -> bool:
         if self._program in _MAKE and re.match(r"[A-Za-z_]\w*[:+?]?=", word):
@@ -386,10 +386,10 @@ def _may_be(word: str, target: str) -> bool:
     """True if a word that is not literal may turn out to be the target, or may begin with it."""
     if _OPEN not in word and not _GLOB.search(word):
         return False
-    known, unknown, _ = word.partition(_OPEN)
+    prefix, unknown, _ = word.partition(_OPEN)
     if unknown:
-        return known == "" or _may_be(f"{known}*", target)
-    pattern = re.sub(r"\\\[.*?\\\]|\\\*|\\\?", lambda found: "." if found[0] == r"\?" else ".*", re.escape(word))
+        return prefix == "" or _may_be(f"{prefix}*", target)
+    pattern = re.sub(r"\\\[.*?\\\]|\\\*|\\\?", lambda wildcard: "." if wildcard[0] == r"\?" else ".*", re.escape(word))
     return re.fullmatch(pattern, target, re.S) is not None
 
 
@@ -402,5 +402,5 @@ def _kind(word: str) -> str:
     python."""
     name = _name(word)
     plain = _VERSION.sub("", name)
-    known = name not in INTERPRETERS and (plain in INTERPRETERS or plain in WRAPPERS or plain in _VALUED)
-    return plain if known else name
+    is_known_program = name not in INTERPRETERS and (plain in INTERPRETERS or plain in WRAPPERS or plain in _VALUED)
+    return plain if is_known_program else name

@@ -50,10 +50,10 @@ def parts_with_values(command: str) -> tuple[Part, ...]:
     Order and branches are not followed: the answer is good enough to refuse a command, never to allow one."""
     text = command
     for _ in range(_MOST_ROUNDS):
-        changed = _with_values(text, dict(_read(text).variables))
-        if changed == text or len(changed) > _MOST_CHARS:
+        expanded_text = _with_values(text, dict(_read(text).variables))
+        if expanded_text == text or len(expanded_text) > _MOST_CHARS:
             break
-        text = changed
+        text = expanded_text
     return parts(text) if text != command else ()
 
 

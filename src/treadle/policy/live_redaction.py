@@ -32,29 +32,29 @@ class LiveText:
 
     def __call__(self, piece: str) -> str:
         text = self._shown + self._held + piece
-        cut = finished_length(text, self._values)
-        if cut <= len(self._shown):
+        length = finished_length(text, self._values)
+        if length <= len(self._shown):
             self._held += piece
             return ""
-        clean = self._redact(text[:cut])
+        clean = self._redact(text[:length])
         news = clean[_alike(self._shown, clean) :]
-        self._held = text[cut:]
+        self._held = text[length:]
         self._shown = (self._shown + news)[-_KEPT:]
         return news
 
 
 def finished_length(text: str, values: Sequence[str]) -> int:
     """How much of a text that may go on can be shown: behind it may be the beginning of a secret."""
-    cut = len(text)
+    length = len(text)
     key = text.rfind(_KEY_BEGINS)
     if key >= 0 and not _KEY_ENDS.search(text, key):
-        cut = key
+        length = key
     tail = max(0, len(text) - _TAIL)
-    if (found := _BEGINS.search(text, tail)) is not None:
-        cut = min(cut, found.start())
+    if (match := _BEGINS.search(text, tail)) is not None:
+        length = min(length, match.start())
     for value in values:
-        cut = min(cut, len(text) - _overlap(text, value))
-    return cut if len(text) - cut <= _LONGEST_HELD else len(text)
+        length = min(length, len(text) - _overlap(text, value))
+    return length if len(text) - length <= _LONGEST_HELD else len(text)
 
 
 def _alike(one: str, other: str) -> int:

@@ -157,10 +157,12 @@ def _offers(wants: Sequence[str]) -> tuple[Offer, ...]:
     """A rule for each host, and all hosts for this call alone."""
     hosts = [host for host in wants if host != ALL][:_MOST]
     scopes: tuple[RuleScope, ...] = ("once", *STANDING)
-    named = tuple(Offer(Rule("allow", NETWORK_TOOL, host), _covers(host), "every other host", scopes) for host in hosts)
+    host_offers = tuple(
+        Offer(Rule("allow", NETWORK_TOOL, host), _covers(host), "every other host", scopes) for host in hosts
+    )
     everything = Rule("allow", NETWORK_TOOL, ALL, scope="once")
     return (
-        *named,
+        *host_offers,
         Offer(everything, "every host", "what it does there is not undone", ("once",)),
     )
 

@@ -1,5 +1,5 @@
-"""Standing answers (S-07): what a rule may say, and which files and tools it covers; commands: `command_rules`. Pure:
-where rules are kept is the business of `rule_book`, who is asked that of `standard`."""
+"""Standing answers (S-07): the parts of a rule, and the files and tools that it covers; commands: `command_rules`.
+Pure: `rule_book` keeps the rules, `standard` asks."""
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase

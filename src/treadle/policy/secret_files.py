@@ -150,7 +150,7 @@ def _target(root: str, path: str) -> Iterator[str]:
 
 
 def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
-    """Whether the path is a regular file that holds secrets, by its last name and its beginning."""
+    """True if the path is a regular file that holds secrets, by its last name and its beginning."""
     plain = folded(name)
     content_pattern = next((content for pattern, content in _SECRET_BY_CONTENT if pattern.fullmatch(plain)), None)
     if content_pattern is None and not _SECRET.fullmatch(plain):

@@ -158,8 +158,8 @@ def judge(name: str, own: Mapping[str, bool]) -> Sensitive | None:
 def judge_new(name: str, own: Mapping[str, bool]) -> Sensitive | None:
     """The same for a file that comes into being: beside the patterns, names that begin with a dot, or lie in a folder
     whose name does. Programs look for such files by themselves, and most listings do not show them."""
-    if (found := judge(name, own)) is not None or not any(part.startswith(".") for part in name.split("/")):
-        return found
+    if (sensitive := judge(name, own)) is not None or not any(part.startswith(".") for part in name.split("/")):
+        return sensitive
     if any(matches(pattern, name) for pattern in (*own, *_SAFE, *_HARMLESS_DOT_FILES)):
         return None
     return Sensitive(name, _DOT_PATTERN, NEW_DOT_FILE)

@@ -30,8 +30,8 @@ def _bounded(text: str) -> str:
     """An approval is bound to what was shown, and by the hash to all of it."""
     if len(text) <= _SHOWN_CHARS:
         return text
-    whole = hashlib.sha256(text.encode(errors="replace")).hexdigest()
-    return f"{text[:_SHOWN_CHARS]}\n[{len(text) - _SHOWN_CHARS:,} more characters; SHA-256 of all: {whole}]"
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    return f"{text[:_SHOWN_CHARS]}\n[{len(text) - _SHOWN_CHARS:,} more characters; SHA-256 of all: {digest}]"
 
 
 def _inherited(invocation: Invocation, act: Act) -> Iterator[tuple[str, str]]:

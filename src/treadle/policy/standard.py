@@ -67,8 +67,8 @@ class StandardPolicy:
             return Verdict("allow")
         # What sub-agents may do is judged in their own chats, which have this one's mode.
         delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
-        closed = options.mode == "read-only" and not spec.read_only and not delegates and not spec.job_argument
-        if closed and spec.command_in(invocation.arguments) is None:
+        is_closed = options.mode == "read-only" and not spec.read_only and not delegates and not spec.job_argument
+        if is_closed and spec.command_in(invocation.arguments) is None:
             return Verdict("deny", _READ_ONLY.format(spec.name))
         try:
             found = self._rules(invocation.root, options)
@@ -79,7 +79,7 @@ class StandardPolicy:
             return Verdict("allow")
         case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins, self.every_command(options))
         stopped = network.stopped(case) or word_verdicts.stopped(case) or word_verdicts.names_secret(case)
-        if closed and stopped is not None and stopped.decision != "deny":
+        if is_closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
         return network.standing(case, stopped or _by_words_or_review(case))
 
@@ -91,8 +91,8 @@ class StandardPolicy:
         rehearsal: Rehearsal | None,
         verdict: Verdict,
     ) -> Verdict:
-        found = self._rules(invocation.root, options)
-        case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins)
+        applicable_rules = self._rules(invocation.root, options)
+        case = Case(spec, invocation, options, applicable_rules, act_of(spec, invocation), self._pins)
         if rehearsal is None:
             return word_verdicts.verdict(case) if case.act.kind == "job" else _unrehearsed(case)
         if rehearsal.command:
@@ -156,7 +156,7 @@ def _unrehearsed(case: Case) -> Verdict:
 
 
 def _outlives_its_call(case: Case) -> bool:
-    """Whether it is a command that runs in the background or with a terminal."""
+    """True if it is a command that runs in the background or with a terminal."""
     arguments = case.invocation.arguments
     return case.act.kind == "command" and bool(arguments.get("background") or arguments.get("pty"))
 
@@ -170,7 +170,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     raised = concerns(changes, case.options.sensitive, case.rules)
     if case.options.auto_approve_sensitive_edits:
         raised = tuple(each for each in raised if each.kind != "sensitive")
-    if case.invocation.reaches:  # whoever let it reach a registry let it install
+    if case.invocation.reaches:  # the person who let it reach a registry let it install
         raised = tuple(each for each in raised if each.kind != "installed")
     passed = "" if edit else word_verdicts.trusted(case)
     trusting = bool(passed) or case.options.mode in ("auto-edit", "autopilot")

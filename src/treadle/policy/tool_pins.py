@@ -44,10 +44,10 @@ class ToolPins:
         if not spec.server:
             return next(iter(rules), None)
         pins, now = self._read(), pin_of(spec)
-        known = [(rule, rule.pin or pins.first_uses.get(_key(rule, spec), "")) for rule in rules]
-        holding = next((rule for rule, pin in known if pin == now), None)
-        unpinned = [rule for rule, pin in known if not pin]
-        if holding is None and len(unpinned) < len(known):
+        rule_pins = [(rule, rule.pin or pins.first_uses.get(_key(rule, spec), "")) for rule in rules]
+        holding = next((rule for rule, pin in rule_pins if pin == now), None)
+        unpinned = [rule for rule, pin in rule_pins if not pin]
+        if holding is None and len(unpinned) < len(rule_pins):
             return None
         if unpinned:
             self._add(_Pins({_key(rule, spec): now for rule in unpinned}, {now: _text(spec)}))
@@ -56,10 +56,10 @@ class ToolPins:
     def difference(self, rule: Rule, spec: ToolSpec) -> str:
         """The change of the tool since the rule was pinned, as a diff."""
         pins = self._read()
-        before = pins.texts.get(rule.pin or pins.first_uses.get(_key(rule, spec), ""))
-        if before is None:
+        old_text = pins.texts.get(rule.pin or pins.first_uses.get(_key(rule, spec), ""))
+        if old_text is None:
             return "What the tool said of itself before is not known any more. It says now:\n" + _text(spec)
-        return diff(spec.name, before, _text(spec)).text
+        return diff(spec.name, old_text, _text(spec)).text
 
     def keep_text(self, spec: ToolSpec) -> None:
         """Remember the description and the schema, for the rule that a person may make now."""

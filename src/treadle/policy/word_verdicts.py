@@ -54,7 +54,7 @@ class Need(msgspec.Struct, frozen=True):
     way_out: str = ""
     """What a person could set beforehand, where nobody is there to be asked."""
     details: str = ""
-    """What a person is shown below the call."""
+    """The text that a person sees below the call."""
 
 
 Judged = tuple[Need | None, str]
@@ -82,8 +82,8 @@ def stopped(case: Case) -> Verdict | None:
     rule, match = denied or _stopping_rule(case, "ask") or (None, "no")
     if rule is None:
         return None
-    why = "says so" if match == "yes" else "may cover it: its words do not say which command runs"
-    return asked(case, Need(f"{rules.in_words(rule)} {why}", way_out=_REVOKE))
+    reason = "says so" if match == "yes" else "may cover it: its words do not say which command runs"
+    return asked(case, Need(f"{rules.in_words(rule)} {reason}", way_out=_REVOKE))
 
 
 def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:
@@ -100,11 +100,11 @@ def names_secret(case: Case) -> Verdict | None:
     command = case.spec.command_in(invocation.arguments)
     words = act.files if command is None else secret_files.words_of(command)
     folder = "." if command is None else start_folder(invocation)
-    named = secret_files.named_secrets(root, folder, words)
-    hidden = [*secret_files.still_hidden(root, named, case.rules, invocation.seen)]
-    if not hidden:
+    secrets = secret_files.named_secrets(root, folder, words)
+    paths = [*secret_files.still_hidden(root, secrets, case.rules, invocation.seen)]
+    if not paths:
         return None
-    return asked(case, Need(secret_files.reason(hidden), secret_files.offers(hidden), secret_files.way_out(hidden)))
+    return asked(case, Need(secret_files.reason(paths), secret_files.offers(paths), secret_files.way_out(paths)))
 
 
 def refused(rule: Rule) -> Verdict:
@@ -159,13 +159,13 @@ def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
     return by_words
 
 
-def _stopping_input(case: Case, chosen: Sequence[Rule], effect: RuleEffect) -> tuple[Rule, Match] | None:
+def _stopping_input(case: Case, candidates: Sequence[Rule], effect: RuleEffect) -> tuple[Rule, Match] | None:
     """The rule about commands that stops a text which is typed into a program, in case that is a shell."""
     from treadle.policy.command_severity import parts, parts_with_values
 
     text = str(case.invocation.arguments.get(case.spec.input_argument) or "")
-    found = stops_command(chosen, effect, COMMAND_TOOL, (*parts(text), *parts_with_values(text)))
-    return found if found is not None and found[1] == "yes" else None  # other programs read other texts
+    match = stops_command(candidates, effect, COMMAND_TOOL, (*parts(text), *parts_with_values(text)))
+    return match if match is not None and match[1] == "yes" else None  # other programs read other texts
 
 
 def _parts_with_values(case: Case) -> tuple[Part, ...]:
@@ -208,8 +208,8 @@ def _command(case: Case) -> Judged:
         return need, ""
     if passed := trusted(case):
         return None, passed
-    if started := [path for path in case.act.files if is_run_from_cache(path)]:
-        return command_need(case, f"it writes {printable(started[0])}, which programs run by themselves"), ""
+    if run_paths := [path for path in case.act.files if is_run_from_cache(path)]:
+        return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves"), ""
     writes = bool(case.act.files) and case.options.mode == "confirm"
     if case.act.finding.severity == "none" and not writes:
         if not case.every:

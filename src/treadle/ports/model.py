@@ -61,16 +61,16 @@ class ModelInfo(msgspec.Struct, frozen=True):
     vision: bool = False
     """Whether it sees pictures."""
     free: bool = False
-    """Whether its tokens cost nothing: it runs on a machine of the user, or is paid for by subscription."""
+    """True if its tokens cost nothing: it runs on a machine of the user, or is paid for by subscription."""
 
     @property
     def has_price(self) -> bool:
-        """Whether it is known what a call costs."""
+        """True if the price of a call is known."""
         return self.free or self.usd_per_million_input > 0 or self.usd_per_million_output > 0
 
     @property
     def is_unknown(self) -> bool:
-        """Whether all of this is assumed."""
+        """True if all of this is assumed."""
         return self == ModelInfo(self.provider, self.name, free=self.free)
 
     @property

@@ -87,13 +87,13 @@ class Invocation(msgspec.Struct, frozen=True):
     by_person: bool = False
     """Whether a person makes the call and not the model: then what the model has seen is no matter (L-18)."""
     approved: bool = False
-    """Whether a person allowed this very call."""
+    """True if a person allowed this very call."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False
     """What this call may reach beside what the chat's options say: a person or a standing rule allowed it."""
     reaches: bool = False
-    """Whether a person let this very call reach hosts."""
+    """True if a person let this very call reach hosts."""
     barred: tuple[str, ...] = ()
     """What it may not reach, whatever lets it: a rule denies it."""
     changed: frozenset[str] = frozenset()

@@ -39,8 +39,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return "the worker before was lost during a model call; the call is made again", "yellow"
         case e.TurnRetry():
             again = f"; again in {event.delay_s:.1f} s" if event.delay_s else ""
-            why = f"({inert_line(event.error_class, 60)}): {inert_line(event.message, 300)}"
-            return f"retry {event.attempt} {why}{again}", "yellow"
+            error_text = f"({inert_line(event.error_class, 60)}): {inert_line(event.message, 300)}"
+            return f"retry {event.attempt} {error_text}{again}", "yellow"
         case e.SessionError():
             return f"error ({inert_line(event.error_class, 60)}): {inert(event.message)[:LONGEST_ERROR]}", "red"
         case e.Interrupted(by=by):
@@ -56,13 +56,13 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"note: {inert_line(text, 500)}", "yellow" if lowered else "dim"
         case e.JobEnded(ending=ending, code=code):
             how = f"exit {code}" if ending == "exited" else ending
-            told = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
+            details = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
             if event.pending:
-                told += f"; {count(event.pending, 'change')} not committed yet"
-            return f"background command {inert_line(event.job, 40)}: {how}{told}", "yellow" if told else "dim"
+                details += f"; {count(event.pending, 'change')} not committed yet"
+            return f"background command {inert_line(event.job, 40)}: {how}{details}", "yellow" if details else "dim"
         case e.JobSettled(outcome=outcome):
-            said = {"refused": "not committed: somebody else changed the same files"}.get(outcome, outcome)
-            return f"changes of the background command {inert_line(event.job, 40)}: {said}", "dim"
+            outcome_text = {"refused": "not committed: somebody else changed the same files"}.get(outcome, outcome)
+            return f"changes of the background command {inert_line(event.job, 40)}: {outcome_text}", "dim"
         case e.SubagentCompleted():
             return f"   └ {_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
         case e.GuardNotice(action="nudge"):

@@ -170,7 +170,7 @@ class Apply(Value, tag="apply", frozen=True):
     race: Race | None = None
     """Or attempts at a task, each in a world of its own (L-22)."""
     job: str = ""
-    """Or the handle of a background command of this chat: what it has changed and is not committed yet (W-10)."""
+    """Or the handle of a background command of this chat: its changes that are not committed yet (W-10)."""
 
 
 class CloseJob(Value, tag="close_job", frozen=True):

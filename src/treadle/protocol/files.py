@@ -56,7 +56,7 @@ class FileChange(Value, frozen=True):
     before: FileState | None = None
     after: Annotated[FileState | None, Perhaps()] = None
     ignored: bool = False
-    """Whether .gitignore names it and git does not track it: build output, caches."""
+    """True if .gitignore names it and git does not track it: build output, caches."""
     merged: Annotated[FileState | None, Perhaps()] = None
     """For an undo that left later changes in the file: what it would have brought back without them."""
     rebased: Annotated[tuple[Link, ...], Perhaps()] = ()

@@ -194,7 +194,8 @@ NUMBER_BOUNDS: Mapping[str, Bounds] = {
     "subagents": Bounds(0, 1_000),
     "subagent_depth": Bounds(0, 100),
 }
-"""What callers may choose. A log may hold other values, written before there were bounds: those stay readable."""
+"""The numbers that callers may choose. A log may hold other values, written before there were bounds: those stay
+readable."""
 
 
 def check_numbers(options: ChatOptions, names: Collection[str] | None = None) -> None:

@@ -57,7 +57,7 @@ def check_expiry(rule: Rule) -> None:
 
 
 def check_standing(rule: Rule) -> None:
-    """InvalidInput for what cannot be kept as a rule, whatever it is about."""
+    """Raise InvalidInput if the rule cannot be kept: the checks that hold for every subject of a rule."""
     check_expiry(rule)
     if rule.scope == "once":
         raise InvalidInput("a rule that counts once is none; choose the scope chat, project or user")
@@ -85,8 +85,8 @@ class Offer(Value, frozen=True):
         return replace(self.rule, scope=scope, effect=decision)
 
     def makes(self, rule: Rule, decision: Literal["allow", "deny"]) -> bool:
-        """Whether an answer may make this rule by this offer. `once` is always narrow enough."""
+        """True if an answer may make this rule by this offer. `once` is always narrow enough."""
         if rule.scope not in ("once", *self.open_scopes):
             return False
-        chosen = self.rule_for(rule.scope, decision)
-        return replace(chosen, id=rule.id, created_ms=rule.created_ms, expires_ms=rule.expires_ms) == rule
+        offered_rule = self.rule_for(rule.scope, decision)
+        return replace(offered_rule, id=rule.id, created_ms=rule.created_ms, expires_ms=rule.expires_ms) == rule

@@ -48,7 +48,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("workspace.undone", 1): _as_it_is,
     ("workspace.redone", 1): _as_it_is,
     ("workspace.kept", 1): _as_it_is,
-    ("workspace.files_changed", 2): _as_it_is,  # whether git tracks a file in a cache
+    ("workspace.files_changed", 2): _as_it_is,  # a change says if git tracks a file in a cache
     ("workspace.undone", 2): _as_it_is,
     ("workspace.redone", 2): _as_it_is,
     ("workspace.kept", 2): _as_it_is,

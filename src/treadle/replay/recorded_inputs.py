@@ -143,7 +143,7 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
     window, output = _capacity(state, near)
     provider, _, name = ref.partition(":")
     native = not _is_marked(log, state)
-    # Whether its price was known then is settled: the log says what became of the run.
+    # The log has settled the question of a known price: it records how the run went on.
     usd = price * 1_000_000
     return ModelInfo(provider, name, window, output, usd_per_million_input=usd, native_tools=native, free=True)
 

@@ -108,8 +108,8 @@ class Recording:
         if due is None or not _is_cut_off(due.data):
             return arrived
         # A compaction by hand was under way when the interrupt came that ended it.
-        begun = [place for place, each in enumerate(arrived, 1) if isinstance(each.data, e.CompactionStart)]
-        return arrived[: begun[-1]] if begun else arrived
+        starts = [place for place, each in enumerate(arrived, 1) if isinstance(each.data, e.CompactionStart)]
+        return arrived[: starts[-1]] if starts else arrived
 
     def decision(self, head: int) -> list[e.Event]:
         """What the rules said next behind `head`: warnings, and what they came with."""
@@ -234,5 +234,5 @@ def fault_of(error: e.SessionError) -> Exception:
 
 
 def _is_cut_off(event: e.Event) -> bool:
-    """Whether this is what a compaction had cost that an interrupt ended."""
+    """True if this records the cost of a compaction that an interrupt ended."""
     return isinstance(event, e.ModelCall) and event.purpose == "compaction" and event.error == "interrupted"

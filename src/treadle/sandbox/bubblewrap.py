@@ -161,11 +161,11 @@ class Bubblewrap(Sandbox):
             if os.path.exists(path):
                 yield path, ["--ro-bind", path, path]
 
-    def _sockets(self, confinement: Confinement, found: Iterable[str]) -> tuple[list[str], list[str]]:
+    def _sockets(self, confinement: Confinement, sockets: Iterable[str]) -> tuple[list[str], list[str]]:
         """The folders to cover so that daemons outside the project cannot be reached, and the sockets for which there
         is no such folder. On a view those inside the project lead nowhere, too."""
         own = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
-        reached = [path for path in found if _shown(confinement, path) and not any(is_below(path, e) for e in own)]
+        reached = [path for path in sockets if _shown(confinement, path) and not any(is_below(path, e) for e in own)]
         mounts = mount_points() if reached and self.views else ()
         device = os.stat(self._scratch).st_dev
         folders = {path: settled_folder(path, device, mounts) if self.views else "" for path in reached}

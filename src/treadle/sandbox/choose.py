@@ -56,7 +56,7 @@ class Findings(msgspec.Struct, frozen=True):
 
     @property
     def best(self) -> bool:
-        """Whether commands get the most that this kind of machine can give."""
+        """True if commands get the most that this kind of machine can give."""
         return all(_is_best(report) for report in self.reports[:1])
 
 

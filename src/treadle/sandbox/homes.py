@@ -172,11 +172,11 @@ def _git_settings(home: str) -> str:
     if git is None:
         return ""
     env = {"HOME": home, "PATH": _SYSTEM_PATH, "GIT_CONFIG_NOSYSTEM": "1"}
-    said = bytearray()
+    output = bytearray()
     line = [git, "config", "--global", "--includes", "--null", "--list"]
     with suppress(ToolError):
-        run_blocking(Launch(line, env), said.extend, _GIT_S)
-    pairs = (entry.partition("\n")[::2] for entry in said.decode(errors="replace").split("\0"))
+        run_blocking(Launch(line, env), output.extend, _GIT_S)
+    pairs = (entry.partition("\n")[::2] for entry in output.decode(errors="replace").split("\0"))
     return "".join(_git_lines(key, value) for key, value in pairs if _GIT_KEYS.match(key))
 
 

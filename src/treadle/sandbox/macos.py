@@ -53,8 +53,8 @@ def profile(confinement: Confinement, temporary: str = "") -> str:
         above = folders_between(confinement.root, path)  # who could rename them could put others in their place
         lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in above]
     keys = confinement.home.keys if confinement.home else ()
-    closed = (*confinement.hidden, *keys, *confinement.secrets)
-    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in closed]
+    denied_paths = (*confinement.hidden, *keys, *confinement.secrets)
+    lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in denied_paths]
     return "\n".join(lines) + "\n"
 
 

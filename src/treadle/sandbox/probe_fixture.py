@@ -294,8 +294,8 @@ def sweep_sockets() -> None:
             for path in Path(folder).iterdir():
                 status = path.lstat()
                 abandoned = stat.S_ISSOCK(status.st_mode) and status.st_ctime < time.time() - _ABANDONED_S
-                own = status.st_uid == os.geteuid() and _SOCKET_NAME.fullmatch(path.name)
-                if own and abandoned and str(path) not in live:
+                is_ours = status.st_uid == os.geteuid() and _SOCKET_NAME.fullmatch(path.name)
+                if is_ours and abandoned and str(path) not in live:
                     path.unlink(missing_ok=True)
 
 

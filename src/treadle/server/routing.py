@@ -111,10 +111,10 @@ async def _answer(route: Route, call: ApiRequest) -> Response:
     if key is None:
         return await _end(route, call, await route.handler(call))
     async with call.service.alone(key):
-        done: ApiReply | Response | None = await first_answer(store, key)
-        if done is None:
-            done = await _answer_first(route, call, key)
-    return await _end(route, call, done)
+        answer: ApiReply | Response | None = await first_answer(store, key)
+        if answer is None:
+            answer = await _answer_first(route, call, key)
+    return await _end(route, call, answer)
 
 
 async def _answer_first(route: Route, call: ApiRequest, key: Key) -> ApiReply | Response:
@@ -126,9 +126,9 @@ async def _answer_first(route: Route, call: ApiRequest, key: Key) -> ApiReply | 
         return raced(key, error)
     except TreadleError:
         # The same request may have won meanwhile, elsewhere: then this one's refusal is only its own echo.
-        if (known := await first_answer(call.service.agent.deps.store, key)) is None:
+        if (earlier_answer := await first_answer(call.service.agent.deps.store, key)) is None:
             raise
-        return known
+        return earlier_answer
     return done
 
 

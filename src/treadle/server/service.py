@@ -149,8 +149,8 @@ class Service:
             try:
                 first = await first(ready.options)
             except TreadleError:
-                opened = ready.options.world != options.world  # for this chat, unless the same request made one
-                if opened and (key is None or await first_answer(deps.store, key) is None):
+                is_new_world = ready.options.world != options.world  # for this chat, unless the same request made one
+                if is_new_world and (key is None or await first_answer(deps.store, key) is None):
                     with suppress(TreadleError):
                         await self.agent.worlds.drop(ready.options.world)
                 raise

@@ -110,7 +110,7 @@ async def converse(service: Service, token: Token, socket: WebSocket, pieces: Ca
             there = not leaving.done()
         finally:
             await _cancel(sending, leaving)
-    if there:  # what it is sent last takes no place among the user's streams
+    if there:  # the last message to it takes no place among the user's streams
         with suppress(RuntimeError, WebSocketDisconnect):
             await socket.close(RESTARTING if service.draining.is_set() else 1000)
 

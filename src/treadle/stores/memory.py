@@ -115,8 +115,8 @@ class MemoryStore:
         return records[after : after + limit] if limit else records[after:]
 
     async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
-        found = [record for record in await self.read(chat, after) if record.type in types]
-        return found[:limit] if limit else found
+        records = [record for record in await self.read(chat, after) if record.type in types]
+        return records[:limit] if limit else records
 
     async def head(self, chat: ChatId) -> int:
         return self._find(chat).head

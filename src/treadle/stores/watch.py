@@ -63,7 +63,7 @@ class Watch:
 
     def _add(self, chat: ChatId, after: int, waiter: asyncio.Future[int]) -> None:
         self._waiters.setdefault(chat, {})[waiter] = after
-        if self._loop is not waiter.get_loop():  # what the loop before it had under way is never answered
+        if self._loop is not waiter.get_loop():  # the requests of the previous loop are never answered
             self._loop, self._timer, self._asking = waiter.get_loop(), None, False
         self._poll_later()
 

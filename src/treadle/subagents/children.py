@@ -225,9 +225,12 @@ def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
 
 
 def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: int) -> Budget:
-    """What is left of the parent's budgets, for each of the children of a call (L-11). Calls that run beside it have
-    children of their own, which draw on the same budgets: each child has an equal part, whichever call begins it."""
-    others = (children_of(other.plan) for other in state.calls if other.phase == "started" and other.key != call)
+    """The share of the parent's remaining budgets for each of the children of a call (L-11). Calls that run beside it
+    have children of their own, which draw on the same budgets: each child has an equal part, whichever call begins
+    it."""
+    others = (
+        children_of(sibling.plan) for sibling in state.calls if sibling.phase == "started" and sibling.key != call
+    )
     among = max(len(children) + sum(map(len, others)), 1)
     run, totals = state.run, state.totals
     worked = run.worked_ms(now_ms) / 1000 if run is not None else 0.0

@@ -42,9 +42,9 @@ async def plan(home: Home, invocation: Invocation) -> list[Child]:
     state = await home.deps.log.load(invocation.chat)
     number_beside = _number_beside(state, invocation)
     if number_beside + len(tasks) > options.subagents:
-        others = f"; {number_beside} of other calls are at work or about to begin" if number_beside else ""
+        other_calls = f"; {number_beside} of other calls are at work or about to begin" if number_beside else ""
         most = count(options.subagents, "sub-agent")
-        raise ToolError(f"At most {most} of this chat may be at work at once{others}. Give fewer tasks.")
+        raise ToolError(f"At most {most} of this chat may be at work at once{other_calls}. Give fewer tasks.")
     if options.subagent_depth <= 0:
         raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
     owner = state.owner
@@ -104,8 +104,8 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
 
 
 async def _merged(group: Children, rested: Rested) -> Rested:
-    """What a child changed, committed. Of one that was stopped or failed nothing is: its world stays. A commit that is
-    refused is that child's result; those of the others are committed and recorded all the same."""
+    """Commit the changes of a child. Those of a stopped or failed one are not committed: its world stays. A commit that
+    is refused is that child's result; those of the others are committed and recorded all the same."""
     if not rested.child.world or rested.problem:
         return rested
     try:
@@ -147,8 +147,8 @@ def _report(rested: Rested) -> str:
     child, state = rested.child, rested.state
     lines = [f"[{child.number}] {child.title}: {_WORDS[state.last_end or 'done']} (chat {child.chat})"]
     if rested.problem and rested.ended_well:
-        why = inert(rested.problem.rstrip("."))
-        lines.append(f"[its changes could not be committed: {why}. They are in world {child.world}]")
+        reason = inert(rested.problem.rstrip("."))
+        lines.append(f"[its changes could not be committed: {reason}. They are in world {child.world}]")
     elif state.last_error is not None and not rested.ended_well:
         lines.append(f"[it ended with an error: {inert(state.last_error.message)}]")
     answer = last_answer(state).strip()

@@ -105,9 +105,9 @@ class _Race:
         return replace(options, checks=(self._order.check,) if self._order.check else (), labels=(LABEL,))
 
     async def _attempt(self, child: Child, options: ChatOptions) -> Contender:
-        own = replace(options, model=child.model or options.model)
+        attempt_options = replace(options, model=child.model or options.model)
         try:
-            chat = await self._group.begin(child, self._order.task, own)
+            chat = await self._group.begin(child, self._order.task, attempt_options)
         except ToolError as error:
             return Contender(not_begun(child, error), 0)
         return await self._contender(Rested(child, await self._group.rest(child, chat)))
@@ -157,7 +157,7 @@ class _Race:
     async def _committed(self, winner: Rested) -> Rested:
         try:
             effect = await self._group.commit(winner.child)
-        except ToolError as error:  # what the attempts cost is recorded all the same
+        except ToolError as error:  # the costs of the attempts are recorded all the same
             return replace(winner, problem=str(error))
         return replace(winner, effect=effect, committed=not effect.conflicts)
 
@@ -173,8 +173,8 @@ class _Race:
         if won.problem:
             head += f" It could not be committed: {inert_line(won.problem.rstrip('.'), 300)}. Bring it in: "
             head += f"treadle world commit {child.world}."
-        where = f"not committed, in world {child.world}" if won.problem else "changed in the project"
-        lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, where)]
+        location = f"not committed, in world {child.world}" if won.problem else "changed in the project"
+        lines = [head, "", *map(_line, all_of), "", *effect_lines(won.effect, location)]
         outcome = told(self._invocation, [*all_of, *self._judged], ["\n".join(lines).rstrip()], success=won.committed)
         return msgspec.structs.replace(outcome, summary=f"attempt {child.number} wins: {inert_line(why, 80)}")
 

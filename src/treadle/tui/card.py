@@ -63,7 +63,7 @@ class Card(VerticalScroll, can_focus=True):
         self._shown_at = 0.0
         self.armed = False
         self._yields = False
-        """Whether an answer is being written in the composer: until that ends, no key is for the card."""
+        """True while an answer is being written in the composer: until that ends, no key is for the card."""
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -115,10 +115,10 @@ class Card(VerticalScroll, can_focus=True):
         look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
         self.query_one("#asked", Static).update(Group(*self._parts(self.asked, look)))
 
-    def _parts(self, asked: Asked, look: Look) -> list[Drawable]:
-        action = asked.action
+    def _parts(self, question: Asked, look: Look) -> list[Drawable]:
+        action = question.action
         more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
-        more += f"  (sub-agent: {inert_line(asked.title or asked.chat, 40)})" if asked.below else ""
+        more += f"  (sub-agent: {inert_line(question.title or question.chat, 40)})" if question.below else ""
         if action.kind == "user_input":
             head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
             options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]
@@ -178,7 +178,7 @@ class Card(VerticalScroll, can_focus=True):
         return True
 
     def _yield_to_composer(self, kind: str) -> None:
-        """What is typed from now on is text, also before the composer has the text to edit."""
+        """Treat further keys as text, also before the composer has the text to edit."""
         assert self.asked is not None
         self.armed, self._yields = False, True
         self._draw()
@@ -195,20 +195,20 @@ _SCOPE_KEYS: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
 
 def choices(action: OpenAction) -> list[tuple[str, str]]:
     """The keys of an approval and what each means."""
-    found = [("y", "yes, once"), ("n", "no"), ("f", "no, and say why")]
+    options = [("y", "yes, once"), ("n", "no"), ("f", "no, and say why")]
     if action.name == "run_command":
-        found.append(("e", "edit"))
+        options.append(("e", "edit"))
     if _network_offer(action) >= 0:
-        found.append(("w", "with network, once"))
+        options.append(("w", "with network, once"))
     words = {"c": "always in this chat", "p": "in this project", "u": "everywhere"}
     if action.offers:
-        found += [(key, words[key]) for key, scope in _SCOPE_KEYS.items() if scope in action.offers[0].open_scopes]
-    found += [
+        options += [(key, words[key]) for key, scope in _SCOPE_KEYS.items() if scope in action.offers[0].open_scopes]
+    options += [
         (str(number), f"rule {number} in this chat")
         for number, offer in enumerate(action.offers[:9], 1)
         if number > 1 and "chat" in offer.open_scopes
     ]
-    return found
+    return options
 
 
 def _network_offer(action: OpenAction) -> int:
@@ -225,10 +225,10 @@ def asked_for(action: OpenAction, look: Look) -> list[Drawable]:
     # Arguments are indented, blank lines of theirs included: the first empty line stands before what was rehearsed.
     end = lines.index("") if "" in lines else len(lines)
     call, effect = lines[1:end] if lines[0] == action.name else lines[:end], lines[end + 1 :]
-    shown: list[Drawable] = []
+    drawables: list[Drawable] = []
     if not (action.name in FILE_TOOLS and any(line.startswith("@@") for line in effect)):
-        shown.append(_call_text(action, call, look))
-    return shown + _effect(effect, look)
+        drawables.append(_call_text(action, call, look))
+    return drawables + _effect(effect, look)
 
 
 def _call_text(action: OpenAction, lines: list[str], look: Look) -> Drawable:
@@ -245,7 +245,7 @@ def _call_text(action: OpenAction, lines: list[str], look: Look) -> Drawable:
 
 def _effect(lines: list[str], look: Look) -> list[Drawable]:
     """Diffs, file by file, and words between them."""
-    shown: list[Drawable] = []
+    drawables: list[Drawable] = []
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -256,9 +256,9 @@ def _effect(lines: list[str], look: Look) -> list[Drawable]:
                 at += 1
             word = {"--- /dev/null": "new file ", "+++ /dev/null": "removed "}
             kind = word.get(line) or word.get(lines[begin - 1]) or ""
-            shown += [Text(f"{kind}{path}", "bold"), diff(lines[begin:at], path, look)]
+            drawables += [Text(f"{kind}{path}", "bold"), diff(lines[begin:at], path, look)]
         else:
             if line.strip():
-                shown.append(Text(line))
+                drawables.append(Text(line))
             at += 1
-    return shown
+    return drawables

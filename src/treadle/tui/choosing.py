@@ -99,8 +99,8 @@ async def review(context: CommandContext, rest: str) -> None:
         except TreadleError as error:
             return inert_line(str(error))
 
-    async def preview(chosen: tuple[str, int]) -> Drawable:
-        return _file_diff(files[chosen[0]], chosen[1], look_of(context, 80))
+    async def preview(choice: tuple[str, int]) -> Drawable:
+        return _file_diff(files[choice[0]], choice[1], look_of(context, 80))
 
     keys = {"enter": "look", "k": "keep", "u": "undo"}
     await context.app.push_screen_wait(Picker("Changes", found, keys=keys, act=act, preview=preview, searches=False))
@@ -126,8 +126,8 @@ def _file_diff(file: Shown, hunk: int, look: Look) -> Drawable:
     wanted = [each for each in file.hunks if not hunk or each.number == hunk]
     lines = [line for each in wanted for line in (each.header, *each.lines)]
     notes = [Text(inert_line(note), "dim") for note in file.notes]
-    shown = [diff([line.rstrip("\n") for line in lines], decode_path(file.change.path), look)] if lines else []
-    return Group(*notes, *shown)
+    drawables = [diff([line.rstrip("\n") for line in lines], decode_path(file.change.path), look)] if lines else []
+    return Group(*notes, *drawables)
 
 
 async def jobs(context: CommandContext, rest: str) -> None:

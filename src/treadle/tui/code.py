@@ -26,9 +26,9 @@ MOST_COLOURED = 40_000
 @lru_cache(100)
 def lexer_named(name: str) -> Lexer:
     with suppress(ClassNotFound):
-        found = get_lexer_by_name(name or "text")
-        if found.name in LEXERS:
-            return found
+        lexer = get_lexer_by_name(name or "text")
+        if lexer.name in LEXERS:
+            return lexer
     return get_lexer_by_name("text")
 
 
@@ -36,9 +36,9 @@ def lexer_named(name: str) -> Lexer:
 def lexer_of(file: str) -> Lexer:
     """By the name of a file: the colours of its language. Finding it costs more than using it."""
     with suppress(ClassNotFound):
-        found = get_lexer_for_filename(file)
-        if found.name in LEXERS:
-            return found
+        lexer = get_lexer_for_filename(file)
+        if lexer.name in LEXERS:
+            return lexer
     return lexer_named("text")
 
 
@@ -85,11 +85,11 @@ _THEME = Theme(
 
 def markdown(text: InertText, theme: str) -> Drawable:
     """Links are shown with where they lead, and lead nowhere by themselves."""
-    shown = _Markdown(text, code_theme=theme, hyperlinks=False, inline_code_theme=None)
-    for token in shown.parsed:
+    document = _Markdown(text, code_theme=theme, hyperlinks=False, inline_code_theme=None)
+    for token in document.parsed:
         for part in (token, *(token.children or ())):
             part.content = inert(part.content)  # once more: Markdown decodes entities such as &#x202e;
-    return shown
+    return document
 
 
 def block(text: InertText, language: str, theme: str) -> Drawable:

@@ -153,8 +153,8 @@ async def _world(context: CommandContext, rest: str) -> None:
         raise InvalidInput('this chat works in the project itself; with the setting world = "chat" new ones do not')
     match rest:
         case "":
-            shown = Text(await worlds.diff(world))
-            context.app.push_screen(Reading("What a commit of the world would change: /world commit", shown))
+            diff_text = Text(await worlds.diff(world))
+            context.app.push_screen(Reading("What a commit of the world would change: /world commit", diff_text))
         case "commit":
             done = await worlds.commit(world)
             undo = f"; take it back: treadle undo {done.chat}" if done.files else ""

@@ -117,9 +117,9 @@ class Composer(TextArea):
     def _submit(self, *, steers: bool) -> None:
         if not self.text.strip():
             return
-        draft, shown = self.draft, self.text
-        text, images = self.expanded(shown)
-        self.typed.add(shown if not self._chips else text[:20_000])
+        draft, visible_text = self.draft, self.text
+        text, images = self.expanded(visible_text)
+        self.typed.add(visible_text if not self._chips else text[:20_000])
         self.clear_all()
         self.post_message(self.Submitted(text, images, draft, steers=steers))
 

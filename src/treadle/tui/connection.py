@@ -48,7 +48,7 @@ class ModelRow(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a person is asked: by the chat that is shown, or by one that its calls began (`below`)."""
+    """A question to a person: by the chat that is shown, or by one that its calls began (`below`)."""
 
     action: OpenAction
     chat: str

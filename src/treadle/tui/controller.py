@@ -179,28 +179,28 @@ class Controller(CommandContext):
                 words = "run this instead: Enter runs it, Esc goes back"
                 self.ask_for(Purpose("edit", words, asked, arguments), str(arguments.get("command", "")))
 
-    def settles(self, asked: Asked) -> bool:
-        """Whether this asks about the command that was typed here, in the same chat; then typing it was the answer. A
+    def settles(self, question: Asked) -> bool:
+        """True if this asks about the command that was typed here, in the same chat; then typing it was the answer. A
         later call of the model is asked about even if its command is the same."""
-        if asked.key in self._settling:
+        if question.key in self._settling:
             return True
         chat, command = self._typed
-        action = asked.action
+        action = question.action
         if action.kind != "permission" or action.severity == "critical":
             return False
-        if asked.chat != chat or action.call != self.app.conversation.applied_call:
+        if question.chat != chat or action.call != self.app.conversation.applied_call:
             return False
         self._typed = ("", "")
-        self._settling.add(asked.key)
-        self.app.run_worker(self.app.guarded(self._settle(asked, command)))
+        self._settling.add(question.key)
+        self.app.run_worker(self.app.guarded(self._settle(question, command)))
         return True
 
-    async def _settle(self, asked: Asked, command: str) -> None:
+    async def _settle(self, question: Asked, command: str) -> None:
         try:
-            if (await self.link().arguments(asked.action)).get("command") == command:
-                await self._answer(asked, lambda link: link.approve(asked.action))
+            if (await self.link().arguments(question.action)).get("command") == command:
+                await self._answer(question, lambda link: link.approve(question.action))
         finally:
-            self._settling.discard(asked.key)
+            self._settling.discard(question.key)
             self.app.showing.draw()
 
     async def _asking(self, asked: Asked) -> ChatLink:

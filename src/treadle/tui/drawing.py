@@ -1,5 +1,5 @@
-"""Blocks to Rich renderables, of text that is inert (S-22). What stands out does so by the sixteen colours of
-terminals, which themes map, and never by colour alone."""
+"""Blocks to Rich renderables, of text that is inert (S-22). Emphasis uses the sixteen colours of terminals, which
+themes map, and never colour alone."""
 
 import re
 from collections.abc import Iterable
@@ -44,12 +44,12 @@ def drawn(block: AnyBlock, look: Look) -> Drawable | None:
     """None for what takes no room."""
     match block:
         case Said():
-            return _said(block, look)
+            return _draw_message(block, look)
         case Spoken(text=text) if text.strip():
             shown = markdown(text, look)
             return Group(shown, Text("(cut short)", "dim")) if block.partial else shown
         case Thought():
-            return _thought(block, look)
+            return _draw_thought(block, look)
         case Calls():
             return _calls(block, look)
         case Checklist(steps=steps):
@@ -70,7 +70,7 @@ def markdown(text: str, look: Look) -> Drawable:
     return code.markdown(inert(text), look.code_theme)
 
 
-def _said(block: Said, look: Look) -> Drawable | None:
+def _draw_message(block: Said, look: Look) -> Drawable | None:
     text = inert(block.text).strip("\n")
     if block.source != "person":
         return Text(f"{look.marks.prompt} ({block.source}) {inert_line(block.text, 200)}", "dim")
@@ -84,7 +84,7 @@ def _said(block: Said, look: Look) -> Drawable | None:
     return shown
 
 
-def _thought(block: Thought, look: Look) -> Drawable | None:
+def _draw_thought(block: Thought, look: Look) -> Drawable | None:
     if not block.text.strip():
         return None
     until = look.now_ms if block.live else block.ended_ms
@@ -113,10 +113,10 @@ def checklist(steps: Iterable[PlanStep], marks: Marks) -> Drawable:
 
 def grid(rows: Iterable[Iterable[Drawable]], room: int = 0) -> Drawable:
     """Cells in columns, with `room` between them."""
-    shown = Table.grid(padding=(0, room))
+    table = Table.grid(padding=(0, room))
     for row in rows:
-        shown.add_row(*row)
-    return shown
+        table.add_row(*row)
+    return table
 
 
 def _note(block: Note, look: Look) -> Drawable:
@@ -133,14 +133,14 @@ def _note(block: Note, look: Look) -> Drawable:
 
 
 def _calls(block: Calls, look: Look) -> Drawable | None:
-    shown: list[Drawable] = []
+    drawables: list[Drawable] = []
     for folds, calls in groupby(block.calls, lambda call: not look.unfolded and _folds(call)):
         group = list(calls)
         if folds and len(group) > 1:
-            shown.append(_folded(group, look))
+            drawables.append(_folded(group, look))
         else:
-            shown += [part for call in group for part in _call(call, look)]
-    return Group(*shown) if shown else None
+            drawables += [part for call in group for part in _call(call, look)]
+    return Group(*drawables) if drawables else None
 
 
 def _marked(mark: str, style: str) -> Text:

@@ -65,7 +65,7 @@ class Controlling(Protocol):
 
     def completing(self, message: Composer.Completing) -> None: ...
 
-    def settles(self, asked: Asked) -> bool:
+    def settles(self, question: Asked) -> bool:
         """Whether an approval needs nobody's answer."""
         ...
 

@@ -136,14 +136,14 @@ class Picker(ModalScreen[T | None]):
     async def _show(self, value: T) -> None:
         assert self._preview is not None
         try:
-            shown = await self._preview(value)
+            drawable = await self._preview(value)
         except TreadleError as error:
-            shown = Text(str(error), "dim")
-        self._put(shown)
+            drawable = Text(str(error), "dim")
+        self._put(drawable)
 
-    def _put(self, shown: Drawable) -> None:
+    def _put(self, drawable: Drawable) -> None:
         for place in self.query("#shown").results(Static):  # none, if the list was left meanwhile
-            place.update(shown)
+            place.update(drawable)
 
     def on_option_list_option_selected(self) -> None:
         self._enter()

@@ -167,11 +167,11 @@ class Shown:
     def _draw_card(self) -> None:
         controller, before = self._app.controller, self.card.asked
         own = [
-            asked
+            question
             for action in self.conversation.view.actions
             if action.of_person and self.link is not None
-            for asked in [Asked(action, self.link.id)]
-            if controller is None or not controller.settles(asked)
+            for question in [Asked(action, self.link.id)]
+            if controller is None or not controller.settles(question)
         ]
         asked = [*own, *self._below]
         self.card.ask(asked[0] if asked else None, max(0, len(asked) - 1))

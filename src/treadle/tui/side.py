@@ -41,7 +41,7 @@ class Side:
         width = 34
         parts: list[Drawable] = []
         if self.files:
-            parts += [_heading("changed", "/review"), *self._changed(width)]
+            parts += [_heading("changed", "/review"), *self._draw_changed_files(width)]
         if view.plan:
             parts += [_heading("plan"), checklist(view.plan, self._marks)]
         if view.queue:
@@ -53,7 +53,7 @@ class Side:
             parts += [_heading("in the background", "/jobs"), *self._working(running, width)]
         return [*parts, _heading("context"), *self._gauge(view, width), _heading("here"), *self._facts(view, width)]
 
-    def _changed(self, width: int) -> list[Drawable]:
+    def _draw_changed_files(self, width: int) -> list[Drawable]:
         lines: list[Drawable] = []
         for file in self.files[:MOST]:
             count = numbers(file.change.added, file.change.removed)

@@ -60,12 +60,14 @@ class WorldGround:
                 beginnings.update({path: before[path] for path in outdated})
             beginnings.add(before)
 
-    def _shown_from_beneath(self, before: States, known: States, upper: str) -> list[str]:
+    def _shown_from_beneath(self, old_states: States, known_states: States, upper: str) -> list[str]:
         """Paths that were noted for a change that was not made then: the world still shows what lies beneath."""
         paths = [
             path
-            for path, state in before.items()
-            if path in known and known[path] != state and not os.path.lexists(f"{upper}/{decode_path(path)}")
+            for path, state in old_states.items()
+            if path in known_states
+            and known_states[path] != state
+            and not os.path.lexists(f"{upper}/{decode_path(path)}")
         ]
         if not paths:
             return []

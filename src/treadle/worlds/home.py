@@ -167,16 +167,15 @@ class WorldHome:
     def alone(self, world: str) -> Iterator[None]:
         with ExitStack() as stack:
             try:
-                found = stack.enter_context(self.folders.alone(world))
+                opened_world = stack.enter_context(self.folders.alone(world))
             except NotFound as error:
                 raise ToolError(str(error)) from error
-            history = self._history_of(*found.project)
+            history = self._history_of(*opened_world.project)
             stack.enter_context(history.journals.lock(history.root.key))
             yield
 
     def committed(self, world: str, files: Sequence[FileChange]) -> None:
-        """The stamp is older than the look: what changes after it is seen as somebody else's. For the one that has the
-        world `alone`."""
+        """The stamp is older than the look: later changes count as foreign. For the one that has the world `alone`."""
         found = self._known(world)
         if found.how == "copy":
             return self._beneath(found).beginning(self.folders.view(found)).committed()

@@ -168,8 +168,8 @@ class WorldFolders:
             yield world
 
     def begin_anew(self, world: World, stamped: str) -> None:
-        """From here on, what changed beneath after this stamp was made is somebody else's change. For the one that has
-        the world `alone`."""
+        """From here on, changes beneath that are newer than this stamp count as foreign. For the one that has the world
+        `alone`."""
         view = self.view(world)
         link = f"{view}/.{stamped}"
         os.symlink(stamped, link)
@@ -254,8 +254,8 @@ def _make_view(view: str, world: World) -> None:
 
 
 def _stamp(path: str, since_ns: int = 0) -> None:
-    """Note when it begins (see `Upper.began_ns`): what changes beneath from now on, or since an earlier time, somebody
-    else changed."""
+    """Note when it begins (see `Upper.began_ns`): changes beneath from now on, or since an earlier time, are
+    foreign."""
     with open(path, "wb") as file:
         file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))
         file.write(b" %d" % since_ns if since_ns else b"")
@@ -264,13 +264,13 @@ def _stamp(path: str, since_ns: int = 0) -> None:
 def _pass_tick(stamp: str) -> None:
     """Wait until the file system gives later times than that of the stamp. Its clock moves in steps of milliseconds: a
     file that is saved after the stamp and after the look at the project must not have the stamp's own time."""
-    made = os.stat(stamp).st_ctime_ns
+    created_ns = os.stat(stamp).st_ctime_ns
     probe = f"{os.path.dirname(stamp)}/.{os.path.basename(stamp)}"
     try:
         while True:
             with open(probe, "wb") as file:
                 file.write(b"x")
-            if os.stat(probe).st_ctime_ns > made:
+            if os.stat(probe).st_ctime_ns > created_ns:
                 return
             time.sleep(_TICK_S)
     finally:

@@ -36,7 +36,7 @@ class Committed(Value, frozen=True):
 
 
 class Worlds:
-    """`options`: what chats have unless they say otherwise; `begin` makes one in which a world is committed; `jobs_in`
+    """`options`: the defaults of chats; `begin` makes one in which a world is committed; `jobs_in`
     says whether background commands run in a world."""
 
     def __init__(
@@ -100,10 +100,10 @@ class Worlds:
         if into is None:
             await chat.open()
             await chat.command(Rename(f"commit {world.label or id}"))
-        came = await applied(chat.commit_world(id))
-        while came.done is None and answer is not None and (following := await answer(chat)) is not None:
-            came = await applied(following)
-        done = came.done
+        progress = await applied(chat.commit_world(id))
+        while progress.done is None and answer is not None and (following := await answer(chat)) is not None:
+            progress = await applied(following)
+        done = progress.done
         if done is None:
             raise ToolError(
                 f"The commit of {id} waits for an approval in chat {chat.id}. Answer it there, or with: "
@@ -111,7 +111,7 @@ class Worlds:
             )
         if not done.success:
             raise Conflict(done.error or done.result)
-        return Committed(chat.id, done.call, came.files, done.result)
+        return Committed(chat.id, done.call, progress.files, done.result)
 
     async def bring_in(self, name: str, id: str) -> Effect:
         """The commit alone, for a tool that records the effect as its own outcome. `name` is the call's

@@ -157,15 +157,15 @@ class Runner:
     def _unnamed(self, simple: Simple, shell: ShellMemory) -> list[Meaning]:
         """The name is not literal: it may be nothing, and the next word the program; or it may be rm."""
         name, rest = simple.argv[0].replace(UNKNOWN, ""), simple.argv[1:]
-        found: list[Meaning] = [
+        meanings: list[Meaning] = [
             Found("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
         ]
-        found += ruin(" ".join(simple.argv))
+        meanings += ruin(" ".join(simple.argv))
         as_rm = judge(ShellCall("rm", rest, shell.cwd))
-        found += [each for each in as_rm if isinstance(each, Found) and each.severity == "critical"]
+        meanings += [each for each in as_rm if isinstance(each, Found) and each.severity == "critical"]
         if not _PATTERN.search(name):
-            found.append(Run((name, *rest) if name else rest))
-        return found
+            meanings.append(Run((name, *rest) if name else rest))
+        return meanings
 
     def _part(self, simple: Simple, found: list[Found], scope: Scope) -> None:
         name, usual = plain_name(simple.argv[0]) if simple.argv else ("", True)

@@ -48,8 +48,8 @@ def wrapper(call: ShellCall) -> Meanings | None:
     if name in _PREFIXES:
         return _prefix(call)
     if name in RUNNERS and (not RUNNERS[name] or args[:1] == (RUNNERS[name],)):
-        rest = read(args[bool(RUNNERS[name]) :], "p package c call from with python", until_word=True)
-        return [*map(Script, rest.all("c", "call")), Run(rest.rest)]
+        options = read(args[bool(RUNNERS[name]) :], "p package c call from with python", until_word=True)
+        return [*map(Script, options.all("c", "call")), Run(options.rest)]
     match name:
         case "eval":
             return _text(" ".join(args))

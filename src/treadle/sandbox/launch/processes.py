@@ -13,20 +13,20 @@ def descendants() -> "dict[int, bytes]":
             children.setdefault(parent, []).append(int(entry))
             if state not in b"ZX":
                 names[int(entry)] = name
-    found: list[int] = []
+    pids: list[int] = []
     todo = [os.getpid()]
     while todo:
         below = children.get(todo.pop(), [])
-        found += below
+        pids += below
         todo += below
-    return {pid: names[pid] for pid in found if pid in names}
+    return {pid: names[pid] for pid in pids if pid in names}
 
 
 def _stat(pid: str) -> "tuple[bytes, bytes, int] | None":
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            head, _, rest = file.read().rpartition(b")")
+            head, _, fields = file.read().rpartition(b")")
     except OSError:  # it is gone
         return None
-    state, parent = rest.split()[:2]
+    state, parent = fields.split()[:2]
     return head.partition(b"(")[2], state, int(parent)

@@ -104,11 +104,11 @@ class SupervisedCommand:
     def since(self, token: str, end: int | None = None) -> tuple[int, int]:
         self.touch()
         file = f"{self.folder}/{names.CURSOR}"
-        last, begin, seen = "", 0, 0
+        last, begin, seen_size = "", 0, 0
         with suppress(FileNotFoundError):
             last, *numbers = Path(file).read_text().split()
-            begin, seen = (int(number) for number in numbers)
-        start = begin if last == token else seen
+            begin, seen_size = (int(number) for number in numbers)
+        start = begin if last == token else seen_size
         size = self.read(0, 0).size if end is None else end
         with suppress(FileNotFoundError):  # it is being forgotten
             replace_file(file, f"{token} {start} {size}".encode())

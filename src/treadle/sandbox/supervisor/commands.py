@@ -261,10 +261,11 @@ def _settle(made: str, folder: str) -> None:
         remove_tree(made)
 
 
-def _make_view(made: str, root: str, layers: Sequence[str]) -> None:
-    """What the kernel needs for a view: `upper` and `work`, or one of each for every layer, in `upper` at the path of
-    its folder. Folders have the permissions that they have in the root, because the command sees them."""
-    view = f"{made}/{names.VIEW}"
+def _make_view(command_folder: str, root: str, layers: Sequence[str]) -> None:
+    """Make the folders that the kernel needs for a view: `upper` and `work`, or one of each for every layer, in `upper`
+    at the path of its folder. Folders have the permissions that they have in the root, because the command sees
+    them."""
+    view = f"{command_folder}/{names.VIEW}"
     for folder in (view, f"{view}/upper", f"{view}/work"):
         os.mkdir(folder, 0o700)
     steps = list(dict.fromkeys(step for layer in layers for step in path_steps(layer)))

@@ -27,7 +27,7 @@ def write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, er
 
 
 def sync_exit(recorder: Recorder, *, layer: bool = False) -> None:
-    """`layer`: what the command wrote on its view must survive, too, since it may be committed much later."""
+    """`layer`: the files that the command wrote on its view must survive, too: they may be committed much later."""
     try:
         recorder.sync()
         if layer:

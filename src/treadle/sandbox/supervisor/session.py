@@ -202,7 +202,7 @@ class SupervisorSession:
         elif ending != "exceeded":  # what uses the machine up is given no time
             tree.terminate(self._ends.pid)
             self._until(_GRACE_S)
-        left = tree.working() if ending == "exited" and not self._alone else []
+        leftovers = tree.working() if ending == "exited" and not self._alone else []
         wait = time.monotonic() + _KILL_S
         while not (self._alone and self._code is not None) and time.monotonic() < wait:
             self._group.kill()
@@ -211,9 +211,9 @@ class SupervisorSession:
         drained = time.monotonic() + _DRAIN_S
         while self._ends.output >= 0 and time.monotonic() < drained:
             self._step(min(drained, time.monotonic() + _STEP_S))
-        for name in left or ():
+        for name in leftovers or ():
             self._shell += b"left=%b\0" % name
-        return left is None or bool(left)
+        return leftovers is None or bool(leftovers)
 
     def _until(self, most_s: float) -> None:
         """Go on until nothing is left, or for so long."""

@@ -79,26 +79,26 @@ async def decide(call: ApiRequest) -> ApiReply:
                 call.service.admission.reach(call.user, choice(each.network))
     rule = _rule(call, state, named, wanted)
     command = c.Decide(named, wanted.decision, wanted.hash, wanted.feedback, wanted.arguments, rule=rule)
-    done, _ = await call.service.execute(state.chat, (command,), call.key, lambda made: reply(accepted(made)))
-    return done
+    response, _ = await call.service.execute(state.chat, (command,), call.key, lambda result: reply(accepted(result)))
+    return response
 
 
-async def keep_rule(call: ApiRequest, done: ApiReply) -> ApiReply:
+async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
     """Keep the rule that the answer made outside the chat's log, where it is recorded. If that fails, the same request
     does it when it is repeated; once it is done, a repetition does not bring a rule back that was revoked."""
-    if done.status != 200 or call.body(Decision).rule is None:
-        return done
+    if response.status != 200 or call.body(Decision).rule is None:
+        return response
     deps, key = call.service.agent.deps, None if call.key is None else call.key.part("rule")
     if key is not None and await first_answer(deps.store, key) is not None:
-        return done
-    given = msgspec.json.decode(done.body, type=Accepted)
-    rule = await _recorded_rule(call, ChatId(given.chat), given.head)
+        return response
+    acceptance = msgspec.json.decode(response.body, type=Accepted)
+    rule = await _recorded_rule(call, ChatId(acceptance.chat), acceptance.head)
     if rule is not None and rule.scope in BEYOND:
-        root = (await deps.log.load(ChatId(given.chat))).options.root if rule.scope == "project" else ""
+        root = (await deps.log.load(ChatId(acceptance.chat))).options.root if rule.scope == "project" else ""
         await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
     with suppress(AlreadyAnswered):
         await remember(deps.store, key, NOTHING, deps.clock.now_ms())
-    return done
+    return response
 
 
 async def _recorded_rule(call: ApiRequest, chat: ChatId, head: int) -> Rule | None:
@@ -111,10 +111,10 @@ async def _recorded_rule(call: ApiRequest, chat: ChatId, head: int) -> Rule | No
     return None
 
 
-def _rule(call: ApiRequest, state: ChatState, action: str, wanted: Decision) -> Rule | None:
+def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -> Rule | None:
     """One of the rules that were offered with the approval. For one that is open no more there is none: the command
     itself is then refused."""
-    wish = wanted.rule
+    wish = decision.rule
     if wish is None:
         return None
     call.service.admission.scope(call.user, wish.scope)
@@ -124,10 +124,10 @@ def _rule(call: ApiRequest, state: ChatState, action: str, wanted: Decision) -> 
                 raise InvalidInput(f"The approval offers {len(each.offers)} rules; there is no number {wish.offer}.")
             now = call.service.agent.deps.clock.now_ms()
             expires = now + round(wish.expires_s * 1000) if wish.expires_s else 0
-            chosen = each.offers[wish.offer].rule_for(wish.scope, wanted.decision)
-            if chosen.tool == NETWORK_TOOL and chosen.effect == "allow":
-                call.service.admission.reach(call.user, choice((chosen.pattern,)))
-            return msgspec.structs.replace(chosen, id=new_id("r"), created_ms=now, expires_ms=expires)
+            offered_rule = each.offers[wish.offer].rule_for(wish.scope, decision.decision)
+            if offered_rule.tool == NETWORK_TOOL and offered_rule.effect == "allow":
+                call.service.admission.reach(call.user, choice((offered_rule.pattern,)))
+            return msgspec.structs.replace(offered_rule, id=new_id("r"), created_ms=now, expires_ms=expires)
     return None
 
 

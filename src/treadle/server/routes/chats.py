@@ -134,12 +134,12 @@ async def patch(call: ApiRequest) -> ApiReply:
     return done
 
 
-async def end_jobs(call: ApiRequest, done: ApiReply) -> ApiReply:
+async def end_jobs(call: ApiRequest, answer: ApiReply) -> ApiReply:
     """The jobs of a chat end when it is archived; also when that failed for the first answer under the same key."""
     state = await call.service.state(call.user, call.path("chat"))
     if state.options.archived and state.jobs:
         await call.service.agent.job_registry.stop_all(state.chat, "archive")
-    return done
+    return answer
 
 
 async def messages(call: ApiRequest) -> ApiReply:

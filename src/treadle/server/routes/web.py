@@ -123,8 +123,8 @@ async def sign_in(call: ApiRequest) -> ApiReply:
 async def render(call: ApiRequest) -> ApiReply:
     wanted = call.body(Passages).passages
     make = call.service.rendering.html
-    made = [await make(each.kind, each.text, each.language, split=each.split) for each in wanted]
-    return reply(Rendered(html=tuple(made)))
+    fragments = [await make(each.kind, each.text, each.language, split=each.split) for each in wanted]
+    return reply(Rendered(html=tuple(fragments)))
 
 
 async def fork(call: ApiRequest) -> ApiReply:

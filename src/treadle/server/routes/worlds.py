@@ -40,9 +40,9 @@ async def commit(call: ApiRequest) -> ApiReply:
 
 async def rebase(call: ApiRequest) -> ApiReply:
     world, deps = await _world(call), call.service.agent.deps
-    done = reply(Rebased(merged=await call.service.agent.worlds.rebase(world.id)))
-    await remember(deps.store, call.key, done, deps.clock.now_ms())
-    return done
+    answer = reply(Rebased(merged=await call.service.agent.worlds.rebase(world.id)))
+    await remember(deps.store, call.key, answer, deps.clock.now_ms())
+    return answer
 
 
 async def drop(call: ApiRequest) -> ApiReply:
@@ -52,16 +52,16 @@ async def drop(call: ApiRequest) -> ApiReply:
     try:
         world = await _world(call)
     except Problem as missing:
-        begun = await first_answer(deps.store, intent) if intent is not None else None
-        if begun is None or missing.code != "not_found":
+        first_reply = await first_answer(deps.store, intent) if intent is not None else None
+        if first_reply is None or missing.code != "not_found":
             raise
-        return begun
-    done = reply(_view(world))
+        return first_reply
+    answer = reply(_view(world))
     with suppress(AlreadyAnswered):
-        await remember(deps.store, intent, done, deps.clock.now_ms())
+        await remember(deps.store, intent, answer, deps.clock.now_ms())
     await call.service.agent.worlds.drop(world.id)
-    await remember(deps.store, call.key, done, deps.clock.now_ms())
-    return done
+    await remember(deps.store, call.key, answer, deps.clock.now_ms())
+    return answer
 
 
 async def _world(call: ApiRequest) -> World:

@@ -51,23 +51,23 @@ def explained(error: BaseException, where: str) -> BaseException:
     """The error to raise in its place; one that is not the database's or the network's stays what it is."""
     if isinstance(error, TreadleError) or state(error) == ALREADY_ANSWERED:
         return error
-    said: BaseException
+    failure: BaseException
     if refused(error):
-        said = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
+        failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif passing(error):
-        said = StoreBusy(
+        failure = StoreBusy(
             f"the database {where} cannot be reached ({_plain(error)}); what was acknowledged is kept, try again later"
         )
     elif isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError | ValueError):
         code = state(error)
         sentence = next((text for begin, text in _SENTENCES.items() if code.startswith(begin) and code), None)
-        said = StoreError(
+        failure = StoreError(
             (sentence or "the database {where} refused: {error}").format(where=where, error=_plain(error))
         )
     else:
         return error
-    said.__cause__ = error
-    return said
+    failure.__cause__ = error
+    return failure
 
 
 def _plain(error: BaseException) -> str:

@@ -69,10 +69,10 @@ class ReadQueries(ABC):
     async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
         async def work(connection: PgConnection, _: bool) -> list[Record]:
             begin = min(max(0, after), MOST)
-            found = await connection.fetch(_OF_TYPES, chat, begin, limit or None, sorted(types))
-            if not found:
+            matches = await connection.fetch(_OF_TYPES, chat, begin, limit or None, sorted(types))
+            if not matches:
                 raise NotFound(f"there is no chat {chat}")
-            return [rows.unpack(row[1:]) for row in found if row["seq"] is not None]
+            return [rows.unpack(row[1:]) for row in matches if row["seq"] is not None]
 
         return await self._run(work)
 

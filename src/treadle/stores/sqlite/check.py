@@ -62,7 +62,7 @@ class _Inspection:
         self._blobs = blobs
         self._may_repair = repair
         self._repair = False
-        """Whether what is found is mended: only in a transaction that may write."""
+        """True if damage is repaired: only in a transaction that may write."""
         self._types = Types(connection)
 
     def problems(self) -> Iterator[Problem]:

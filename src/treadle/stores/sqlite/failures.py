@@ -42,18 +42,18 @@ def explained(error: BaseException, path: Path) -> BaseException:
     """The error to raise in its place; one that is not the database's or the disk's stays what it is."""
     if isinstance(error, OSError):
         what = "there is no space left" if error.errno in _NO_SPACE else f"a file could not be used ({error.strerror})"
-        said: BaseException = StoreError(
+        failure: BaseException = StoreError(
             f"{what}: {error.filename or path}; nothing was changed, mend it and try again"
         )
     elif isinstance(error, OverflowError | UnicodeEncodeError):
-        said = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
+        failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif not isinstance(error, sqlite3.Error):
         return error
     elif (code := primary_code(error)) in BROKEN:
-        said = Damaged(f"the database {path} is damaged ({error}); run `treadle fsck`, or restore a backup")
+        failure = Damaged(f"the database {path} is damaged ({error}); run `treadle fsck`, or restore a backup")
     else:
         sentence = _SENTENCES.get(code, "the database {path} refused: {error}")
         kind = StoreBusy if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) else StoreError
-        said = kind(sentence.format(path=path, error=error))
-    said.__cause__ = error
-    return said
+        failure = kind(sentence.format(path=path, error=error))
+    failure.__cause__ = error
+    return failure

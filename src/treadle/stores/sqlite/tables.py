@@ -205,8 +205,8 @@ class ReadTables:
 
     def read_types(self, chat: ChatId, types: Collection[str], after: int, limit: int) -> list[Record]:
         (number,) = row_of(self._connection, "SELECT no FROM chats WHERE id = ?", chat)
-        found = self.of_types(sorted(types), number, min(max(0, after), PLACES - 1), PLACES - 1)
-        return list(islice(found, limit or None))
+        records = self.of_types(sorted(types), number, min(max(0, after), PLACES - 1), PLACES - 1)
+        return list(islice(records, limit or None))
 
     def of_types(self, types: Sequence[str], number: int, after: int, upto: int) -> Iterator[Record]:
         """The records of a chat, by its number, that are of these types."""

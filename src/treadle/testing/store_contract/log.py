@@ -127,18 +127,18 @@ class LogContract(OpensStore):
         assert seqs(await store.read(A, after=-1, limit=1)) == [1]
 
     async def test_reading_some_types(self, store: Store) -> None:
-        other = replace(record(2), type="workspace.files_changed")
-        await store.create(summary(A, 4), [record(1), other, record(3), replace(other, seq=4)])
-        await store.create(summary(B, 1), [replace(other, seq=1)])
-        assert await store.read_types(A, {other.type}) == [other, replace(other, seq=4)]
-        assert seqs(await store.read_types(A, {other.type}, after=2)) == [4]
-        assert seqs(await store.read_types(A, {other.type, record(1).type}, after=1, limit=2)) == [2, 3]
+        files_record = replace(record(2), type="workspace.files_changed")
+        await store.create(summary(A, 4), [record(1), files_record, record(3), replace(files_record, seq=4)])
+        await store.create(summary(B, 1), [replace(files_record, seq=1)])
+        assert await store.read_types(A, {files_record.type}) == [files_record, replace(files_record, seq=4)]
+        assert seqs(await store.read_types(A, {files_record.type}, after=2)) == [4]
+        assert seqs(await store.read_types(A, {files_record.type, record(1).type}, after=1, limit=2)) == [2, 3]
         assert await store.read_types(A, {"no.such.type"}) == []
         assert await store.read_types(A, ()) == []
-        assert seqs(await store.read_types(A, {other.type}, after=-1, limit=1)) == [2]
-        assert await store.read_types(A, {other.type}, after=2**70) == []
+        assert seqs(await store.read_types(A, {files_record.type}, after=-1, limit=1)) == [2]
+        assert await store.read_types(A, {files_record.type}, after=2**70) == []
         with pytest.raises(NotFound):
-            await store.read_types(NOBODY, {other.type})
+            await store.read_types(NOBODY, {files_record.type})
 
     async def test_unknown_chats(self, store: Store) -> None:
         lease = Lease(NOBODY, 1, "w")

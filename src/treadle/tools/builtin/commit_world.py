@@ -42,8 +42,8 @@ class CommitWorld(WithContext, PlainTool):
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         project = self._project(invocation)
         effect = await project.effect(await in_thread(self._view, invocation))
-        lost = await project.unrecoverable(effect)
-        return Rehearsal("", effect.files, effect.uncaptured, lost, history=effect.history)
+        unrecoverable = await project.unrecoverable(effect)
+        return Rehearsal("", effect.files, effect.uncaptured, unrecoverable, history=effect.history)
 
     async def run(self, invocation: Invocation) -> Outcome:
         worlds, world = self._places(), str(invocation.arguments["world"])

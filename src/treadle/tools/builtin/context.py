@@ -74,7 +74,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     subagents: Callable[[], Subagents] | None = None
     """None: this Agent has no sub-agents. Asked for like worlds."""
     unrecoverable: Unrecoverable = lambda _project, _files: ()
-    after_the_fact: Callable[[str, Effect, ChatOptions], Sequence[str]] = lambda _root, _effect, _how: ()
+    after_the_fact: Callable[[str, Effect, ChatOptions], Sequence[str]] = lambda _root, _effect, _options: ()
     """Why changes that were made would have been asked for, had anybody known them beforehand (W-10)."""
     finished_length: Callable[[str], int] = len
     """How much of an output that may go on can be shown before a secret may begin in it (S-11)."""

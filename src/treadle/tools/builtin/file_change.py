@@ -205,16 +205,16 @@ def made_of(snapshots: Snapshots, planned: Planned, standing: Mapping[str, Stand
 
 def done(changes: Sequence[Change], files: tuple[FileChange, ...]) -> Outcome:
     """The outcome of changes that were made."""
-    made = [(each, each.diff()) for each in changes if each.alters]
+    diffs = [(each, each.diff()) for each in changes if each.alters]
     seen = tuple(Seen(each.path, each.post or "") for each in changes)
-    if not made:
+    if not diffs:
         names = ", ".join(inert(each.path) for each in changes)
         has = "has" if len(changes) == 1 else "have"
         text = f"{names} already {has} exactly this content; nothing was changed."
         return Outcome(text, summary="no change", seen=seen)
-    named = [_named(each.path, each.pre, each.post, diff.stat) for each, diff in made]
+    named = [_named(each.path, each.pre, each.post, diff.stat) for each, diff in diffs]
     notes = [each.note for each in changes if each.note]
-    text = "\n".join([_headline(named), *notes, bounded("\n".join(diff.text for _, diff in made))])
+    text = "\n".join([_headline(named), *notes, bounded("\n".join(diff.text for _, diff in diffs))])
     return _outcome(text, named, files, seen)
 
 

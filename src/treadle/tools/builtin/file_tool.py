@@ -38,11 +38,11 @@ class FileTool(WithContext, PlainTool, ABC):
 
     async def rehearse(self, invocation: Invocation) -> Rehearsal | None:
         _, planned = await self._considered(invocation)
-        changed = [each.file for each in planned if each.alters]
-        effect = await in_thread(self._snapshots(invocation).judged, changed)
-        lost = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
-        own = tuple(path for path in lost if path not in invocation.changed)
-        return Rehearsal("", effect.files, unrecoverable=own, history=effect.history)  # `preview` shows it
+        files = [each.file for each in planned if each.alters]
+        effect = await in_thread(self._snapshots(invocation).judged, files)
+        unrecoverable = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
+        preexisting = tuple(path for path in unrecoverable if path not in invocation.changed)
+        return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
         then, snapshots = recorded(invocation.plan), self._snapshots(invocation)

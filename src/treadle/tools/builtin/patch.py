@@ -47,9 +47,9 @@ class ApplyPatch(FileTool):
             if stale:  # that is why it does not fit
                 raise Stale(stale) from None
             raise EditError(visible(f"Nothing was changed. {error}")) from None
-        moved = {workspace.relative(new): workspace.relative(old) for new, old in made.moved.items()}
+        old_paths = {workspace.relative(new): workspace.relative(old) for new, old in made.moved.items()}
         executable = {workspace.relative(path): value for path, value in made.executable.items()}
-        return files.changes(made.texts, moved, executable)
+        return files.changes(made.texts, old_paths, executable)
 
 
 class _Files:
@@ -72,16 +72,18 @@ class _Files:
     def differs(self, path: str, invocation: Invocation) -> bool:
         return invocation.seen.get(path, "") not in ("", sha256(self.found[path][0]))
 
-    def changes(self, made: dict[str, str | None], moved: dict[str, str], executable: dict[str, bool]) -> list[Change]:
+    def changes(
+        self, texts: dict[str, str | None], old_paths: dict[str, str], executable: dict[str, bool]
+    ) -> list[Change]:
         changes: dict[str, Change] = {}
-        for given, text in made.items():
+        for given, text in texts.items():
             path = self._workspace.relative(given)
             if path in changes:
                 raise ToolError(f"Nothing was changed. The patch names {inert(path)} in two ways; use one of them.")
             old = self.found[path][0] if path in self.found else None
             if text is None and old is not None:
                 self._require_no_link(path)
-            source = moved.get(path, path)
+            source = old_paths.get(path, path)
             new = None if text is None else self._encoded(source, text)
             mode = None if new is None else self._mode(source, source != path, executable.get(path))
             pre = None if old is None else sha256(old)

@@ -246,7 +246,7 @@ def _is_unified(lines: list[str], at: int) -> bool:
 
 def _counted_end(lines: list[str], at: int, header: re.Match[str]) -> int | None:
     """Where a hunk ends whose header tells the number of its lines; None if they do not agree, as models miscount.
-    Within the counts every line is content, whatever it looks like."""
+    Within the counts every line is content, even if it looks like a header."""
     if header["start"] is None:
         return None
     old, new = (int(header[side] or 1) if header[side] != "0" else 0 for side in ("old", "new"))
@@ -347,11 +347,11 @@ def _unquote(name: str) -> str:
     return _ESCAPE.sub(byte, match[1].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
 
-def _unified(before: str, after: str, lines: list[str], executable: bool | None) -> Section:
-    if after == "/dev/null":
-        return Delete(clean_path(before.removeprefix("a/")), _hunks(lines))
-    if before == "/dev/null":
-        return Add(clean_path(after.removeprefix("b/")), _added(after, lines), executable)
-    if before.startswith("a/") and after.startswith("b/"):
-        before, after = before[2:], after[2:]
-    return Update(clean_path(before), "" if before == after else clean_path(after), _hunks(lines), executable)
+def _unified(old_path: str, new_path: str, lines: list[str], executable: bool | None) -> Section:
+    if new_path == "/dev/null":
+        return Delete(clean_path(old_path.removeprefix("a/")), _hunks(lines))
+    if old_path == "/dev/null":
+        return Add(clean_path(new_path.removeprefix("b/")), _added(new_path, lines), executable)
+    if old_path.startswith("a/") and new_path.startswith("b/"):
+        old_path, new_path = old_path[2:], new_path[2:]
+    return Update(clean_path(old_path), "" if old_path == new_path else clean_path(new_path), _hunks(lines), executable)

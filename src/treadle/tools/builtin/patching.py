@@ -25,7 +25,7 @@ class PatchPlan(msgspec.Struct, frozen=True):
     moved: dict[str, str]
     """Where a file comes from, by its new path."""
     executable: dict[str, bool]
-    """Files that shall be executable, or not, whatever they were."""
+    """Files that shall be executable, or not, regardless of their present mode."""
 
 
 def plan(patch: str, read: Read) -> PatchPlan:
@@ -100,9 +100,9 @@ def apply(text: str, hunks: tuple[PatchHunk, ...], path: str) -> str:
     returns: list[bool | None] = [part.endswith("\r") for part in parts]
     if text and not text.endswith("\n") and any(returns):  # the last line does not show how it would end
         returns[-1] = returns[-1] or None
-    made = _assemble(content, returns, sorted(taken, key=lambda place: place.start))
+    assembled = _assemble(content, returns, sorted(taken, key=lambda place: place.start))
     crlf = text.count("\r\n") * 2 > text.count("\n")
-    lines = [line + ("\r\n" if (crlf if cr is None else cr) else "\n") for line, cr in made]
+    lines = [line + ("\r\n" if (crlf if cr is None else cr) else "\n") for line, cr in assembled]
     joined = "".join(lines)
     if not ended and lines:
         joined = joined.removesuffix("\n").removesuffix("\r")
@@ -118,22 +118,24 @@ def _split_at_returns(hunk: PatchHunk) -> PatchHunk:
     return msgspec.structs.replace(hunk, lines=tuple(lines), unended_old=False, unended_new=False)
 
 
-def _assemble(content: list[str], known: list[bool | None], places: list[_HunkPlace]) -> list[tuple[str, bool | None]]:
+def _assemble(
+    content: list[str], returns: list[bool | None], places: list[_HunkPlace]
+) -> list[tuple[str, bool | None]]:
     """The new lines, each with whether it ends in CRLF; None: as most of the file does."""
     made: list[tuple[str, bool | None]] = []
     at = 0
     for place in places:
-        made += zip(content[at : place.start], known[at : place.start], strict=True)
+        made += zip(content[at : place.start], returns[at : place.start], strict=True)
         at = place.start
         for line in place.lines:
             if line.mark == "+":
-                near = known[at - 1] if 0 < at <= len(known) else (known[at] if at < len(known) else None)
+                near = returns[at - 1] if 0 < at <= len(returns) else (returns[at] if at < len(returns) else None)
                 made.append((place.shift.apply(line.text) if place.shift else line.text, near))
                 continue
             if line.mark == " ":
-                made.append((content[at], known[at]))
+                made.append((content[at], returns[at]))
             at += 1
-    return [*made, *zip(content[at:], known[at:], strict=True)]
+    return [*made, *zip(content[at:], returns[at:], strict=True)]
 
 
 # -- where a hunk goes --------------------------------------------------------------------------------------------
@@ -144,16 +146,16 @@ def _locate(body: SearchedText, total: int, hunk: PatchHunk, taken: list[_HunkPl
         return _insertion(body, total, hunk, name)
     for how in _LEVELS:
         for lines in _readings(hunk.lines):
-            found = [
+            places = [
                 _HunkPlace(at, lines) for at in body.find_lines([line.text for line in lines if line.mark != "+"], how)
             ]
-            if found := _free(found, taken, total):
-                return _choose(body, total, hunk, found, name)
+            if places := _free(places, taken, total):
+                return _choose(body, total, hunk, places, name)
     for lines in _readings(hunk.lines):
         old, new = ([line.text for line in lines if line.mark != other] for other in "+-")
-        found = [_HunkPlace(at, lines, shift) for at, shift in body.find_shifted(old, new)]
-        if found := _free(found, taken, total):
-            return _choose(body, total, hunk, found, name)
+        places = [_HunkPlace(at, lines, shift) for at, shift in body.find_shifted(old, new)]
+        if places := _free(places, taken, total):
+            return _choose(body, total, hunk, places, name)
     raise EditError(_missing(body, hunk, name))
 
 
@@ -174,12 +176,14 @@ def _trimmed(lines: tuple[PatchLine, ...]) -> tuple[PatchLine, ...]:
     return lines[first:last]
 
 
-def _free(found: list[_HunkPlace], taken: list[_HunkPlace], total: int) -> list[_HunkPlace]:
+def _free(places: list[_HunkPlace], occupied: list[_HunkPlace], total: int) -> list[_HunkPlace]:
     """Places that no earlier hunk has changed; those behind the last one first, and others only without such. An empty
     file has no lines, also where an empty one is looked for."""
-    found = [place for place in found if place.end <= total]
-    free = [place for place in found if all(place.end <= other.start or other.end <= place.start for other in taken)]
-    behind = taken[-1].end if taken else 0
+    places = [place for place in places if place.end <= total]
+    free = [
+        place for place in places if all(place.end <= other.start or other.end <= place.start for other in occupied)
+    ]
+    behind = occupied[-1].end if occupied else 0
     return [place for place in free if place.start >= behind] or free
 
 

@@ -79,12 +79,12 @@ def _exact(text: str, old: str, new: str, which: Which) -> Replacement | None:
     return Replacement(text[:first] + new + text[first + len(old) :], "exact", 1)
 
 
-def _has_more_with_returns(text: str, old: str, which: Which) -> bool:
-    """Whether the same lines also stand somewhere with CRLF: a model that writes LF does not choose between them."""
+def _has_more_with_returns(text: str, old: str, selection: Which) -> bool:
+    """True if the same lines also stand somewhere with CRLF: a model that writes LF does not choose between them."""
     if "\r\n" not in text or "\n" not in old or "\r" in old:
         return False
-    spans = SearchedText(text).find(old, "line_endings", every=which.every)
-    return len(spans) > len(places(text, old, every=which.every))
+    spans = SearchedText(text).find(old, "line_endings", every=selection.every)
+    return len(spans) > len(places(text, old, every=selection.every))
 
 
 def _one(text: str, starts: list[int], old: str, how: How, which: Which) -> int:

@@ -82,16 +82,16 @@ class GrepSearch(WithContext, ReadOnlyTool):
 
 def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event, secrets: frozenset[str]) -> Outcome:
     require(workspace, query.path)
-    found, meant = workspace.search(query, stop), list[str]()
-    if not found.files and (inside := _inside_folder(workspace, query)) is not None:
-        found = workspace.search(inside, stop)
+    matches, meant = workspace.search(query, stop), list[str]()
+    if not matches.files and (inside := _inside_folder(workspace, query)) is not None:
+        matches = workspace.search(inside, stop)
         meant = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
-    found, hidden = _without(found, secrets)
-    summary = f"{_count(found.total, 'match', 'matches')} in {_count(found.total_files, 'file', 'files')}"
-    late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden]
-    late += [] if found.complete else ["[the search took too long and was stopped; there may be more matches]"]
-    late += _left_out(found)
-    if not found.files:
+    matches, hidden_paths = _without(matches, secrets)
+    summary = f"{_count(matches.total, 'match', 'matches')} in {_count(matches.total_files, 'file', 'files')}"
+    late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden_paths]
+    late += [] if matches.complete else ["[the search took too long and was stopped; there may be more matches]"]
+    late += _left_out(matches)
+    if not matches.files:
         where = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
         hint = " To see that file use read_file." if _kind(workspace, query.path) == "file" else ""
@@ -99,34 +99,35 @@ def _search(workspace: Workspace, query: Query, output: str, stop: threading.Eve
         return Outcome("\n".join([text, *late]), summary=summary)
     match output:
         case "content":
-            shown, parts = _contents(found.files)
-            more = _more(found, shown)
+            shown, parts = _contents(matches.files)
+            more = _more(matches, shown)
         case "count":
-            parts = [f"{inert(each.path)}: {each.count:,}" for each in found.files]
-            more = _more_files(found)
+            parts = [f"{inert(each.path)}: {each.count:,}" for each in matches.files]
+            more = _more_files(matches)
         case _:
-            parts = [inert(each.path) for each in found.files]
-            more = _more_files(found)
+            parts = [inert(each.path) for each in matches.files]
+            more = _more_files(matches)
     return Outcome("\n".join([*meant, summary, *parts, *more, *late]), summary=summary)
 
 
-def _left_out(found: Matches) -> list[str]:
-    if not found.too_large:
+def _left_out(matches: Matches) -> list[str]:
+    if not matches.too_large:
         return []
-    names = ", ".join(map(inert, found.too_large))
+    names = ", ".join(map(inert, matches.too_large))
     return [
         f"[not searched, because larger than {MAX_FILE // 1_000_000} MB: {names}; use run_command with grep for them]"
     ]
 
 
-def _without(found: Matches, secrets: frozenset[str]) -> tuple[Matches, list[str]]:
+def _without(matches: Matches, secrets: frozenset[str]) -> tuple[Matches, list[str]]:
     """The matches outside of secret files, and which of these have matches."""
-    hidden = [each for each in found.files if each.path in secrets]
-    if not hidden:
-        return found, []
-    files = tuple(each for each in found.files if each.path not in secrets)
-    total, total_files = found.total - sum(each.count for each in hidden), found.total_files - len(hidden)
-    return replace(found, files=files, total=total, total_files=total_files), [each.path for each in hidden]
+    hidden_files = [each for each in matches.files if each.path in secrets]
+    if not hidden_files:
+        return matches, []
+    files = tuple(each for each in matches.files if each.path not in secrets)
+    total = matches.total - sum(each.count for each in hidden_files)
+    total_files = matches.total_files - len(hidden_files)
+    return replace(matches, files=files, total=total, total_files=total_files), [each.path for each in hidden_files]
 
 
 def _kind(workspace: Workspace, path: str) -> str:

@@ -1,5 +1,5 @@
-"""What files were before a world of layers first changed them (W-13): so a rebase knows what both sides began with, and
-a file that was changed beneath and put back byte for byte is told from one that was changed."""
+"""The states of files before a world of layers first changed them (W-13): so a rebase knows what both sides began with,
+and a file that was changed beneath and put back byte for byte is told from one that was changed."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -26,26 +26,26 @@ _decoder = msgspec.json.Decoder(_Beginning)
 
 
 class Beginnings:
-    """What files were before a world of layers first changed them: one line of JSON each, the first of a path counts.
-    `view` is the world's."""
+    """The states of files before a world of layers first changed them: one line of JSON each, the first of a path
+    counts. `view` is the world's."""
 
     def __init__(self, view: str) -> None:
         self._file = f"{view}/{_FILE}"
 
     def all(self) -> dict[str, FileState | None]:
-        found: dict[str, FileState | None] = {}
+        states: dict[str, FileState | None] = {}
         with suppress(FileNotFoundError), open(self._file, "rb") as file:
             for line in file:
                 with suppress(msgspec.MsgspecError):  # cut off by a power cut: then it is not known
                     read = _decoder.decode(line)
-                    found.setdefault(read.path, read.state)
-        return found
+                    states.setdefault(read.path, read.state)
+        return states
 
     def add(self, states: States) -> None:
         """Paths that are known stay as they are."""
         with self._lock():
-            known = self.all()
-            if lines := _lines({path: state for path, state in states.items() if path not in known}):
+            known_states = self.all()
+            if lines := _lines({path: state for path, state in states.items() if path not in known_states}):
                 fd = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
                 with open(fd, "ab", buffering=0) as file:
                     file.write(lines)

@@ -98,14 +98,14 @@ class _Here(msgspec.Struct, frozen=True):
 
 
 class _Walk:
-    def __init__(self, upper: Upper, seen: SeenFiles | None, distrusted: frozenset[str]) -> None:
+    def __init__(self, upper: Upper, seen_files: SeenFiles | None, distrusted: frozenset[str]) -> None:
         self.files: list[FileChange] = []
         self.conflicts: list[FileConflict] = []
         self.uncaptured: list[Uncaptured] = []
         self.touched: dict[str, int] = {}
         self._missing: list[FileConflict] = []
         self._upper = upper
-        self._seen = seen
+        self._seen = seen_files
         self._meanwhile = _SINCE if upper.lasting else _MEANWHILE
         self._began = upper.began_ns
         self._counting = Counting()
@@ -151,11 +151,11 @@ class _Walk:
         except OSError as error:
             raise explain(error, path) from error
         if low is not None:
-            gone = self._committed_names.get(encode_path(prefix), frozenset()).difference(names)
+            missing_names = self._committed_names.get(encode_path(prefix), frozenset()).difference(names)
             if opaque and encode_path(prefix) not in self._committed.opaque:
-                gone |= {name for name in os.listdir(low) if not self._is_committed(prefix + name, None)}
-                gone -= set(names)
-            for name in sorted(gone):
+                missing_names |= {name for name in os.listdir(low) if not self._is_committed(prefix + name, None)}
+                missing_names -= set(names)
+            for name in sorted(missing_names):
                 path = prefix + name
                 with _explained(path):
                     if (beneath := _beneath(low, name)) is not None:
@@ -168,17 +168,17 @@ class _Walk:
 
     def _there(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None, rules: Ignoring) -> None:
         """Something lies there in the view."""
-        after = self._left(here, found)
-        self.states[encode_path(here.path)] = after.state
-        committed = self._is_committed(here.path, after.state)
+        new_content = self._left(here, found)
+        self.states[encode_path(here.path)] = new_content.state
+        committed = self._is_committed(here.path, new_content.state)
         if not st.S_ISDIR(found.st_mode):
             if committed:
                 return None
             if beneath is not None and st.S_ISDIR(beneath.st_mode):
                 self._emptied(here, rules)
-            return self._compare(here, found, beneath, after)
+            return self._compare(here, found, beneath, new_content)
         if not committed:
-            self._compare(here, found, beneath, after)
+            self._compare(here, found, beneath, new_content)
         inner = rules.under(here.ignored)
         with self._upper.folder(here.up, here.name, here.path) as up:
             if beneath is None or not st.S_ISDIR(beneath.st_mode):
@@ -186,29 +186,31 @@ class _Walk:
             with _opened(here) as low:
                 self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
 
-    def _compare(self, here: _Here, found: os.stat_result, beneath: os.stat_result | None, after: FileContent) -> None:
-        if after.state.kind == "other":
+    def _compare(
+        self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, new_content: FileContent
+    ) -> None:
+        if new_content.state.kind == "other":
             self.uncaptured.append(Uncaptured(encode_path(here.path), _SPECIAL))
             return
         before = None if beneath is None else self._present(here, beneath)
-        if before is not None and before.state == after.state:
-            touched = beneath is not None and found.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath)
-            if touched and self._brought_up(here, found):
-                self.touched[encode_path(here.path)] = found.st_mtime_ns
+        if before is not None and before.state == new_content.state:
+            touched = beneath is not None and status.st_mtime_ns != beneath.st_mtime_ns and self._old(beneath)
+            if touched and self._brought_up(here, status):
+                self.touched[encode_path(here.path)] = status.st_mtime_ns
             return
         if (
             beneath is not None
             and not self._is_as_found(here.path, beneath, before)
             and not self._is_back(here, before)
         ):
-            self._clash(here, CHANGED, after, before)
+            self._clash(here, CHANGED, new_content, before)
         elif beneath is None and self._committed.states.get(encode_path(here.path)) is not None:
             self.conflicts.append(self._conflict(here, GONE))
-        elif beneath is None and here.shaken and found.st_nlink == 1 and self._brought_up(here, found):
+        elif beneath is None and here.shaken and status.st_nlink == 1 and self._brought_up(here, status):
             self._missing.append(self._conflict(here, GONE))
         if self._seen is not None and beneath is not None and before is not None:
-            self._seen.note(encode_path(here.path), beneath, before, after)
-        self._change(here, before, after)
+            self._seen.note(encode_path(here.path), beneath, before, new_content)
+        self._change(here, before, new_content)
 
     def _left(self, here: _Here, found: os.stat_result) -> FileContent:
         """What the command left."""
@@ -248,12 +250,12 @@ class _Walk:
                         ignored = inner.covers(path, directory=st.S_ISDIR(beneath.st_mode))
                         self._removed(_Here(path, name, here.up, low, ignored), beneath, inner)
 
-    def _is_back(self, here: _Here, before: FileContent | None) -> bool:
-        """Whether it is byte for byte what it was when the world first changed it."""
+    def _is_back(self, here: _Here, old_content: FileContent | None) -> bool:
+        """True if it is byte for byte as it was when the world first changed it."""
         if self._beginnings is None:
             self._beginnings = Beginnings(self._upper.view).all() if self._upper.lasting else {}
         path = encode_path(here.path)
-        return before is not None and path in self._beginnings and self._beginnings[path] == before.state
+        return old_content is not None and path in self._beginnings and self._beginnings[path] == old_content.state
 
     def _change(self, here: _Here, before: FileContent | None, after: FileContent | None) -> None:
         stat = self._counting.stat(before, after)
@@ -278,27 +280,27 @@ class _Walk:
         return content_of(low, here.name, beneath, mode, lambda: open_file(low, here.name))
 
     def _old(self, beneath: os.stat_result) -> bool:
-        """Whether it is as the command found it."""
+        """True if it is as the command found it."""
         return beneath.st_ctime_ns <= self._began
 
-    def _is_as_found(self, path: str, beneath: os.stat_result, before: FileContent | None) -> bool:
-        """Whether it is as the command found it, or as an earlier commit of its layer left it."""
-        return self._old(beneath) or (before is not None and self._is_committed(path, before.state))
+    def _is_as_found(self, path: str, beneath: os.stat_result, old_content: FileContent | None) -> bool:
+        """True if it is as the command found it, or as an earlier commit of its layer left it."""
+        return self._old(beneath) or (old_content is not None and self._is_committed(path, old_content.state))
 
     def _is_committed(self, path: str, state: FileState | None) -> bool:
-        """Whether an earlier commit of this layer left this path in this state."""
+        """True if an earlier commit of this layer left this path in this state."""
         encoded = encode_path(path)
         return encoded in self._committed.states and self._committed.states[encoded] == state
 
 
 def _names_by_folder(committed: LayerRecord) -> dict[str, frozenset[str]]:
-    """What earlier commits left, by the prefix of the folder: names as the system gives them."""
-    found: dict[str, set[str]] = {}
+    """The names that earlier commits left, by the prefix of the folder: names as the system gives them."""
+    names_by_prefix: dict[str, set[str]] = {}
     for path, state in committed.states.items():
         if state is not None:
             folder, _, name = decode_path(path).rpartition("/")
-            found.setdefault(encode_path(f"{folder}/" if folder else ""), set()).add(name)
-    return {prefix: frozenset(names) for prefix, names in found.items()}
+            names_by_prefix.setdefault(encode_path(f"{folder}/" if folder else ""), set()).add(name)
+    return {prefix: frozenset(names) for prefix, names in names_by_prefix.items()}
 
 
 @contextmanager

@@ -64,19 +64,19 @@ def freeze(upper: Upper, read_layer: Callable[[], LayerReading], into: str) -> N
         return
     os.makedirs(os.path.dirname(into), mode=0o700, exist_ok=True)
     for attempt in range(_ATTEMPTS):
-        made = f"{os.path.dirname(into)}/.{new_id('f')}"
+        staging = f"{os.path.dirname(into)}/.{new_id('f')}"
         try:
-            _copy_layer(upper, read_layer(), made)
+            _copy_layer(upper, read_layer(), staging)
             faultpoint("view.frozen")
             with suppress(FileExistsError, OSError):  # another worker did the same
-                os.rename(made, into)
+                os.rename(staging, into)
             return
         except ToolError:  # the command removed or replaced a file at this moment
             if attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSE_S)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 class FrozenLayer(ContentSource):
@@ -110,9 +110,9 @@ def _copy_layer(upper: Upper, layer: LayerReading, into: str) -> None:
     states, files = dict(layer.record.states), []
     for number, file in enumerate(layer.effect.files):
         if file.after is not None and file.after.kind == "file":
-            after = _copy_file(upper, file.path, file.after, _content(into, number))
-            states[file.path] = after
-            file = msgspec.structs.replace(file, after=after)
+            copied_state = _copy_file(upper, file.path, file.after, _content(into, number))
+            states[file.path] = copied_state
+            file = msgspec.structs.replace(file, after=copied_state)
         files.append(file)
     effect = msgspec.structs.replace(layer.effect, files=tuple(files))
     record = msgspec.structs.replace(layer.record, states=states)
@@ -123,16 +123,16 @@ def _copy_layer(upper: Upper, layer: LayerReading, into: str) -> None:
 def _copy_file(upper: Upper, path: str, state: FileState, goal: str) -> FileState:
     digest, size = hashlib.sha256(), 0
     with held(upper.open(path, state)) as source, held(os.open(goal, _NEW, 0o600)) as copy:
-        found = os.fstat(source)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
             raise ToolError(_BUSY)
-        while size < found.st_size and (block := os.read(source, min(_CHUNK, found.st_size - size))):
+        while size < status.st_size and (block := os.read(source, min(_CHUNK, status.st_size - size))):
             digest.update(block)
             size += len(block)
             view = memoryview(block)
             while view:
                 view = view[os.write(copy, view) :]
-        os.utime(copy, ns=(found.st_mtime_ns, found.st_mtime_ns))
+        os.utime(copy, ns=(status.st_mtime_ns, status.st_mtime_ns))
     return FileState("file", state.mode, digest.hexdigest(), size)
 
 

@@ -1,6 +1,6 @@
-"""What an index of git says, entry by entry: which paths git tracks, which of them are gitlinks (they stand for a
-repository inside the project into which git would go), which git is told not to look at; and a hash of all that it
-says. Reads bytes, and knows no file."""
+"""Reads an index of git, entry by entry: the paths that git tracks, the gitlinks among them (each stands for a
+repository inside the project into which git would go), the paths that git is told not to look at; and a hash of all
+entries. Reads bytes, and knows no file."""
 
 import hashlib
 import struct
@@ -28,16 +28,16 @@ class IndexMarks(msgspec.Struct, frozen=True):
 
 
 def index_marks(data: bytes) -> IndexMarks:
-    links, hidden = [], []
+    links, hidden_names = [], []
     try:
         for fixed, more, name in _entries(data):
             if int.from_bytes(fixed[24:28], "big") & _KIND == _GITLINK:
                 links.append(name)
             if fixed[60] & _ASSUME_UNCHANGED >> 8 or (more and more[0] & _SKIP_WORKTREE >> 8):
-                hidden.append(name)
+                hidden_names.append(name)
     except (struct.error, ValueError, IndexError):
         return IndexMarks()
-    return IndexMarks(frozenset(links), frozenset(hidden))
+    return IndexMarks(frozenset(links), frozenset(hidden_names))
 
 
 def tracked_paths(data: bytes) -> frozenset[bytes]:

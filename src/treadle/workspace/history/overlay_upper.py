@@ -29,14 +29,14 @@ UPPER = "upper"
 LASTING = "lasting"
 """Marks a view that outlives its commit: that of a world (W-11)."""
 COMMITTED = "committed"
-"""What was committed of the layer of a command that goes on (W-10)."""
+"""The record of the commits of the layer of a command that goes on (W-10)."""
 _MODES = "modes"
 _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
 _OPAQUE = "user.overlay.opaque"
 _TRIES = 3
 _FILE_OPENED, _FOLDER_OPENED = 0o600, 0o700
-"""What is added to the mode of an entry that is closed to us."""
+"""The bits that are added to the mode of an entry that is closed to us."""
 _LEAP_NS = 500_000_000
 """What a clock is set back by at once; less than that is a clock that is merely slowed down."""
 

@@ -115,11 +115,11 @@ class RepositoryChanges:
                 yield f"leaves a step in {file.path} that git would carry out: {os.fsdecode(odd[:200])}"
 
     def _hidden_history(self) -> Iterator[str]:
-        made = [path for path, file in self._files.items() if path.startswith(_REPLACE) and _is_file(file.after)]
+        new_refs = [path for path, file in self._files.items() if path.startswith(_REPLACE) and _is_file(file.after)]
         was, now = self._packed()
-        made += [name for name in now if name.startswith(_REPLACE) and name not in was]
-        if made:
-            yield f"makes git show another object in the place of {made[0].removeprefix(_REPLACE)} ({made[0]})"
+        new_refs += [name for name in now if name.startswith(_REPLACE) and name not in was]
+        if new_refs:
+            yield f"makes git show another object in the place of {new_refs[0].removeprefix(_REPLACE)} ({new_refs[0]})"
         shallow = self._files.get("shallow")
         if shallow is not None and _is_file(shallow.after):
             yield "cuts off the history that git shows (.git/shallow)"
@@ -136,22 +136,22 @@ class RepositoryChanges:
         return packed_refs(was), packed_refs(now)
 
     def _lost_refs(self) -> Iterator[str]:
-        gone = dict(self._deleted_refs())
+        deleted_refs = dict(self._deleted_refs())
         stashes = self._dropped_stashes()
-        if not gone and not stashes and not any(path.startswith("logs/") for path in self._files):
+        if not deleted_refs and not stashes and not any(path.startswith("logs/") for path in self._files):
             return
-        kept = self._remaining_ids()
-        commits = {name: id for name, id in gone.items() if id not in kept and name != _STASH}
-        if commits and not self._all_reachable(set(commits.values()), kept):
+        remaining_ids = self._remaining_ids()
+        commits = {name: id for name, id in deleted_refs.items() if id not in remaining_ids and name != _STASH}
+        if commits and not self._all_reachable(set(commits.values()), remaining_ids):
             first = next(iter(commits))
             more = f" and {len(commits) - 1} more" if len(commits) > 1 else ""
             yield f"deletes {first}{more} from git, and with it commits that no other reference holds"
         forgotten = self._forgotten_ids()
-        if forgotten and not commits and not self._all_reachable(forgotten - kept, kept):
+        if forgotten and not commits and not self._all_reachable(forgotten - remaining_ids, remaining_ids):
             yield f"removes {count(len(forgotten), 'commit')} from git's log of references (reflog)"
-        lost = [id for id in stashes if not self._is_in_tree(id)]
-        if lost:
-            yield f"drops {count(len(lost), 'stashed change')} from git"
+        lost_stashes = [id for id in stashes if not self._is_in_tree(id)]
+        if lost_stashes:
+            yield f"drops {count(len(lost_stashes), 'stashed change')} from git"
 
     def _deleted_refs(self) -> Iterator[tuple[str, str]]:
         was, now = self._packed()
@@ -210,8 +210,8 @@ class RepositoryChanges:
         if log is None or not _is_file(log.before):
             return ()
         now = self._text(log, self._after) if _is_file(log.after) else b""
-        left = set(_logged_ids(now))
-        return tuple(id for id in _logged_ids(self._text(log, self._before)) if id not in left)
+        remaining_ids = set(_logged_ids(now))
+        return tuple(id for id in _logged_ids(self._text(log, self._before)) if id not in remaining_ids)
 
     def _remaining_ids(self) -> frozenset[str]:
         """The commits that references point to afterwards, with the parents of those that the changes made."""
@@ -239,13 +239,13 @@ class RepositoryChanges:
                 todo += _parents(self._text(new[id], self._after))
         return frozenset(commits)
 
-    def _all_reachable(self, ids: Set[str], kept: frozenset[str]) -> bool:
+    def _all_reachable(self, ids: Set[str], remaining_ids: frozenset[str]) -> bool:
         if not ids or len(ids) > _MOST_ASKED:
             return not ids
         with suppress(ToolError):  # without a sandbox git is not asked
             if (git := self._git()) is not None:
                 # Commits that the changes made are only on the view: missing ones are left aside among those that stay.
-                words = ("rev-list", "--count", "--ignore-missing", *sorted(ids), "--not", *sorted(kept))
+                words = ("rev-list", "--count", "--ignore-missing", *sorted(ids), "--not", *sorted(remaining_ids))
                 return all(git.agrees("cat-file", "-e", id) for id in ids) and git.ask(*words) == "0"
         return False
 
@@ -253,11 +253,11 @@ class RepositoryChanges:
         """True if these changes bring the content of the stash into the work tree: it was popped, not dropped."""
         with suppress(ToolError):
             if (git := self._git()) is not None:
-                said = git.ask("diff-tree", "-r", "--no-renames", f"{stash}^1", stash)
-                wanted = {line.split()[3] for line in said.splitlines() if line.startswith(":")} - {"0" * 40, "0" * 64}
+                output = git.ask("diff-tree", "-r", "--no-renames", f"{stash}^1", stash)
+                blobs = {line.split()[3] for line in output.splitlines() if line.startswith(":")} - {"0" * 40, "0" * 64}
                 untracked = git.ask("ls-tree", "-r", f"{stash}^3")
-                wanted |= {line.split()[2] for line in untracked.splitlines() if line}
-                return bool(wanted) and wanted <= self._blobs()
+                blobs |= {line.split()[2] for line in untracked.splitlines() if line}
+                return bool(blobs) and blobs <= self._blobs()
         return False
 
     def _blobs(self) -> set[str]:
@@ -275,18 +275,18 @@ class RepositoryChanges:
         altered = [path for path, file in self._files.items() if _holds_objects(path) and _is_altered(file)]
         if altered:
             yield f"alters .git/{altered[0]}, which git never changes once it is written"
-        gone = set(self._object_ids(lambda file: file.after is None, self._before))
-        if not gone:
+        removed_ids = set(self._object_ids(lambda file: file.after is None, self._before))
+        if not removed_ids:
             return
-        gone -= set(self._object_ids(lambda file: file.before is None, self._after))
-        if gone and self._root.ground is None:
-            gone -= self._packed_objects()
-        if gone:
-            yield f"removes {count(len(gone), 'object')} of the history that git keeps"
+        removed_ids -= set(self._object_ids(lambda file: file.before is None, self._after))
+        if removed_ids and self._root.ground is None:
+            removed_ids -= self._packed_objects()
+        if removed_ids:
+            yield f"removes {count(len(removed_ids), 'object')} of the history that git keeps"
 
-    def _object_ids(self, wanted: Callable[[FileChange], bool], content: Content) -> Iterator[str]:
+    def _object_ids(self, accepts: Callable[[FileChange], bool], content: Content) -> Iterator[str]:
         for path, file in self._files.items():
-            if not path.startswith("objects/") or not wanted(file):
+            if not path.startswith("objects/") or not accepts(file):
                 continue
             if match := _LOOSE.fullmatch(path):
                 yield "".join(match.groups())
@@ -338,11 +338,11 @@ def files_named_in_configuration(root: Root, files: Iterable[FileChange]) -> Ite
     except ToolError:
         return
     words = [os.fsdecode(word) for value in values for word in re.split(rb"[\s\"';|&]+", value) if word]
-    named = {os.path.normpath(os.path.join(base, word)) for word in words for base in ("", ".git")}
-    for file in files if named else ():
+    named_paths = {os.path.normpath(os.path.join(base, word)) for word in words for base in ("", ".git")}
+    for file in files if named_paths else ():
         path = decode_path(file.path)
         above = {path, *(path[:at] for at, letter in enumerate(path) if letter == "/")}
-        if file.after is not None and not path.startswith(_PREFIX) and above & named:
+        if file.after is not None and not path.startswith(_PREFIX) and above & named_paths:
             yield f"changes {path}, which git runs or reads because .git/config names it"
 
 
@@ -398,8 +398,8 @@ def _holds_objects(path: str) -> bool:
 
 
 def _is_altered(file: FileChange) -> bool:
-    before, after = file.before, file.after
-    return before is not None and after is not None and before.digest != after.digest
+    old, new = file.before, file.after
+    return old is not None and new is not None and old.digest != new.digest
 
 
 def _obeyed_text(path: str) -> re.Pattern[bytes] | None:

@@ -100,7 +100,7 @@ class ProjectSnapshots:
     # -- commands on a view -------------------------------------------------------------------------------------
 
     def effect(self, view: str, changed: frozenset[str] = frozenset()) -> Effect:
-        return self._gated(view, self._effect(view, changed=changed), judged=True)
+        return self._gated(view, self._effect(view, distrusted=changed), judged=True)
 
     def diff(self, view: str, effect: Effect) -> str:
         from treadle.workspace.history import effects
@@ -132,14 +132,16 @@ class ProjectSnapshots:
 
         Upper(view).note_committed(frozen.record(frozen_view))
 
-    def _effect(self, view: str, seen: SeenFiles | None = None, changed: frozenset[str] = frozenset()) -> Effect:
+    def _effect(
+        self, view: str, seen_files: SeenFiles | None = None, distrusted: frozenset[str] = frozenset()
+    ) -> Effect:
         from treadle.workspace.history import copied, effects, frozen
 
         if copied.is_copied(view):
             return copied.read(self._root, view, self.images)
         if frozen.is_frozen(view):
             return frozen.read(view)
-        return effects.read(self._root, view, seen=seen, distrusted=changed)
+        return effects.read(self._root, view, seen=seen_files, distrusted=distrusted)
 
     def beginning(self, view: str) -> "Beginning":
         """Of a view that is a copy of this project."""
@@ -158,21 +160,21 @@ class ProjectSnapshots:
             self._bytes_now,
             lambda file, most: effects.left_bytes(view, file, most),
         )
-        left = withhold(self._root, effect, repository.new_gitlinks() if repository is not None else {})
+        remaining = withhold(self._root, effect, repository.new_gitlinks() if repository is not None else {})
         if not judged:
-            return left
+            return remaining
         reasons = repository.reasons() if repository is not None else ()
-        return replace(left, history=(*reasons, *self.judged(files).history))
+        return replace(remaining, history=(*reasons, *self.judged(files).history))
 
     def _repository(
-        self, files: Sequence[FileChange], before: "Content", after: "Content"
+        self, files: Sequence[FileChange], old_content: "Content", new_content: "Content"
     ) -> "RepositoryChanges | None":
-        """What the changes do to the repository; None if nothing of it is changed."""
+        """The effect of the changes on the repository; None if nothing of it is changed."""
         if not any(file.path.startswith(".git/") for file in files):
             return None
         from treadle.workspace.history.repository_changes import RepositoryChanges
 
-        return RepositoryChanges(self._root, files, before, after, self._git)
+        return RepositoryChanges(self._root, files, old_content, new_content, self._git)
 
     def discard(self, name: str) -> Effect | None:
         from treadle.workspace.history import effects
@@ -194,9 +196,9 @@ class ProjectSnapshots:
     def compare(self, name: str) -> Effect:
         effect = self._captures().compare(name)
         repository = self._repository(effect.files, self._bytes_before, self._bytes_now)
-        seen = self.judged(effect.files)
+        judgement = self.judged(effect.files)
         reasons = repository.reasons() if repository is not None else ()
-        effect = replace(effect, files=seen.files, history=(*reasons, *seen.history))
+        effect = replace(effect, files=judgement.files, history=(*reasons, *judgement.history))
         if self._root.ground is not None:
             self._root.ground.changing({file.path: file.before for file in effect.files})
         self.remember(effect.files)

@@ -30,10 +30,10 @@ def mark_tracked(root: Root, files: Sequence[FileChange]) -> tuple[FileChange, .
     }
     if not doubtful:
         return tuple(files)
-    known = _tracked(root)
-    if not known:
+    tracked = _tracked(root)
+    if not tracked:
         return tuple(files)
-    marked = {path for path in doubtful if os.fsencode(decode_path(path)) in known}
+    marked = {path for path in doubtful if os.fsencode(decode_path(path)) in tracked}
     return tuple(replace(file, ignored=False, tracked=True) if file.path in marked else file for file in files)
 
 
@@ -49,10 +49,10 @@ def _tracked(root: Root) -> frozenset[bytes]:
         if folder == os.path.dirname(folder):
             return frozenset()
         folder = os.path.dirname(folder)
-    found = repository_of(folder)
-    if found is None:
+    repository = repository_of(folder)
+    if repository is None:
         return frozenset()
-    names = _names_in(found.folder)
+    names = _names_in(repository.folder)
     if folder == top:
         return names
     prefix = os.fsencode(os.path.relpath(top, folder)) + b"/"

@@ -165,11 +165,11 @@ class Transactions:
                 raise ToolError("These changes could not be made and were taken back. Nothing was changed; try again.")
             numbers = _numbers(journal.files)
             stage.open()
-            found = Surveyor(folders).survey(journal.files)
-            taken = _taken(found)
+            survey = Surveyor(folders).survey(journal.files)
+            taken = _taken(survey)
             if taken and journal.verdict == "commit":
                 return self._call_off(journal, taken, folders)
-            making = ChangeApplier(folders, found, source_of(journal.view), stage, numbers)
+            making = ChangeApplier(folders, survey, source_of(journal.view), stage, numbers)
             making.prepare()
             return self._carry_out(journal, making, taken, folders, stage)
 
@@ -219,10 +219,10 @@ class Transactions:
         except Exception:
             folders.forget()
             stage.open()
-            found = Surveyor(folders).survey(journal.files)
-            if (taken := _taken(found)) and journal.verdict == "commit":
+            survey = Surveyor(folders).survey(journal.files)
+            if (taken := _taken(survey)) and journal.verdict == "commit":
                 return taken
-            again = making.from_here(found)
+            again = making.from_here(survey)
             again.prepare()
             return [*taken, *again.make(journal.closed)]
 
@@ -236,11 +236,11 @@ class Transactions:
         faultpoint("transaction.turned_back")
         folders.forget()
         changes, numbers = backwards(journal.files), _numbers(journal.files)
-        found = Surveyor(folders).survey(changes)
+        survey = Surveyor(folders).survey(changes)
         self._stage(folders, journal.name).remove()  # its space may be what is missing
         with self._stage(folders, journal.name, "back") as stage:
             stage.open()
-            making = ChangeApplier(folders, found, self._kept(), stage, numbers)
+            making = ChangeApplier(folders, survey, self._kept(), stage, numbers)
             making.prepare()
             making.make({**closed_folders(folders, changes), **journal.closed})
             self._journals.withdraw(journal.name)

@@ -143,27 +143,27 @@ class Ignoring:
 
 def ignored_folders(top: int, most: int) -> list[str]:
     """The folders below an open one that are ignored, without those that lie in ignored ones, at most so many."""
-    found: list[str] = []
-    _find_ignored(top, "", Ignoring(), found, most)
-    return found
+    paths: list[str] = []
+    _find_ignored(top, "", Ignoring(), paths, most)
+    return paths
 
 
-def _find_ignored(folder: int, prefix: str, rules: Ignoring, found: list[str], most: int) -> None:
+def _find_ignored(folder: int, prefix: str, rules: Ignoring, paths: list[str], most: int) -> None:
     rules = rules.within(prefix, None, folder)
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
     for name in names:
-        if len(found) >= most or prefix.count("/") > _DEEPEST:
+        if len(paths) >= most or prefix.count("/") > _DEEPEST:
             return
         if name in FOLDERS:
             continue
         if rules.covers(prefix + name, directory=True):
-            found.append(prefix + name)
+            paths.append(prefix + name)
             continue
         with suppress(OSError):  # it is closed to us, or just gone
             fd = os.open(name, LIST, dir_fd=folder)
             try:
-                _find_ignored(fd, f"{prefix}{name}/", rules, found, most)
+                _find_ignored(fd, f"{prefix}{name}/", rules, paths, most)
             finally:
                 os.close(fd)
 

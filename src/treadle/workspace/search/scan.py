@@ -68,7 +68,7 @@ def special_files(top: int, name: str) -> Iterator[bool]:
     answer for each folder. None of them is opened."""
     folders = ["."]
     while folders:
-        path, found = folders.pop(), False
+        path, has_special = folders.pop(), False
         try:
             fd = os.open(path, LIST, dir_fd=top)
         except OSError:
@@ -79,12 +79,12 @@ def special_files(top: int, name: str) -> Iterator[bool]:
                     if entry.is_dir(follow_symlinks=False):
                         folders += [] if entry.name in FOLDERS else [f"{path}/{entry.name}"]
                     elif entry.name == name:
-                        found = found or not stat.S_ISREG(entry.stat().st_mode)
+                        has_special = has_special or not stat.S_ISREG(entry.stat().st_mode)
         except OSError:
             pass
         finally:
             os.close(fd)
-        yield found
+        yield has_special
 
 
 def _read(fd: int, prefix: str, above: Ignoring) -> _Level:
@@ -107,8 +107,8 @@ MAX_FILE = 32_000_000
 
 
 def lines_of(data: bytes) -> list[str] | None:
-    """The lines without their ends; None if the bytes are no text. UTF-16 is known by its byte-order mark; what is no
-    valid UTF-8 is what read_file shows, with single broken bytes as surrogates."""
+    """The lines without their ends; None if the bytes are no text. UTF-16 is known by its byte-order mark;
+    invalid UTF-8 becomes the text that read_file shows, with single broken bytes as surrogates."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", errors="replace")
     elif b"\0" in data:
@@ -190,9 +190,9 @@ def python_pattern(pattern: str) -> str:
 
 
 def _all_but(inside: str) -> str:
-    """What is to stand in a class for all characters but those of another one, which are ASCII."""
+    """The content of a character class for all characters but those of another one, which are ASCII."""
     ends = [-1, *(number for number in range(128) if re.match(f"[{inside}]", chr(number))), sys.maxunicode + 1]
-    return "".join(f"\\U{one + 1:08x}-\\U{other - 1:08x}" for one, other in pairwise(ends) if other - one > 1)
+    return "".join(f"\\U{one + 1:08x}-\\U{next_end - 1:08x}" for one, next_end in pairwise(ends) if next_end - one > 1)
 
 
 class SearchJob(msgspec.Struct, frozen=True):
@@ -212,7 +212,7 @@ class SearchJob(msgspec.Struct, frozen=True):
 
 
 def is_supported(job: SearchJob) -> bool:
-    """Whether the pattern is one for our own program, too."""
+    """True if the pattern is one for our own program, too."""
     try:
         _compile(job)
     except re.error:
@@ -264,12 +264,12 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
     if job.stdin:
         yield b"<stdin>", open(0, "rb", closefd=False).read(MAX_FILE)  # noqa: SIM115
         return
-    wanted = matcher(job.include) if job.include else None
+    accepts = matcher(job.include) if job.include else None
     if job.only >= 0:
         with open(job.only, "rb", closefd=False) as file:
-            wanted = {os.fsdecode(path) for path in file.read().split(b"\0")}.__contains__
+            accepts = {os.fsdecode(path) for path in file.read().split(b"\0")}.__contains__
     for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
-        if (wanted is None or wanted(leaf.path)) and (data := bytes_at(leaf.directory, leaf.name, MAX_FILE)):
+        if (accepts is None or accepts(leaf.path)) and (data := bytes_at(leaf.directory, leaf.name, MAX_FILE)):
             yield b"./" + os.fsencode(leaf.path), data
 
 

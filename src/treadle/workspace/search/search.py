@@ -73,8 +73,9 @@ class _Blocked(Exception):
 
 
 class _Halt:
-    """Whether a search is to stop: it was called off, or ripgrep is blocked. ripgrep opens every `.gitignore` and waits
-    for ever if one is a FIFO; so when it takes long, the tree is searched for such a file, a little with each look."""
+    """Tells if a search is to stop: it was called off, or ripgrep is blocked. ripgrep opens every `.gitignore` and
+    waits for ever if one is a FIFO; so when it takes long, the tree is searched for such a file, a little with each
+    look."""
 
     def __init__(self, stop: threading.Event | None, top: int) -> None:
         self._stop = stop
@@ -126,13 +127,13 @@ class Engine:
         wanted = _glob(query.include, self._guard.path) if query.include else _any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._inherited(parts) as rules:
             job, scope = _job(query, rules=rules), Scope(stop, _time_limit(), fd, parts)
-            others = self._other_encodings(job, scope)
-            reader = MatchReader(lambda name: wanted(name) and name not in others, query.most)
+            other_files = self._other_encodings(job, scope)
+            reader = MatchReader(lambda name: wanted(name) and name not in other_files, query.most)
             ran = self._run(job, reader.feed, scope)
             reader.close()
-            if others and ran.ending == "exited":
+            if other_files and ran.ending == "exited":
                 reader.wanted = wanted
-                with _path_list(others) as only:
+                with _path_list(other_files) as only:
                     job = msgspec.structs.replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
@@ -148,12 +149,12 @@ class Engine:
         self._start(engines.list_other_encodings(self._program, job), job, reader.feed, scope)
         return frozenset(name for name, _ in reader.files.sorted())
 
-    def _too_large(self, wanted: Matcher, rules: int, scope: Scope) -> tuple[str, ...]:
+    def _too_large(self, accepts: Matcher, rules: int, scope: Scope) -> tuple[str, ...]:
         """The files that are not searched because of their size."""
 
         def is_large(name: str) -> bool:
             try:
-                return wanted(name) and os.stat(name, dir_fd=scope.fd, follow_symlinks=False).st_size > MAX_FILE
+                return accepts(name) and os.stat(name, dir_fd=scope.fd, follow_symlinks=False).st_size > MAX_FILE
             except OSError:
                 return False
 
@@ -301,7 +302,7 @@ def _time_limit() -> float:
 
 
 def _matches_more_than_ascii(job: SearchJob) -> bool:
-    """Whether a pattern may match something in a text that is no UTF-8 which ripgrep would not find there."""
+    """True if a pattern may match something in a text that is no UTF-8 which ripgrep would not find there."""
     return not job.pattern.isascii() or (not job.literal and _MATCHES_MORE.search(job.pattern) is not None)
 
 

@@ -66,11 +66,11 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
 async def _has_pending_changes(context: ToolContext, request: CommandRequest, one: Known) -> bool:
     assert context.commands is not None
     command = await context.commands.find(request.chat, one.call)
-    ended = None if command is None else await command.wait(0)
-    if command is None or ended is None:
+    result = None if command is None else await command.wait(0)
+    if command is None or result is None:
         return False
     layer = JobLayer(context, request.chat, one.call, command, request.project, request.options)
-    return await layer.pending(ended) > 0
+    return await layer.pending(result) > 0
 
 
 async def begun(context: ToolContext, command: Command, handle: str) -> tuple[str, str, bool]:
@@ -85,7 +85,7 @@ async def begun(context: ToolContext, command: Command, handle: str) -> tuple[st
 
 
 CommitScope = Literal["", "part", "all"]
-"""What a call commits: nothing · what a running command has changed by now · all that an ended one left."""
+"""The changes that a call commits: none · those of a running command up to now · all those of an ended one."""
 
 
 class _Handled(WithContext, PlainTool):
@@ -136,10 +136,10 @@ class _Handled(WithContext, PlainTool):
         """A background command in one line, with what of it is not committed."""
         assert self._context.commands is not None
         command = await self._context.commands.find(invocation.chat, one.call)
-        ended = None if command is None or one.running else await command.wait(0)
-        if command is None or ended is None:
+        result = None if command is None or one.running else await command.wait(0)
+        if command is None or result is None:
             return _line(one)
-        return _line(one, await self._layer(command, invocation, one.call).pending(ended))
+        return _line(one, await self._layer(command, invocation, one.call).pending(result))
 
     def _layer(self, command: Command, invocation: Invocation, handle: str = "") -> JobLayer:
         return JobLayer(
@@ -153,7 +153,7 @@ class _Handled(WithContext, PlainTool):
         )
 
     async def _report(self, command: Command, invocation: Invocation, ended: Ended | None, by: str = "") -> Outcome:
-        """What is new, how it ended, and what became of what it changed."""
+        """Report the new output, the ending, and the outcome of its changes."""
         text, size = await in_thread(_news, self._context, command, invocation.call, ended)
         state, layer = _state(ended), self._layer(command, invocation)
         lines: tuple[str, ...] = ()
@@ -186,14 +186,14 @@ class _Handled(WithContext, PlainTool):
         return change.added_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
 
     async def _compared(self, invocation: Invocation) -> ProjectChange:
-        """What changed in the project while a command without a view ran."""
+        """The changes in the project while a command without a view ran."""
         name = f"{invocation.chat}/{_handle(invocation)}"
         project = CommandProject(self._context, name, invocation.project, invocation.options)
         return await project.compare("observed", invocation.seen)
 
     async def _uncommitted(self, layer: JobLayer, invocation: Invocation, scope: CommitScope) -> ProjectChange:
-        """The policy does not let the effect pass, and nobody can be asked. In a read-only chat it is dropped; else it
-        stays for a person to commit."""
+        """The policy does not let the effect pass, and no person can be asked. In a read-only chat it is dropped; else
+        it stays for a person to commit."""
         if scope == "all" and invocation.options.mode == "read-only":
             return await layer.drop(invocation.discard)
         return ProjectChange((f"[not committed: {invocation.discard}]",), success=False, source="view")
@@ -218,19 +218,19 @@ class _Committing(_Handled):
         return {"commits": scope} if scope else None
 
     async def _look(self, invocation: Invocation) -> tuple[CommitScope, Rehearsal | None]:
-        """What the call commits, and what that would change."""
+        """The scope of the commit of this call, and its effect."""
         command = await self._find(invocation)
-        ended = await self._wait(command, invocation)
+        result = await self._wait(command, invocation)
         layer = self._layer(command, invocation)
-        if ended is None and not invocation.arguments.get("commit"):
+        if result is None and not invocation.arguments.get("commit"):
             return "", None
-        rehearsal = await layer.rehearse(invocation.call, ended)
+        rehearsal = await layer.rehearse(invocation.call, result)
         if rehearsal is None or rehearsal.empty:
             return "", None
-        return "part" if ended is None else "all", rehearsal
+        return "part" if result is None else "all", rehearsal
 
     async def _wait(self, command: Command, invocation: Invocation) -> Ended | None:
-        """How the command ended, or None; what the call waits for is waited for here."""
+        """How the command ended, or None; the wait that the call asks for happens here."""
         raise NotImplementedError
 
 
@@ -322,8 +322,8 @@ class StopCommand(_Committing):
 
     async def trial(self, invocation: Invocation) -> Trial | None:
         """It is stopped before its effect is judged, so that is recorded first."""
-        ended = await (await self._find(invocation)).wait(0)
-        return Trial({}, begins=ended is None)
+        result = await (await self._find(invocation)).wait(0)
+        return Trial({}, begins=result is None)
 
     async def run(self, invocation: Invocation) -> Outcome:
         command = await self._find(invocation)
@@ -357,17 +357,17 @@ async def _settle_down(command: Command, begin: int, wait_s: float, *, until_new
     return ended
 
 
-def _news(context: ToolContext, command: Command, token: str, ended: Ended | None) -> tuple[str, int]:
-    """What is new since the last look, bounded, and how much it is. Of a running command, an unfinished character and
+def _news(context: ToolContext, command: Command, token: str, result: Ended | None) -> tuple[str, int]:
+    """The new output since the last look, bounded, and its size. Of a running command, an unfinished character and
     what may be the beginning of a secret (S-11) wait for the next look."""
     begin, size = command.since(token)
-    end = size if ended is not None else finished_end(command, begin, size, context.finished_length)
+    end = size if result is not None else finished_end(command, begin, size, context.finished_length)
     lines = [view_between(command, begin, end, context.redact).text] if end > begin else []
     if end < size:
         command.since(token, end)
         lines.append(f"[{count(size - end, 'byte')} of unfinished output not shown yet]")
-    if ended is not None:
-        lines += stopped_lines(stopped_names(command.shell()), left_behind=ended.left_behind)
+    if result is not None:
+        lines += stopped_lines(stopped_names(command.shell()), left_behind=result.left_behind)
     return "\n".join(lines), end - begin
 
 

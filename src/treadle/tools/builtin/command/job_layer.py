@@ -54,16 +54,16 @@ class JobLayer:
 
     @property
     def exists(self) -> bool:
-        """Whether the command runs on a view, and its folder is still there."""
+        """True if the command runs on a view, and its folder is still there."""
         return self._last.kept and os.path.isdir(f"{self.view}/upper")
 
-    async def is_open(self, ended: Ended) -> bool:
-        """Whether the changes of the ended command are neither committed nor discarded."""
-        return self.exists and self._is_known(ended) and not await in_thread(self._last.decided)
+    async def is_open(self, result: Ended) -> bool:
+        """True if the changes of the ended command are neither committed nor discarded."""
+        return self.exists and self._is_known(result) and not await in_thread(self._last.decided)
 
-    async def pending(self, ended: Ended) -> int:
+    async def pending(self, result: Ended) -> int:
         """How many files a commit of the ended command would change; one at least if that cannot be found out."""
-        if not await self.is_open(ended):
+        if not await self.is_open(result):
             return 0
         try:
             return len((await self._last.effect(self.view)).files)
@@ -71,53 +71,53 @@ class JobLayer:
             return 1
 
     async def conflicts(self) -> bool:
-        """Whether somebody else changed the same files as the ended command."""
+        """True if a change from elsewhere hit the same files as the ended command."""
         return bool((await self._last.effect(self.view)).conflicts)
 
-    async def preview(self, ended: Ended) -> tuple[Effect, str]:
+    async def preview(self, result: Ended) -> tuple[Effect, str]:
         """The effect of a commit of the ended command, and its diff."""
-        if not await self.is_open(ended):
+        if not await self.is_open(result):
             return Effect(()), ""
         effect, diff, _ = await self._last.preview(self.view)
         return effect, diff
 
-    async def rehearse(self, call: str, ended: Ended | None) -> Rehearsal | None:
+    async def rehearse(self, call: str, result: Ended | None) -> Rehearsal | None:
         """The effect of a commit by this call; None if there is nothing to commit."""
-        if ended is None:
+        if result is None:
             if not self.exists:
                 return None
             view = await self._freeze(call)
-        elif await self.is_open(ended):
+        elif await self.is_open(result):
             view = self.view
             if call:
                 await in_thread(replace_file, f"{view}/{_REHEARSED}", call.encode())
         else:
             return None
-        effect, diff, lost = await self._project_for(call, ended).preview(view)
+        effect, diff, unrecoverable = await self._project_for(call, result).preview(view)
         return Rehearsal(
-            diff, effect.files, effect.uncaptured, lost, command=self._command.line, history=effect.history
+            diff, effect.files, effect.uncaptured, unrecoverable, command=self._command.line, history=effect.history
         )
 
     async def was_rehearsed_by(self, call: str) -> bool:
-        """Whether this call was the last that was judged by all changes of the ended command."""
+        """True if this call was the last that was judged by all changes of the ended command."""
         try:
             return await in_thread(Path(self.view, _REHEARSED).read_text) == call
         except OSError:
             return False
 
-    async def is_given_up(self, ended: Ended) -> bool:
-        """Whether it is decided that the changes of the ended command are not committed."""
-        if not self.exists or not self._is_known(ended):
+    async def is_given_up(self, result: Ended) -> bool:
+        """True if it is decided that the changes of the ended command are not committed."""
+        if not self.exists or not self._is_known(result):
             return False
         return await in_thread(lambda: self._last.decided() and not self._last.begun())
 
-    async def commit(self, call: str, ended: Ended | None) -> ProjectChange:
+    async def commit(self, call: str, result: Ended | None) -> ProjectChange:
         """Commit the effect that `rehearse` returned for this call. Called again after a crash, it completes the commit
         and returns the same."""
-        if ended is not None:
-            return await self._last.commit(self.view) if self._is_known(ended) else await self.drop()
+        if result is not None:
+            return await self._last.commit(self.view) if self._is_known(result) else await self.drop()
         view = await self._freeze(call)
-        change = await self._project_for(call, ended).commit(view)
+        change = await self._project_for(call, result).commit(view)
         if change.success:
             await in_thread(self._last.note_committed, self.view, view)
         return change
@@ -135,29 +135,29 @@ class JobLayer:
             await in_thread(self._last.note_committed, self.view, view)
         return change
 
-    async def drop_unknown(self, ended: Ended) -> bool:
-        """Discard the changes if it is not known how far the command came; whether that is so."""
-        if not self.exists or self._is_known(ended):
+    async def drop_unknown(self, result: Ended) -> bool:
+        """Discard the changes if it is not known how far the command came; True if it discarded them."""
+        if not self.exists or self._is_known(result):
             return False
         await self.drop()
         return True
 
-    async def drop(self, why: str = "") -> ProjectChange:
+    async def drop(self, reason: str = "") -> ProjectChange:
         """Discard the changes of the ended command for good. An earlier decision stays."""
-        if why:
-            return await self._last.dismiss(self.view, why)
+        if reason:
+            return await self._last.dismiss(self.view, reason)
         return await self._last.discard()
 
-    def _is_known(self, ended: Ended) -> bool:
-        return ended.ending in _KEPT_ENDINGS and (self._command.present or self._command.durable)
+    def _is_known(self, result: Ended) -> bool:
+        return result.ending in _KEPT_ENDINGS and (self._command.present or self._command.durable)
 
     async def _freeze(self, call: str) -> str:
         into = f"{self.view}/{_FROZEN_FOLDER}/{call}"
         await in_thread(self._last.freeze, self.view, into)
         return into
 
-    def _project_for(self, call: str, ended: Ended | None) -> CommandProject:
-        return self._last if ended is not None else self._project(call)
+    def _project_for(self, call: str, result: Ended | None) -> CommandProject:
+        return self._last if result is not None else self._project(call)
 
     def _project(self, name: str) -> CommandProject:
         return _JobProject(self._context, f"{self._chat}/{name}", *self._place)

@@ -122,12 +122,12 @@ def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
 # -- the output of a command ------------------------------------------------------------------------------------------
 
 
-def view(command: Command, ended: Ended, redact: Callable[[str], str] = str) -> OutputView:
+def view(command: Command, result: Ended, redact: Callable[[str], str] = str) -> OutputView:
     """Of a command that has ended."""
-    if ended.size <= _HEAD_READ + _TAIL_READ:
+    if result.size <= _HEAD_READ + _TAIL_READ:
         return view_whole(b"".join(parts(command)), redact)
     head = command.read(0, _HEAD_READ).data
-    return view_ends(head, _read(command, ended.size - _TAIL_READ), ended.lines, ended.size, redact)
+    return view_ends(head, _read(command, result.size - _TAIL_READ), result.lines, result.size, redact)
 
 
 def finished_end(command: Command, begin: int, end: int, finished_length: Callable[[str], int]) -> int:
@@ -135,8 +135,8 @@ def finished_end(command: Command, begin: int, end: int, finished_length: Callab
     start = max(begin, end - _TAIL_READ)
     data = _read(command, start, end)
     text = without_unfinished_character(data).decode(errors="surrogateescape")
-    shown = text[: finished_length(text)].encode(errors="surrogateescape")
-    return end - len(data) + len(shown)
+    finished_data = text[: finished_length(text)].encode(errors="surrogateescape")
+    return end - len(data) + len(finished_data)
 
 
 def view_between(command: Command, begin: int, end: int, redact: Callable[[str], str] = str) -> OutputView:
@@ -209,7 +209,7 @@ _CROSS_DEVICE = re.compile(r"Invalid cross-device link|\bEXDEV\b")
 
 
 def rename_hint(text: str) -> str:
-    """What to do about a folder that could not be renamed on a view; empty if the output tells of none. The kernel has
+    """Advice about a folder that could not be renamed on a view; empty if the output tells of none. The kernel has
     an option for it (`redirect_dir`), but not for mounts without privileges."""
     if not _CROSS_DEVICE.search(text):
         return ""
@@ -226,14 +226,14 @@ def exit_words(ended: Ended) -> str:
 
 
 def stopped_lines(names: Sequence[str], *, left_behind: bool = False) -> tuple[str, ...]:
-    """What is said about processes that a command left running, by their names as far as those are known."""
+    """The note about processes that a command left running, by their names as far as those are known."""
     if not names and not left_behind:
         return ()
     counts = Counter(inert(name) for name in names)
-    shown = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.most_common(10))
-    which = f": {shown}{' …' if len(counts) > 10 else ''}" if shown else ""
+    name_list = ", ".join(name if number == 1 else f"{name} ({number})" for name, number in counts.most_common(10))
+    suffix = f": {name_list}{' …' if len(counts) > 10 else ''}" if name_list else ""
     return (
-        f"[processes that it left running in the background were stopped{which}. A process that is to go on runs as "
+        f"[processes that it left running in the background were stopped{suffix}. A process that is to go on runs as "
         "its own command with background=true]",
     )
 

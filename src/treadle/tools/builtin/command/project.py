@@ -53,7 +53,7 @@ class ProjectChange(msgspec.Struct, frozen=True):
 
     @property
     def settlement(self) -> Literal["committed", "refused", "discarded"]:
-        """What became of the effect of a command that ran on a view."""
+        """The outcome of the effect of a command that ran on a view."""
         if self.conflicts:
             return "refused"
         return "committed" if self.files else "discarded"
@@ -94,7 +94,7 @@ class CommandProject:
     not_made = "the command ran, but nothing of what it changed was committed"
     mend = "look at them, and run it again if it is still wanted"
     discards_failed = True
-    """Whether an effect that cannot be committed now never will be."""
+    """True if an effect that cannot be committed now never will be."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class CommandProject:
         return self._snapshots is not None and self._snapshots.decided(self._name)
 
     def begun(self) -> bool:
-        """Whether it is decided that the effect is committed. Blocks for a moment."""
+        """True if it is decided that the effect is committed. Blocks for a moment."""
         return self._snapshots is not None and self._snapshots.begun(self._name)
 
     async def capture(self) -> None:
@@ -213,24 +213,24 @@ class CommandProject:
         assert self._snapshots is not None
         ignored = self._snapshots.ignored_folders(_MOST_LAYERS)
         layers = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
-        made: list[str] = []
-        for given in declared:
-            path = os.path.normpath(given)
+        new_folders: list[str] = []
+        for declared_path in declared:
+            path = os.path.normpath(declared_path)
             if os.path.isabs(path) or path.split("/")[0] in ("", ".", "..", ".git"):
-                raise ToolError(f"writes: {inert(given)} is no folder inside the project.")
-            missing = self._missing_folders(given, path_steps(path))
+                raise ToolError(f"writes: {inert(declared_path)} is no folder inside the project.")
+            missing = self._missing_folders(declared_path, path_steps(path))
             if any(is_below(path, layer) for layer in layers):
                 continue
             if not missing and not any(is_below(path, folder) for folder in ignored):
                 raise ToolError(
-                    f"writes: {inert(given)} is a folder of the project that .gitignore does not name. Declare a new "
-                    "or an ignored one, or leave live out: then the command may write anywhere on its view."
+                    f"writes: {inert(declared_path)} is a folder of the project that .gitignore does not name. Declare "
+                    "a new or an ignored one, or leave live out: then the command may write anywhere on its view."
                 )
-            made += [step for step in missing if step not in made]
+            new_folders += [step for step in missing if step not in new_folders]
             layers.append(path)
-        return tuple(layers), tuple(made)
+        return tuple(layers), tuple(new_folders)
 
-    def _missing_folders(self, given: str, steps: Sequence[str]) -> list[str]:
+    def _missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
         """The steps to a declared folder that do not exist. ToolError if one of them is a link or a file, or may not be
         made."""
         assert self._snapshots is not None
@@ -241,10 +241,10 @@ class CommandProject:
             if state is None:
                 missing.append(step)
             elif state.kind != "directory":
-                raise ToolError(f"writes: {inert(given)} leads through something that is no folder.")
+                raise ToolError(f"writes: {inert(declared_path)} leads through something that is no folder.")
         forbidden = left_out(folders_made(missing), lambda path: snapshots.state(path) is not None)
         for reason in forbidden.values():
-            raise ToolError(f"writes: {inert(given)} cannot be made: {reason}.")
+            raise ToolError(f"writes: {inert(declared_path)} cannot be made: {reason}.")
         return missing
 
     async def make_folders(self, paths: Sequence[str]) -> tuple[FileChange, ...]:

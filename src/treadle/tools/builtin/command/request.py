@@ -47,7 +47,7 @@ class CommandPlan(msgspec.Struct, frozen=True):
     attempt: int = 1
     """Which attempt a trial begins."""
     live: bool = False
-    """Whether it sees the project's own files, read-only, with a view of `layers` alone."""
+    """True if it sees the project's own files, read-only, with a view of `layers` alone."""
     layers: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
     """Folders that are made in the project for it, each before those that lie in it."""

@@ -123,7 +123,7 @@ class CommandRun:
     async def _choose_plan(self) -> None:
         own = self.plan.own
         background = self._request.background
-        network = await self._setup.network(rehearsal=background)  # nobody has seen yet what a job does
+        network = await self._setup.network(rehearsal=background)  # no person has seen the effect of a job yet
         plan = CommandPlan(network=network, key=own, own=own)
         if not await self._setup.can_view():
             self.plan = replace(plan, captured=self._project.kept)
@@ -142,14 +142,14 @@ class CommandRun:
             self.plan = replace(self.plan, network=tried.network, key=tried.key)
 
     async def _with_layers(self, plan: CommandPlan) -> CommandPlan:
-        """What a live command may write to."""
+        """The plan with the folders that a live command may write to."""
         request = self._request
         if not request.live:
             return plan
         if request.project.world:
             raise ToolError("Not run: in a world no command can be live. Leave live out: then it works on a view.")
-        layers, made = await self._project.writable_folders(request.writes)
-        return replace(plan, live=True, layers=layers, made=made)
+        layers, new_folders = await self._project.writable_folders(request.writes)
+        return replace(plan, live=True, layers=layers, made=new_folders)
 
     @property
     def _fitting_trial(self) -> CommandPlan | None:
@@ -274,8 +274,8 @@ class CommandRun:
         effect = await self._project.effect(view)
         if not effect.files:
             return ""
-        lost = await self._project.unrecoverable(effect)
-        return await judge(Rehearsal("", effect.files, effect.uncaptured, lost, history=effect.history))
+        unrecoverable = await self._project.unrecoverable(effect)
+        return await judge(Rehearsal("", effect.files, effect.uncaptured, unrecoverable, history=effect.history))
 
     async def _collect(self) -> Outcome:
         """The outcome: what it wrote, how it ended, what became of the project and of the shell."""
@@ -321,20 +321,20 @@ class CommandRun:
 
     def _look(self) -> tuple[output.OutputView, ShellEnd, SandboxNotice | None]:
         notice = self._context.notice(self._request.project.root, self._request.options)
-        seen = output.view(self.command, self.ended, self._context.redact)
-        return seen, self._setup.shell_end(self.command.shell(), self.plan), notice
+        output_view = output.view(self.command, self.ended, self._context.redact)
+        return output_view, self._setup.shell_end(self.command.shell(), self.plan), notice
 
     async def _secret_notes(self) -> tuple[str, ...]:
         """A command that failed may have needed a file that was hidden from it."""
         if self.ended.ending == "exited" and self.ended.code == 0:
             return ()
-        hidden = await in_thread(self._setup.hidden_secrets)
-        if not hidden:
+        secrets = await in_thread(self._setup.hidden_secrets)
+        if not secrets:
             return ()
-        shown = ", ".join(inert(path) for path in hidden[:_SHOWN_SECRETS])
+        path_list = ", ".join(inert(path) for path in secrets[:_SHOWN_SECRETS])
         return (
-            f"[empty for this command, because they may hold secrets: {shown}. If one is needed, call read_file with "
-            "its path, which asks the person; do not write it anew]",
+            f"[empty for this command, because they may hold secrets: {path_list}. If one is needed, call read_file "
+            "with its path, which asks the person; do not write it anew]",
         )
 
     async def _wants(self, text: str) -> tuple[str, ...]:

@@ -125,14 +125,14 @@ def read_end(
 
 
 def _variables(
-    report: "_Report", variables: Mapping[str, str], before: Shell, base: Mapping[str, str], user: Mapping[str, str]
+    report: "_Report", variables: Mapping[str, str], previous: Shell, base: Mapping[str, str], user: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
     """The exported variables to carry over, the names that were unset, and notes on what is left out."""
     carried = {name for name, value in variables.items() if name not in _NOT_CARRIED and not _PASSING.search(value)}
     changed = {name: value for name, value in variables.items() if name in carried and base.get(name) != value}
     starting = [name for name, value in changed.items() if starts_programs(name, value)]
     exports, left_out = _recordable(
-        {name: value for name, value in changed.items() if name not in starting}, before, secrets_of(user)
+        {name: value for name, value in changed.items() if name not in starting}, previous, secrets_of(user)
     )
     left_out += [name for name in report.too_long if len(base.get(name, "")) <= CAP]
     present = variables.keys() | report.too_long
@@ -142,7 +142,7 @@ def _variables(
 
 
 class _Report(msgspec.Struct, frozen=True):
-    """What the shell, and the sandbox around it, wrote to the descriptor."""
+    """The report that the shell, and the sandbox around it, wrote to the descriptor."""
 
     cwd: str | None = None
     """None: the shell did not get to its end, or something else wrote there."""
@@ -215,11 +215,11 @@ def _recordable(
     return dict(sorted(kept.items())), left_out
 
 
-def _not_carried(names: Sequence[str], why: str) -> tuple[str, ...]:
+def _not_carried(names: Sequence[str], reason: str) -> tuple[str, ...]:
     if not names:
         return ()
-    shown = ", ".join(inert(name) for name in sorted(names)[:10]) + (" …" if len(names) > 10 else "")
-    return (f"[not carried over to later commands: {shown} ({why})]",)
+    name_list = ", ".join(inert(name) for name in sorted(names)[:10]) + (" …" if len(names) > 10 else "")
+    return (f"[not carried over to later commands: {name_list} ({reason})]",)
 
 
 def _is_text(value: str) -> bool:

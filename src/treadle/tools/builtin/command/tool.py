@@ -84,10 +84,10 @@ class RunCommand(WithContext, PlainTool):
         if len(lines) > _LAST_LINES:
             lines = [f"[{len(lines) - _LAST_LINES:,} lines before]", *lines[-_LAST_LINES:]]
         reached = [f"[{shown_hosts(tried.hosts)}]"] if tried.hosts else []
-        shown = "\n".join([*tried.notes, *lines, *reached, tried.last, "", tried.diff])
+        text = "\n".join([*tried.notes, *lines, *reached, tried.last, "", tried.diff])
         wants = " ".join(tried.wants_network)
         effect = tried.effect
-        return Rehearsal(shown, effect.files, effect.uncaptured, tried.unrecoverable, wants, history=effect.history)
+        return Rehearsal(text, effect.files, effect.uncaptured, tried.unrecoverable, wants, history=effect.history)
 
     async def dry_run(self, invocation: Invocation) -> "DryRun | None":
         """The command carried out on a view; None where no view works."""

@@ -64,14 +64,14 @@ class CommandTrial(CommandRun):
         return self._request.background
 
     async def rehearse_start(self) -> Rehearsal | None:
-        """To start a background command on a view changes nothing but the folders that are made for it: what it changes
-        is judged when it is committed (W-10). None where no view works."""
+        """To start a background command on a view changes nothing but the folders that are made for it: its
+        changes are judged when they are committed (W-10). None where no view works."""
         if not self._project.kept or not await self._setup.can_view():
             return None
         await self._examine()
-        made = (await self._with_layers(self.plan)).made
-        shown = "\n".join(f"A {inert(path)}/" for path in made)
-        return Rehearsal(shown, folders_made(made))
+        new_folders = (await self._with_layers(self.plan)).made
+        text = "\n".join(f"A {inert(path)}/" for path in new_folders)
+        return Rehearsal(text, folders_made(new_folders))
 
     async def _outdated(self, attempt: CommandAttempt) -> bool:
         """Whether somebody changed the same files since: what was tried then is no use now."""

@@ -84,8 +84,8 @@ def _outcome(said: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool,
     return Outcome(text, summary=head.rstrip("."), success=not (strict and errors), sandbox=level)
 
 
-def _failures(said: Sequence[LinterAnswer]) -> list[str]:
-    return list(dict.fromkeys(f"{inert(reason)}." for answer in said for reason in answer.failed))
+def _failures(answers: Sequence[LinterAnswer]) -> list[str]:
+    return list(dict.fromkeys(f"{inert(reason)}." for answer in answers for reason in answer.failed))
 
 
 def _notes(said: Sequence[LinterAnswer], unknown: Sequence[str]) -> list[str]:

@@ -92,8 +92,8 @@ def linter_context(context: ToolContext, workspace: Workspace, invocation: Invoc
         except SandboxError:
             sandbox = None
     secrets = context.secrets(invocation) if sandbox is not None and sandbox.level in HIDING else ()
-    hidden = tuple(f"{workspace.path}/{path}" for path in secrets)
-    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path), hidden)
+    hidden_paths = tuple(f"{workspace.path}/{path}" for path in secrets)
+    return LinterContext(workspace, env, sandbox, context.guarded(workspace.path), hidden_paths)
 
 
 class Asking:
