@@ -42,14 +42,14 @@ class Network:
     def __init__(self, folder: Path, stage: Stage) -> None:
         self.project = folder / "project"
         self.project.mkdir()
-        self._home = seed(folder / "treadle")
+        self.home = seed(folder / "treadle")
         kept = {name: os.environ[name] for name in _PASSED if name in os.environ}
-        self._env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **kept}
+        self.env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **kept}
         self._stage = stage
 
     def chat(self, *commands: str, **options: object) -> Chat:
         steps = [*(Call("run_command", command=command) for command in commands), Say("Done.")]
-        agent = self._stage.agent(steps, builtin=True, env=self._env, home=self._home)
+        agent = self._stage.agent(steps, builtin=True, env=self.env, home=self.home)
         return agent.chat(root=str(self.project), **{"verify": False, **options})
 
     async def run(self, *commands: str, network: bool | tuple[str, ...] = False, **more: object) -> list[str]:
@@ -92,6 +92,27 @@ async def test_npm_installs_through_the_proxy(network: Network) -> None:  # S-03
     (said,) = await network.run("npm install --no-audit --no-fund --no-package-lock left-pad", network=("npm",))
     assert "[exit 0]" in said, said
     assert (network.project / "node_modules" / "left-pad" / "package.json").exists(), said
+
+
+@pytest.mark.parametrize(
+    ("allowed", "hosts"),
+    [
+        (True, ("all",)),
+        pytest.param(
+            ("registries",), ("pypi.org",), marks=pytest.mark.skipif(not _reachable("pypi.org"), reason="offline")
+        ),
+    ],
+)
+async def test_hosts_that_a_background_command_reached_are_recorded(
+    network: Network, stage: Stage, allowed: bool | tuple[str, ...], hosts: tuple[str, ...]
+) -> None:  # S-17, S-19
+    line = "true" if allowed is True else "curl -sS -m 20 -o /dev/null https://pypi.org/"
+    steps = [Call("run_command", command=line, background=True), Call("check_command", handle="1.0", wait_s=30)]
+    agent = stage.agent([*steps, Say("Done.")], builtin=True, env=network.env, home=network.home)
+    chat = agent.chat(root=str(network.project), verify=False, mode="autopilot", network=allowed)
+    await play(chat.send("Go."))
+    outcomes = [event.data for event in await chat.events() if isinstance(event.data, ExecutionComplete)]
+    assert hosts in [outcome.hosts for outcome in outcomes], outcomes
 
 
 async def test_another_host_is_refused(network: Network) -> None:  # S-03

@@ -20,6 +20,7 @@ from treadle.protocol.events import JobEnded, JobSettled
 from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, ToolSpec, digest, job_handle
 from treadle.tools.builtin.base import in_thread, parameters
 from treadle.tools.builtin.command.job_layer import GIVEN_UP, NOT_KEPT, JobLayer
+from treadle.tools.builtin.command.network import reached_hosts, shown_hosts
 from treadle.tools.builtin.command.output import exit_words, finished_end, stopped_lines, view_between
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange
 from treadle.tools.builtin.command.request import CommandRequest
@@ -182,7 +183,9 @@ class _Handled(WithContext, PlainTool):
             facts = (JobSettled(_handle(invocation), change.settlement),)
         body = "\n".join((text or "(nothing new)", *change.lines, *lines, f"[{state}]"))
         success = not _failed(ended) and change.success
-        outcome = Outcome(body, f"{state}, {size:,} new bytes", success=success, facts=facts)
+        hosts = await in_thread(reached_hosts, f"{command.folder}/network", ())  # those that its proxy has let pass
+        summary = "; ".join(note for note in (f"{state}, {size:,} new bytes", shown_hosts(hosts)) if note)
+        outcome = Outcome(body, summary, success=success, facts=facts, hosts=hosts)
         return change.added_to(outcome if not scope else msgspec.structs.replace(outcome, effect="view"))
 
     async def _compared(self, invocation: Invocation) -> ProjectChange:

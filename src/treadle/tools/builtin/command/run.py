@@ -218,7 +218,8 @@ class CommandRun:
         place = self.plan.place or await self._here()
         job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
         facts: tuple[Fact, ...] = (job, *self._log_notices)
-        outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts)
+        hosts = await in_thread(reached_hosts, self._network_log, self.plan.network)
+        outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts, hosts=hosts)
         if self.plan.made:
             outcome = replace(outcome, files=folders_made(self.plan.made))
         return replace(outcome, effect="view" if self.plan.view else "direct")
