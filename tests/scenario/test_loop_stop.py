@@ -214,7 +214,8 @@ async def test_a_fault_of_our_own_ends_the_run_and_leaves_the_chat_usable(stage:
     assert (await chat.ask("again")).text == "Here."
 
 
-async def test_an_answer_cut_by_its_length_limit_is_still_an_answer(stage: Stage) -> None:
+async def test_an_answer_cut_by_its_length_limit_is_kept_and_reported(stage: Stage) -> None:  # M-08
     seen = await play(stage.agent([(Say("So far"), Finish("length"))]).chat().send("go"))
+    assert of(seen, e.AssistantMessage)[0].content == "So far"
     assert of(seen, e.TurnEnd)[0].finish_reason == "length"
-    assert ended(seen) == ["done"]
+    assert ended(seen) == ["incomplete"]

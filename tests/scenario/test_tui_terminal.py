@@ -205,10 +205,11 @@ def test_every_size(cli: CommandLine, tmp_path: Path, width: int, height: int) -
         terminal.close()
 
 
-def test_without_a_terminal_it_is_the_help(cli: CommandLine) -> None:
+def test_without_a_terminal_and_without_a_text_it_says_how_to_go_on(cli: CommandLine) -> None:
     ended = cli()
     assert ended.code == 2
-    assert "Usage: treadle" in ended.out
+    assert "Usage: treadle run" in ended.err
+    assert "or pipe it in" in ended.err
     ended = cli("rnu", "x")
     assert ended.code == 2
     assert "did you mean 'run'" in ended.err

@@ -130,7 +130,7 @@ def _failure(retry: e.TurnRetry, rest: Sequence[e.Event]) -> Exception:
 def _error(kind: str, message: str, retry_after: float = NEVER) -> Exception:
     if kind == "config":
         return ConfigError(message)
-    known = kind if kind in get_args(ModelErrorKind) else "bad_request"
+    known = kind if kind in (*get_args(ModelErrorKind), "internal") else "bad_request"
     return ModelError(cast(ModelErrorKind, known), message, retry_after=retry_after)
 
 
