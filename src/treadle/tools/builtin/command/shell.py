@@ -38,10 +38,11 @@ _BASH_FD = 199
 _LOWEST_FD = 10
 _BASH = (
     r"__treadle_left() { local IFS=$'\n' __name __value; { printf 'cwd='; pwd -P; printf '\0'; "
-    r"""for __name in $(compgen -e); do __value=${!__name-}; """
-    r"""if ((${#__value} > {cap})); then printf '%s\0' "$__name"; """
+    # One subshell for both lists: each costs a millisecond, and one that is still there counts as left running.
+    r"""for __name in $(compgen -e; declare -Fx); do """
+    r"""[[ $__name == 'declare '* ]] && { printf 'BASH_FUNC_%s%%%%=\0' "${__name##* }"; continue; }; """
+    r"""__value=${!__name-}; if ((${#__value} > {cap})); then printf '%s\0' "$__name"; """
     r"""else printf '%s=%s\0' "$__name" "$__value"; fi; done; """
-    r"""while IFS=' ' read -r _ _ __name; do printf 'BASH_FUNC_%s%%%%=\0' "$__name"; done < <(declare -Fx); """
     r"""printf 'end\0'; } >&{fd} || :; }; """
     r"trap '{ set +eux; __treadle_left; } 2>/dev/null' EXIT; "
 )
