@@ -108,7 +108,6 @@ _ASSIGNED = tuple((f"{word}=", re.compile(word + _VALUE)) for word in ("KEY", "T
 """As in a file of settings for the environment: NAME=value at the beginning of a line."""
 _LINE_BEFORE = re.compile(r"[ \t0-9│|:+>\-]*(?:(?:export|ENV|ARG)[ \t]+)?([A-Z][A-Z0-9_]*)?")
 
-_PASSWORD_HINT = re.compile(r"assw|ASSW|assphrase|ASSPHRASE")
 _PASSWORD = re.compile(
     r"^[ \t0-9│|:+>\-]*(?:(?:export|set|ENV|ARG)[ \t]+)?"
     r"(?P<name>[A-Za-z][\w.\-]{0,60}?)?(?P<word>(?i:passw(?:or)?d|passphrase))="
@@ -116,6 +115,7 @@ _PASSWORD = re.compile(
     re.MULTILINE,
 )
 """NAME_PASSWORD=value and nothing else on its line, as in `.env` and `.properties`."""
+_KEYED_WORDS = ("passw", "passphrase", "secret", "token", "api")
 _KEYED_HINT = re.compile(r"(?i:passw|passphrase|secret|token|api_?-?key)[\w\-]{0,20}[\"']?[ \t]*:")
 _KEYED = re.compile(
     r"(?:^|[{,])(?P<before>[ \t0-9│|:+>\-]*)(?P<mark>[\"']?)"
@@ -146,9 +146,10 @@ class Redactor:
         for literal, pattern in _ASSIGNED:
             if literal in text:
                 text = pattern.sub(_assigned, text)
-        if _PASSWORD_HINT.search(text):
+        lower = text.lower()  # a search for plain words is quicker than a pattern without regard to case
+        if "assw" in lower or "assphrase" in lower:
             text = _PASSWORD.sub(_password, text)
-        if _KEYED_HINT.search(text):
+        if any(word in lower for word in _KEYED_WORDS) and _KEYED_HINT.search(text):
             text = _KEYED.sub(_keyed, text)
         return text
 
