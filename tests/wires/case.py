@@ -105,7 +105,7 @@ class Server(msgspec.Struct, forbid_unknown_fields=True):
     server: str
     model: str
     tried: str
-    """How: by recorded shapes, or with real software."""
+    """How: by shapes written by hand, or with real software."""
     case: list[Case]
 
 
