@@ -1,3 +1,5 @@
+import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.subprocesses import Launch, run_blocking
+from treadle.subprocesses import Launch, Program, run_blocking
 
 LEAVES_A_CHILD = """
 import subprocess, sys
@@ -36,6 +38,34 @@ def test_what_a_program_left_behind_goes_with_it(ending: str, tmp_path: Path) ->
     assert _gone(int(note.read_text()))
 
 
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_program_that_is_cancelled_at_its_start_leaves_no_pipe_open(steps: int) -> None:  # L-07
+    async def read_output() -> None:
+        async for _ in Program(["sleep", "600"], dict(os.environ), b"input").output():
+            pass
+
+    before = _pipes()
+    reading = asyncio.create_task(read_output())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    del reading
+    await asyncio.sleep(0)
+    gc.collect()  # an object that was not closed by name complains here
+    until = time.monotonic() + 60
+    while _pipes() - before > 1 and time.monotonic() < until:  # noqa: ASYNC110 - the orphan watcher's pipe may be new
+        await asyncio.sleep(0.01)
+    assert _pipes() - before <= 1
+
+
+def _pipes() -> int:
+    """How many pipes this process holds open."""
+    names = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return sum(os.path.lexists(name) and os.readlink(name).startswith("pipe:") for name in names)
+
+
 # -- a worker that is killed ------------------------------------------------------------------------------------------
 
 SLEEPS = [
@@ -52,7 +82,7 @@ HELPERS = {
 WORKER = """
 import asyncio, os, sys
 from treadle import subprocesses
-from treadle.subprocesses import Launch, run_blocking, run_program, start_program
+from treadle.subprocesses import Launch, Program, run_blocking, run_program, start_program
 argv = sys.argv[2:]
 
 async def talk():
