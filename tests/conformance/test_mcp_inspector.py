@@ -1,4 +1,4 @@
-"""`treadle mcp serve` under the command line of the MCP inspector, which others wrote (E-01): each call starts the
+"""`treadle mcp serve` under the command line of the MCP inspector, which others wrote (E-09): each call starts the
 server anew, so that a task is followed in another process than the one that began it. `make conformance` installs the
 inspector; without it these tests are skipped."""
 

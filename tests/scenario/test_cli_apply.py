@@ -1,4 +1,4 @@
-"""`treadle apply`: a patch or a fenced block, from a file, standard input or a chat's last answer (L-18)."""
+"""`treadle apply`: a patch or a fenced block, from a file, standard input or a chat's last answer (L-18, U-07)."""
 
 from pathlib import Path
 

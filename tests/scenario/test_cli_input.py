@@ -1,5 +1,5 @@
 """What is typed and piped into the command line: standard input as context, flags that contradict each other, names
-that do not exist, aliases and profiles."""
+that do not exist, aliases and profiles (U-07)."""
 
 import io
 import signal

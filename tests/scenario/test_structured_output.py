@@ -1,4 +1,4 @@
-"""Answers in a shape, through the library and the command line."""
+"""Answers in a shape, through the library and the command line (E-10)."""
 
 import json
 from pathlib import Path

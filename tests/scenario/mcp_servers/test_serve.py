@@ -1,4 +1,4 @@
-"""Treadle as an MCP server (E-01): the SDK's own client hands over a task, follows it, answers and undoes; and a task
+"""Treadle as an MCP server (E-01, E-09): the SDK's own client hands over a task, follows it, answers and undoes; and a task
 outlives the server that began it."""
 
 import sys
