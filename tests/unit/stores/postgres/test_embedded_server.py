@@ -1,0 +1,28 @@
+"""The server that tests start."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from tests.postgres import embedded, installed_package
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as another user")
+async def test_programs_in_a_folder_that_only_root_may_enter() -> None:  # D-05
+    package = installed_package()
+    with tempfile.TemporaryDirectory(prefix="treadle-closed-") as closed:
+        assert os.stat(closed).st_mode & 0o077 == 0
+        copy = Path(closed, package.name)
+        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("*.a", "include"), symlinks=True)
+        shutil.copytree(package.with_name(f"{package.name}.libs"), copy.with_name(f"{package.name}.libs"))
+        with embedded(package=copy) as server:
+            connection = await asyncpg.connect(server.url())
+            try:
+                assert await connection.fetchval("SELECT 6 * 7") == 42
+            finally:
+                await connection.close()
+        assert not server.folder.exists()
