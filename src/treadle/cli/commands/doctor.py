@@ -150,9 +150,11 @@ def _sandbox(config: "Config") -> Iterator[Finding]:
     wanted = None if config.settings.sandbox == "none" else False
     yield Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else wanted)
     if choice.level in HIDING:
-        yield Finding("secret files", f"look empty to commands, except {SEARCH_LIMITS}")
+        yield Finding("secrets", f"files with secrets look empty to commands, except {SEARCH_LIMITS}")
     else:
-        yield Finding("secret files", "commands can read them: only bubblewrap and sandbox-exec hide them", well=None)
+        yield Finding(
+            "secrets", "commands can read files with secrets: only bubblewrap and sandbox-exec hide them", well=None
+        )
 
 
 def _in_force(choice: "ChosenSandbox") -> str:
