@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 _LOOK_S = 10.0
 """How long it is remembered what lies in the user's home and which keys the machine has: commands come one after the
 other, and each looks several times."""
-_SECRETS_S = 2.0
-"""How long it is remembered which files of a project hold secrets."""
 _RETRY_S = 600.0
 """After this time a process asks again which sandbox holds, and whether views work where they did not."""
 
@@ -76,7 +74,6 @@ class ToolSetup:
         self.snapshots_of: SnapshotsOf = lru_cache(maxsize=64)(self.history_of)
         self._choices = lru_cache(maxsize=8)(self._choice)
         self._homes = lru_cache(maxsize=8)(self._private_home)
-        self._secret_files = lru_cache(maxsize=64)(self._find_secrets)
         self._keys = lru_cache(maxsize=1)(_system_keys)
         self._viewed: dict[tuple[str, str], tuple[bool, float]] = {}
         self.context = ToolContext(
@@ -228,8 +225,8 @@ class ToolSetup:
 
         if invocation.by_person or not invocation.root:
             return ()
-        root, moment = os.path.realpath(invocation.root), int(time.monotonic() / _SECRETS_S)
-        paths = self._secret_files(invocation.project, moment)
+        root = os.path.realpath(invocation.root)
+        paths = self._find_secrets(invocation.project)
         try:
             rules = self._rules_of(root, invocation.options)
         except ConfigError:
@@ -242,7 +239,7 @@ class ToolSetup:
             named_paths = secret_files.named_secrets(root, str(arguments.get("cwd") or invocation.shell.cwd), words)
         return tuple(path for path in hidden_paths if path not in named_paths)
 
-    def _find_secrets(self, project: Project, _moment: int) -> tuple[str, ...]:
+    def _find_secrets(self, project: Project) -> tuple[str, ...]:
         from treadle.policy.secret_files import find_secrets
         from treadle.workspace.paths.entries import held
 

@@ -8,9 +8,13 @@ import hashlib
 import os
 import re
 import stat
+import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
+from typing import NamedTuple
 
 from treadle.file_system import is_below
 from treadle.inert import printable
@@ -40,42 +44,123 @@ _SECRET_BY_CONTENT = (
         re.compile(rb"(?i)(?:key|secret|token|passw\w*)[\"']?\s*[=:]\s*[\"']?[^\s\"'$]{4}"),
     ),
 )
-_PRUNED = frozenset((*CACHES, ".git", ".hg", ".svn", ".jj", "site-packages", "vendor", "dist", "build", "target"))
-"""Folders with installed or built files; they are not searched."""
+_SECRET_NAME = re.compile(
+    "|".join(f"(?:{pattern.pattern})" for pattern in (_SECRET, *(each[0] for each in _SECRET_BY_CONTENT))), re.VERBOSE
+)
+_BUILT = frozenset(("dist", "build", "target"))
+"""Folders with built files: they may hold copies of secrets, and are searched last."""
+_INSTALLED = frozenset((*CACHES, ".git", ".hg", ".svn", ".jj", "site-packages", "vendor"))
+"""Folders with installed files, which are not searched. Packages bring files with the names of secrets (settings of
+their authors, keys for tests), which are public; and a hidden file keeps an installer from removing its folder."""
+_SETTLED_NS = 1_000_000_000
+"""A folder that changed less than this long ago may change again without a new time."""
 _MOST_ENTRIES = 20_000
+_REMEMBERED_S = 2.0
+SEARCH_LIMITS = f"in installed packages (node_modules, .venv, vendor …) and beyond the first {_MOST_ENTRIES:,} entries"
+"""Where secret files are not found."""
 _HEAD = 16_384
 _WORDS = re.compile(r"[\s;|&<>()'\"=,:@`]+")
 _MOST_WORDS = 200
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+class _Listing(NamedTuple):
+    """What matters of a folder's entries. Paths are relative to the project."""
+
+    stamp: tuple[int, int, int]
+    """Device, inode and time of change of the folder when it was listed."""
+    entries: int
+    folders: tuple[str, ...]
+    built: tuple[str, ...]
+    links: tuple[str, ...]
+    files: tuple[str, ...]
+    """Those with names of secrets."""
+
+
 def find_secrets(root: str, top: int) -> tuple[str, ...]:
-    """The secret files below an open folder, as paths relative to it, the nearest first; of a link the file it leads
-    to. `root` is its path. At most 20,000 entries are looked at."""
-    secrets: dict[str, None] = {}
-    folders, entries_left = deque([""]), _MOST_ENTRIES
-    while folders and entries_left > 0:
-        folder = folders.popleft()
-        try:
-            fd = os.open(folder or ".", _OPEN | os.O_DIRECTORY, dir_fd=top)
-        except OSError:
-            continue
-        try:
-            with os.scandir(fd) as entries:
-                for entry in entries:
-                    entries_left -= 1
-                    path = f"{folder}/{entry.name}" if folder else entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.extend(() if entry.name in _PRUNED else (path,))
-                    elif entry.is_symlink():
-                        secrets.update(dict.fromkeys(_target(root, path)))
-                    elif entry.is_file(follow_symlinks=False) and _is_secret(entry.name, entry.name, fd):
-                        secrets[path] = None
-        except OSError:
-            pass
-        finally:
-            os.close(fd)
-    return tuple(secrets)
+    """The secret files below an open folder, as paths relative to it, the nearest first and those in built folders
+    last; of a link the file it leads to. `root` is its path. At most 20,000 entries are looked at, and an answer holds
+    for two seconds."""
+    status = os.fstat(top)
+    return _search_of(root, status.st_dev, status.st_ino).find(top)
+
+
+@lru_cache(maxsize=16)
+def _search_of(root: str, _device: int, _inode: int) -> "_SecretSearch":
+    return _SecretSearch(root)
+
+
+class _SecretSearch:
+    """Finds the secret files of one project, again and again. A folder is listed anew only if an entry was added,
+    removed or renamed since: its time of change tells, which no program can set back."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._listings: dict[str, _Listing] = {}
+        self._secrets: tuple[str, ...] = ()
+        self._until = 0.0
+        self._lock = threading.Lock()
+
+    def find(self, top: int) -> tuple[str, ...]:
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._secrets = self._search(top)
+                self._until = time.monotonic() + _REMEMBERED_S
+            return self._secrets
+
+    def _search(self, top: int) -> tuple[str, ...]:
+        listings, self._listings = self._listings, {}
+        secrets: dict[str, None] = {}
+        folders, built, entries_left = deque([""]), deque[str](), _MOST_ENTRIES
+        while (folders or built) and entries_left > 0:
+            folder = (folders or built).popleft()
+            listing = _list_folder(folder, top, listings.get(folder))
+            if listing is None:
+                continue
+            if time.time_ns() - listing.stamp[2] > _SETTLED_NS:
+                self._listings[folder] = listing
+            entries_left -= listing.entries
+            folders.extend(listing.folders)
+            built.extend(listing.built)
+            for path in listing.links:
+                secrets.update(dict.fromkeys(_target(self._root, path)))
+            for path in listing.files:
+                if _is_secret(os.path.basename(path), path, top):
+                    secrets[path] = None
+        return tuple(secrets)
+
+
+def _list_folder(folder: str, top: int, known: _Listing | None) -> _Listing | None:
+    """None if it cannot be listed."""
+    try:
+        if known is not None and _stamp(os.stat(folder or ".", dir_fd=top, follow_symlinks=False)) == known.stamp:
+            return known
+        fd = os.open(folder or ".", _OPEN | os.O_DIRECTORY, dir_fd=top)
+    except OSError:
+        return None
+    folders, built, links, files = list[str](), list[str](), list[str](), list[str]()
+    count = 0
+    try:
+        stamp = _stamp(os.fstat(fd))
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                count += 1
+                name = entry.name
+                path = f"{folder}/{name}" if folder else name
+                if entry.is_dir(follow_symlinks=False):
+                    if name not in _INSTALLED:
+                        (built if name in _BUILT else folders).append(path)
+                elif _has_secret_name(name):
+                    (links if entry.is_symlink() else files).append(path)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return _Listing(stamp, count, tuple(folders), tuple(built), tuple(links), tuple(files))
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def named_secrets(root: str, folder: str, words: Iterable[str]) -> tuple[str, ...]:
@@ -141,20 +226,26 @@ def _is_known(root: str, path: str, known_hashes: Mapping[str, str]) -> bool:
 
 def _target(root: str, path: str) -> Iterator[str]:
     """Where a link with the name of a secret leads, if that lies in the project."""
-    if not _SECRET.fullmatch(folded(os.path.basename(path))):
-        return
     real_root = os.path.realpath(root)
     real = os.path.realpath(os.path.join(real_root, path))
-    if is_below(real, real_root) and os.path.isfile(real):
+    if is_below(real, real_root) and _is_secret(os.path.basename(path), real):
         yield os.path.relpath(real, real_root)
+
+
+def _has_secret_name(name: str) -> bool:
+    return _SECRET_NAME.fullmatch(folded(name)) is not None
+
+
+def _content_pattern(plain: str) -> re.Pattern[bytes] | None:
+    """What a file with this name holds if it is secret; None: anything."""
+    return next((content for pattern, content in _SECRET_BY_CONTENT if pattern.fullmatch(plain)), None)
 
 
 def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
     """True if the path is a regular file that holds secrets, by its last name and its beginning."""
-    plain = folded(name)
-    content_pattern = next((content for pattern, content in _SECRET_BY_CONTENT if pattern.fullmatch(plain)), None)
-    if content_pattern is None and not _SECRET.fullmatch(plain):
+    if not _has_secret_name(name):
         return False
+    content_pattern = _content_pattern(folded(name))
     try:
         if folder is None:
             path = os.path.realpath(path)

@@ -69,6 +69,8 @@ class CommandSpec(Value, frozen=True):
     """Folders of that root, relative to it, to which alone the view belongs; empty: to all of it."""
     lays: str = ""
     """Where that view is to be mounted before `argv` runs; empty: `argv` sees to it."""
+    covered_sockets: tuple[str, ...] = ()
+    """Sockets to cover when that view is mounted."""
     limits: Limits = UNLIMITED
 
 

@@ -165,6 +165,8 @@ class Confinement(Value, frozen=True):
     """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
     secrets: tuple[str, ...] = ()
     """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
+    covered_sockets: tuple[str, ...] = ()
+    """Those of `Sandbox.sockets_to_cover` that the caller covers itself before it runs the command line."""
     report_fd: int = 0
     """The descriptor for the names of processes that the command leaves running. They may take `LINGER_S` to end; then
     they are stopped, and `left=` and the name of each is written here, with a NUL behind it. 0: they are stopped at
@@ -184,6 +186,11 @@ class Sandbox(ABC):
         """The command line that runs `argv` in `cwd` so confined. SandboxError if this sandbox cannot do what is asked
         for: it never does less. Whoever runs it passes on no descriptor but the standard ones: what is open is open to
         the command, too."""
+
+    def sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
+        """Sockets of daemons that the sandbox covers one by one with a program of its own before the command. A caller
+        that mounts the view itself (`View.laid`) covers them more quickly."""
+        return ()
 
     def tidy(self) -> None:  # noqa: B027 - most put nothing anywhere
         """Remove what this sandbox had put into projects for commands that were killed with everything around them.

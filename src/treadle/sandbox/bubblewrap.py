@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 
 from treadle.errors import SandboxError
@@ -58,15 +59,15 @@ _OPEN_FILES = f'given=$1; shift; exec "$@" {_FILTER_FD}<"$0" {_GITCONFIG_FD}<"$g
 _STEP_S = 0.02
 _LINGER = (
     # The shell's own messages about how the command ended are not wanted, so its error output is its own.
-    'trap : INT QUIT TERM HUP; exec 8>&2 2>/dev/null; "$@" 2>&8 8>&-; code=$?; exec >&- 8>&-; step=0; '
+    'trap : INT QUIT TERM HUP; exec 8>&2 2>/dev/null; (exec "$@" 2>&8 8>&-); code=$?; exec >&- 8>&-; step=0; '
     "while set -- /proc/[0-9]*; [ $# -gt 2 ] && [ $step -lt {steps} ]; do "
     "step=$((step + 1)); command -p sleep {step_s}; done; "
     "for place; do case ${place#/proc/} in 1 | $$) ;; "
-    r"""*) read -r name < "$place/comm" && printf 'left=%s\0' "$name" >&{fd} ;; esac; done; exit $code"""
+    r"""*) read -r name < "$place/comm" && printf 'left=%s\0' "$name" > /proc/self/fd/{fd} ;; esac; done; exit $code"""
 )
 """Runs the command and waits for what it leaves running. When the first process of a sandbox's own process namespace
 ends, which bwrap sees to when the command does, the kernel kills all others. The two that always run are that first
-process and this shell."""
+process and this shell. The descriptor may have two digits, which dash takes only as a path."""
 PRIVATE_SIZE = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 """Bytes of memory that a private folder may take."""
 
@@ -100,6 +101,7 @@ class Bubblewrap(Sandbox):
         missing: list[str] = []
         found = listening()
         folders, sockets = self._sockets(confinement, found)
+        sockets = [path for path in sockets if path not in confinement.covered_sockets]
         mounts = [
             *self._outside(confinement),
             *((folder, _overlay(folder, "--remount-ro", folder)) for folder in folders),
@@ -133,6 +135,9 @@ class Bubblewrap(Sandbox):
         if world is not None and world.holder and confinement.mount in (Direct(), Unwritable(live=True)):
             return in_world(self._launcher, line, world, "/")
         return line
+
+    def sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
+        return tuple(self._sockets(confinement, listening())[1])
 
     def _scoped(self, argv: Sequence[str], confinement: Confinement) -> Sequence[str]:
         """Abstract sockets belong to the network: with that of the machine, only Landlock keeps a command from them."""
@@ -312,10 +317,17 @@ class Bubblewrap(Sandbox):
 def _lingering(argv: Sequence[str], report_fd: int) -> Sequence[str]:
     if not report_fd:
         return argv
-    bash = shutil.which("bash")  # `-p`: what the environment tells a shell to run first is for the command
-    shell = [bash, "-p"] if bash else ["/bin/sh"]
     script = _LINGER.replace("{fd}", str(report_fd)).replace("{step_s}", str(_STEP_S))
-    return [*shell, "-c", script.replace("{steps}", str(round(LINGER_S / _STEP_S))), "sh", *argv]
+    return [*_linger_shell(), "-c", script.replace("{steps}", str(round(LINGER_S / _STEP_S))), "sh", *argv]
+
+
+@cache
+def _linger_shell() -> tuple[str, ...]:
+    """dash starts in half the time of bash. `-p`: what the environment tells bash to run first is for the command."""
+    bash = shutil.which("bash")
+    if bash is None or os.path.basename(os.path.realpath("/bin/sh")) == "dash":
+        return ("/bin/sh",)
+    return bash, "-p"
 
 
 def _overlay(folder: str, *more: str) -> list[str]:

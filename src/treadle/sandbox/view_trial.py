@@ -4,6 +4,8 @@ the file system on which a real one lies may not have what it takes."""
 import os
 import subprocess
 
+from msgspec.structs import replace
+
 from treadle.errors import SandboxError
 from treadle.ports.sandbox import Confinement, Sandbox, View
 from treadle.sandbox.trial_folders import trial_folder
@@ -27,7 +29,10 @@ def _try_view(sandbox: Sandbox, root: str, folder: str) -> bool:
             upper, work = os.path.join(trial, "upper"), os.path.join(trial, "work")
             for each in (upper, work):
                 os.mkdir(each, 0o700)
-            line = sandbox.wrap(["/bin/sh", "-c", ":"], Confinement(root, View(upper, work)), root)
+            confinement = Confinement(root, View(upper, work))
+            # A command that does nothing needs no program that keeps it from sockets.
+            confinement = replace(confinement, covered_sockets=sandbox.sockets_to_cover(confinement))
+            line = sandbox.wrap(["/bin/sh", "-c", ":"], confinement, root)
             return not subprocess.run(
                 line,
                 stdin=subprocess.DEVNULL,

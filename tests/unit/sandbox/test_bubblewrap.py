@@ -285,6 +285,21 @@ def test_a_socket_is_covered_by_path_where_there_are_no_views(bubblewrap: Ground
     assert ended.stdout == "ran\n", ended.stderr
 
 
+def test_a_caller_that_covers_sockets_itself_needs_no_program_for_it(bubblewrap: Grounds) -> None:
+    sandbox = Bubblewrap(bubblewrap.bubblewrap, str(bubblewrap.scratch), nested=only_filtered(None))
+    path = bubblewrap.folder / "a.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        sockets = sandbox.sockets_to_cover(bubblewrap.confinement())
+        assert str(path) in sockets
+        lines = [
+            sandbox.wrap(["true"], bubblewrap.confinement(covered_sockets=covered), str(bubblewrap.root))
+            for covered in ((), sockets)
+        ]
+    assert [any("cover import main" in word for word in line) for line in lines] == [True, False]
+
+
 def test_with_the_network_abstract_sockets_are_closed(bubblewrap: Grounds) -> None:  # S-18
     if landlock.version() < landlock.SCOPES:
         pytest.skip("this kernel's Landlock does not know abstract sockets")

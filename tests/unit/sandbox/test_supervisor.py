@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,9 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.sandbox.grounds import python_for_everyone
+from tests.unit.sandbox.grounds import missing, python_for_everyone
 from treadle.errors import ToolError
 from treadle.ports.commands import Command, CommandSpec, Ended
+from treadle.ports.sandbox import LAID
 from treadle.sandbox.supervisor import command as supervised
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -528,3 +530,27 @@ async def test_one_that_somebody_asks_about_is_not_idle(commands: SupervisedComm
     ended = await command.wait(30)
     assert ended is not None
     assert ended.ending == "idle"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_sockets_are_covered_with_the_view(tmp_path: Path, gone: bool) -> None:  # S-18
+    if why := missing("view"):
+        pytest.skip(why)
+    (tmp_path / "project").mkdir()
+    path = tmp_path / "daemon.sock"
+    commands = SupervisedCommands(tmp_path / "commands")
+    connect = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r}); print('connected')"
+    argv = (sys.executable, "-c", connect)
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+            server.listen()
+            if gone:
+                path.unlink()
+            for call, sockets in (("1.0", ()), ("2.0", (str(path),))):
+                spec = CommandSpec(argv, "/", {}, view=str(tmp_path / "project"), lays=LAID, covered_sockets=sockets)
+                command = await commands.start(CHAT, CallKey(call), spec)
+                assert (ended := await command.wait(60)) is not None
+                assert (ended.ending, ended.code) == ("exited", 1 if sockets or gone else 0)
+    finally:
+        await commands.close()

@@ -109,7 +109,7 @@ def _look_around(config: "Config") -> Iterator[Finding]:
     yield Finding("python", f"{platform.python_version()} ({sys.executable})")
     yield Finding("sqlite", sqlite3.sqlite_version, sqlite3.sqlite_version_info >= (3, 35))
     yield _home(config)
-    yield _sandbox(config)
+    yield from _sandbox(config)
     search = shutil.which("rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]))
     yield Finding("search", search or "no rg; searching is slower without it", True if search else None)
     git = shutil.which("git")
@@ -137,15 +137,24 @@ def _home(config: "Config") -> Finding:
     return Finding("home", f"{config.home}" if well else f"{config.home} cannot be written to", well)
 
 
-def _sandbox(config: "Config") -> Finding:
+def _sandbox(config: "Config") -> Iterator[Finding]:
+    from treadle.policy.secret_files import SEARCH_LIMITS
+    from treadle.ports.sandbox import HIDING
     from treadle.sandbox.choose import choose
 
     try:
         choice = choose(config.home, config.settings.sandbox)
     except SandboxError as error:
-        return Finding("sandbox", str(error), well=False)
+        yield Finding("sandbox", str(error), well=False)
+        return
     wanted = None if config.settings.sandbox == "none" else False
-    return Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else wanted)
+    yield Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else wanted)
+    if choice.level in HIDING:
+        yield Finding("secrets", f"files with secrets look empty to commands, except {SEARCH_LIMITS}")
+    else:
+        yield Finding(
+            "secrets", "commands can read files with secrets: only bubblewrap and sandbox-exec hide them", well=None
+        )
 
 
 def _in_force(choice: "ChosenSandbox") -> str:

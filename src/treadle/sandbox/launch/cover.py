@@ -1,17 +1,11 @@
 """Covers sockets by their path, in a mount namespace of its own, and becomes the sandbox. bubblewrap can cover a path,
 too, but a socket that vanishes meanwhile would keep it from starting: here one that is gone is passed over."""
 
-import errno
 import marshal
 import os
 import sys
 
-from treadle.sandbox.launch.libc import mount
-from treadle.sandbox.launch.overlay import own_namespaces
-
-_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
-_UNREACHABLE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
-CANNOT = 125
+from treadle.sandbox.launch.overlay import CANNOT, cover_sockets, make_mounts_private, own_namespaces
 
 
 def main(words: list[str]) -> None:
@@ -29,13 +23,8 @@ def main(words: list[str]) -> None:
 
 def _cover(paths: list[str]) -> None:
     try:
-        mount("none", "/", "", _RECURSIVE | _PRIVATE, "")
-        for path in paths:
-            try:
-                mount("/dev/null", path, "", _BIND, "")
-            except OSError as error:
-                if error.errno not in _UNREACHABLE:
-                    raise
+        make_mounts_private()
+        cover_sockets(paths)
     except OSError as error:
         sys.stderr.write(f"treadle: sockets outside the project cannot be covered: {error.strerror}\n")
         os._exit(CANNOT)

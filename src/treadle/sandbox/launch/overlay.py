@@ -2,14 +2,17 @@
 can make one, too, but not say that nobody needs it after a power cut (`volatile`): then the kernel syncs each file that
 it copies up, which takes longer than all the rest. As a program: lays the view and becomes the command."""
 
+import errno
 import marshal
 import os
 import sys
+from _collections_abc import Iterable
 
 from treadle.sandbox.launch.libc import mount, unshare
 
 _NEW_USER, _NEW_MOUNTS = 0x10000000, 0x00020000
-_NOSUID_NODEV, _PRIVATE = 0x2 | 0x4, 0x4000 | 0x40000
+_NOSUID_NODEV, _BIND, _PRIVATE = 0x2 | 0x4, 0x1000, 0x4000 | 0x40000
+_UNREACHABLE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 CANNOT = 125
 
 
@@ -27,9 +30,24 @@ def lay_view(root: str, upper: str, work: str, place: str) -> None:
     """Mount a view of the root at `place`, for this process and all that it starts. Users stay who they are, and the
     next program that is executed has no more rights than before."""
     own_namespaces()
-    mount("none", "/", "", _PRIVATE, "")
+    make_mounts_private()
     options = f"userxattr,volatile,lowerdir={_escaped(root)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
     mount("overlay", place, "overlay", _NOSUID_NODEV, options)
+
+
+def cover_sockets(paths: "Iterable[str]") -> None:
+    """Put a device that cannot be connected to in the place of each. A socket that is gone is passed over."""
+    for path in paths:
+        try:
+            mount("/dev/null", path, "", _BIND, "")
+        except OSError as error:
+            if error.errno not in _UNREACHABLE:
+                raise
+
+
+def make_mounts_private() -> None:
+    """No mount that is made from now on is seen outside this namespace."""
+    mount("none", "/", "", _PRIVATE, "")
 
 
 def own_namespaces() -> None:

@@ -6,7 +6,6 @@ command itself."""
 import _signal as signal  # type: ignore[import-not-found]
 import fcntl
 import os
-import termios
 
 from treadle.sandbox.supervisor import tree
 from treadle.sandbox.supervisor.folder import VIEW
@@ -65,6 +64,8 @@ def start(job: Fields, umask: int, group: ControlGroup) -> Ends:
 
 def _streams(job: Fields, ends: Ends) -> "tuple[int, int]":
     if job["pty"]:
+        import termios  # few commands need it
+
         ends.output, terminal = os.openpty()
         fcntl.ioctl(ends.output, termios.TIOCSWINSZ, WINDOW)
         os.set_blocking(ends.output, False)
@@ -89,6 +90,8 @@ def _widen(pipe: int) -> None:
 
 def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> None:
     if job["pty"]:
+        import termios
+
         fcntl.ioctl(stdout, termios.TIOCSCTTY, 0)
     for number, descriptor in ((0, stdin), (1, stdout), (2, stdout)):
         os.dup2(descriptor, number)
@@ -99,10 +102,13 @@ def _become(job: Fields, stdin: int, stdout: int, shell: int, umask: int) -> Non
     restrain(limits_of(job))
     os.umask(umask)
     if job.get("lays"):
-        from treadle.sandbox.launch.overlay import lay_view
+        from treadle.sandbox.launch.overlay import cover_sockets, lay_view
 
         view = os.path.abspath(VIEW)
         lay_view(str(job["view"]), f"{view}/upper", f"{view}/work", str(job["lays"]))
+        sockets = job.get("covered_sockets", ())
+        assert isinstance(sockets, tuple)
+        cover_sockets(sockets)
     os.chdir(str(job["cwd"]))
     for name in _RESTORED:
         signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -11,6 +11,6 @@ for _name, _path in (("treadle", _TREADLE), ("treadle.sandbox", f"{_TREADLE}/san
     sys.modules[_name] = _package
 
 if __name__ == "__main__":
-    from treadle.sandbox.supervisor.session import main
+    from treadle.sandbox.supervisor.process import main
 
     main(sys.argv[1])

@@ -4,6 +4,7 @@ value, or because it contains the value of one that does (M-13, T-05, S-11)."""
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from treadle.protocol.permissions import SECRET_NAME
 
@@ -44,14 +45,21 @@ ALLOWED_BEGINNINGS = tuple(_BEGINNINGS.split())
 makes programs run others (LD_PRELOAD, BASH_ENV, GIT_SSH_COMMAND), and whatever nobody thought of."""
 
 
+# An environment changes seldom, and every command looks at all of it several times.
+@lru_cache(maxsize=2048)
 def is_secret(name: str, value: str) -> bool:
-    return bool(SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+    return _has_secret_name(name) or bool(_SECRET_VALUE.search(value))
+
+
+@lru_cache(maxsize=2048)
+def _has_secret_name(name: str) -> bool:
+    return bool(SECRET_NAME.search(name))
 
 
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The values that are secret by the name of their variable and long enough to be told from a word."""
     return tuple(
-        value for name, value in environment.items() if SECRET_NAME.search(name) and len(value.strip()) >= _LEAST
+        value for name, value in environment.items() if _has_secret_name(name) and len(value.strip()) >= _LEAST
     )
 
 

@@ -218,7 +218,7 @@ class CommandRun:
         place = self.plan.place or await self._here()
         job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
         facts: tuple[Fact, ...] = (job, *self._log_notices)
-        hosts = await in_thread(reached_hosts, self._network_log, self.plan.network)
+        hosts = await self._reached()
         outcome = Outcome(text, summary, success, sandbox=self.plan.sandbox, facts=facts, hosts=hosts)
         if self.plan.made:
             outcome = replace(outcome, files=folders_made(self.plan.made))
@@ -285,7 +285,7 @@ class CommandRun:
             raise ToolError(f"The command could not be started: {ended.error}.")
         seen, left, notice = await in_thread(self._look)
         needs = in_one_line(await self._wants(seen.text))
-        hosts = await in_thread(reached_hosts, self._network_log, self.plan.network)
+        hosts = await self._reached()
         kept = output.kept(self.command, self._context.redact)
         blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
         faultpoint("command.collected")
@@ -343,6 +343,12 @@ class CommandRun:
         if self.ended.ending == "exited" and self.ended.code == 0:
             return ()
         return await in_thread(wanted_hosts, text, self._network_log, self.plan.network)
+
+    async def _reached(self) -> tuple[str, ...]:
+        """The hosts that the command reached."""
+        if isinstance(self.plan.network, bool):  # no proxy, and so no log to read
+            return reached_hosts("", self.plan.network)
+        return await in_thread(reached_hosts, self._network_log, self.plan.network)
 
     @property
     def _network_log(self) -> str:

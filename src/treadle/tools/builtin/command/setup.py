@@ -2,6 +2,9 @@
 and for how long."""
 
 import os
+from functools import cached_property
+
+from msgspec.structs import replace
 
 from treadle.errors import SandboxError, ToolError
 from treadle.file_system import is_below
@@ -14,7 +17,7 @@ from treadle.tools.builtin.command import output, shell
 from treadle.tools.builtin.command.network import network_of, through_proxy
 from treadle.tools.builtin.command.request import CommandPlan, CommandRequest
 from treadle.tools.builtin.command.shell import ShellEnd
-from treadle.tools.builtin.context import ToolContext
+from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.tools.builtin.environment import command_environment
 
 BACKGROUND_S = 24 * 3600.0
@@ -25,8 +28,6 @@ class CommandSetup:
     """Where it runs is known after `locate`."""
 
     cwd: str
-    environment: dict[str, str]
-    """Of a fresh command."""
     notes: tuple[str, ...]
     """What is to be said about where it runs."""
 
@@ -39,6 +40,9 @@ class CommandSetup:
         """The one that the chat demands, looked for once; None where there is none to be had and none is demanded."""
         if self._sandbox is None and self._context.sandbox_of is not None:
             await in_thread(self._find_sandbox)
+        return self._usable_sandbox()
+
+    def _usable_sandbox(self) -> Sandbox | None:
         if isinstance(self._sandbox, SandboxError):
             raise self._sandbox
         return self._sandbox
@@ -57,13 +61,20 @@ class CommandSetup:
         self._world = workspace.world
         self.notes = (note,) if note else ()
         self._root = os.path.realpath(self._request.project.root)
-        self._guarded = self._context.guarded(self._root)
-        self.environment = command_environment(self._context.env, self._context.allowance.env)
-        if self._guarded.home is not None:
-            self.environment = {**self._guarded.home.variables, **self.environment}
-        if self._request.pty:
-            self.environment["TERM"] = "xterm"
         self._find_sandbox()
+
+    # A call makes several setups, and only the one that starts the command needs all of it.
+
+    @cached_property
+    def _guarded(self) -> Guarded:
+        return self._context.guarded(self._root)
+
+    @cached_property
+    def _fresh_environment(self) -> dict[str, str]:
+        environment = command_environment(self._context.env, self._context.allowance.env)
+        if self._guarded.home is not None:
+            environment = {**self._guarded.home.variables, **environment}
+        return environment | ({"TERM": "xterm"} if self._request.pty else {})
 
     async def refuse_outside(self) -> None:
         """The strict profile: by setting, and always where no sandbox works (S-15)."""
@@ -83,13 +94,18 @@ class CommandSetup:
     async def spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
         """`view` is the folder of the copy-on-write view that it runs on; empty: on the project itself. `log` is where
         the proxy writes what the command reaches."""
-        sandbox, root, request = await self.sandbox(), self._root, self._request
+        return await in_thread(self._make_spec, plan, view, log)
+
+    def _make_spec(self, plan: CommandPlan, view: str, log: str) -> CommandSpec:
+        self._find_sandbox()
+        sandbox, root, request = self._usable_sandbox(), self._root, self._request
         argv, state_fd = shell.shell_argv(request.line)
+        covered_sockets: tuple[str, ...] = ()
         lays = bool(view) and sandbox is not None and sandbox.lays
         lays = lays and not plan.live and self._world is None and not is_below(root, LAID) and not is_below(view, LAID)
         if sandbox is not None:
             guarded = self._guarded
-            secrets = await in_thread(self.hidden_secrets)
+            secrets = self.hidden_secrets()
             mount = self._mount(plan, view, lays)
             confinement = Confinement(
                 root,
@@ -103,6 +119,9 @@ class CommandSetup:
                 secrets=tuple(f"{root}/{path}" for path in secrets),
                 report_fd=state_fd,
             )
+            if lays:
+                covered_sockets = sandbox.sockets_to_cover(confinement)
+                confinement = replace(confinement, covered_sockets=covered_sockets)
             argv = tuple(sandbox.wrap(argv, confinement, self.cwd))
         return CommandSpec(
             argv,
@@ -121,6 +140,7 @@ class CommandSetup:
             view=root if view else "",
             layers=plan.layers if plan.live else (),
             lays=LAID if lays else "",
+            covered_sockets=covered_sockets,
             limits=self._context.allowance.limits,
         )
 
@@ -152,17 +172,19 @@ class CommandSetup:
 
     def _environment(self, plan: CommandPlan) -> dict[str, str]:
         """Of a fresh command with this plan."""
-        return self.environment | (through_proxy() if isinstance(plan.network, tuple) else {})
+        return self._fresh_environment | (through_proxy() if isinstance(plan.network, tuple) else {})
 
     async def can_view(self) -> bool:
         """Whether the command can run on a copy-on-write view of the project."""
         request = self._request
         if not request.options.command_view or self._context.snapshots_of is None:
             return False
-        sandbox = await self.sandbox()
-        if sandbox is None or not sandbox.views:
-            return False
-        return await in_thread(self._context.views, sandbox, request.project.root)
+        return await in_thread(self._view_works)
+
+    def _view_works(self) -> bool:
+        self._find_sandbox()
+        sandbox = self._usable_sandbox()
+        return sandbox is not None and sandbox.views and self._context.views(sandbox, self._request.project.root)
 
     def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._request.project)

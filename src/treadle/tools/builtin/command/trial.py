@@ -13,7 +13,6 @@ from treadle.ports.workspace import inert
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt
-from treadle.tools.builtin.command.network import reached_hosts
 from treadle.tools.builtin.command.project import folders_made
 from treadle.tools.builtin.command.request import CommandPlan
 from treadle.tools.builtin.command.run import DONE, CommandRun
@@ -108,5 +107,5 @@ class CommandTrial(CommandRun):
         seen = await in_thread(output.view, self.command, self.ended)
         effect, diff, lost = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
         wants = await self._wants(seen.text)
-        hosts = await in_thread(reached_hosts, self._network_log, self.plan.network)
+        hosts = await self._reached()
         return DryRun(self.ended, seen.text, effect, diff, lost, self._setup.notes, last, wants, hosts)
