@@ -26,12 +26,14 @@ from treadle.engine.hub import Hub
 from treadle.engine.log import Log
 from treadle.engine.restore import SnapshotRestorer
 from treadle.engine.worker import Worker
-from treadle.errors import InvalidInput
+from treadle.errors import ConfigError, InvalidInput
 from treadle.handle import Chat, ChatHome, Prepared
 from treadle.home import home_of
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
+from treadle.model_choice import LastModel, ModelChoice, choose_model, no_model_text, providers_with_key
 from treadle.models.disclosure import recipient
+from treadle.models.keys import stored_access
 from treadle.models.registry import ModelRegistry, OneModel
 from treadle.policy.consent import Consent, disclosure
 from treadle.policy.redaction import Redactor
@@ -133,14 +135,14 @@ class Agent:
         self._env = os.environ if env is None else env
         self._home = Path(home) if home is not None else home_of(self._env)
         self.rules = RuleBook(self._home, clock)
-        self.consent = Consent(self._home, accepted, lambda ref: recipient(ref, self._env) if model is None else "")
+        self.consent = Consent(self._home, accepted, self._recipient if model is None else lambda _: "")
         self._trust = Trust(self._home)
         self._standard = policy is None
         self._mcp_given = mcp
         self._mcp: McpServers | None = None
         kept, used = store_of(store), clock or SystemClock()
         shared = bool(getattr(kept, "shared", False))
-        secrets = Redactor(self._env) if redact is None else redact
+        secrets = Redactor(self._env, stored_access(self._home).keys) if redact is None else redact
         observer = self._observer(telemetry, kept)
         self._setup = ToolSetup(kept, self._env, self._home, secrets, shared, allowance, self._rules_of)
         self._tools = self._toolset(tools, builtin=builtin, plugins=plugins)
@@ -171,6 +173,27 @@ class Agent:
         self.worker = Worker(self.deps, concurrency=concurrency)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
         self._chats = ChatHome(self.deps, self.worker, self.job_registry, self.rules.add, self._check)
+
+    async def choose_model(self) -> ModelChoice | None:
+        """The model for a chat that names none (U-10); None: there is nothing to choose from."""
+        models = self.deps.models
+        return await choose_model(models, self._env, self._home) if isinstance(models, ModelRegistry) else None
+
+    async def require_model(self, how: str = "--model") -> ModelChoice:
+        """As `choose_model`; ConfigError names the choices. `how`: the flag or setting that names a model."""
+        choice = await self.choose_model()
+        if choice is None:
+            models = self.deps.models
+            keys = providers_with_key(models) if isinstance(models, ModelRegistry) else {}
+            raise ConfigError(no_model_text(keys, how))
+        return choice
+
+    def remember_model(self, model: str) -> None:
+        """The user works with this model now: a later chat that names none begins with it."""
+        LastModel(self._home).remember(model)
+
+    def _recipient(self, ref: str) -> str:
+        return recipient(ref, {**stored_access(self._home).addresses, **self._env})
 
     def _observer(self, telemetry: "bool | Telemetry", store: Store) -> Observer:
         if telemetry is False:

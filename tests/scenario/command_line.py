@@ -13,6 +13,13 @@ from tests.forked import SOURCES, Forked
 from tests.homes import seed
 
 TIMEOUT_S = 180
+NO_LOCAL_SERVER = {
+    "OLLAMA_HOST": "127.0.0.1:9",
+    "LMSTUDIO_BASE_URL": "http://127.0.0.1:9/v1",
+    "LLAMACPP_BASE_URL": "http://127.0.0.1:9/v1",
+    "VLLM_BASE_URL": "http://127.0.0.1:9/v1",
+}
+"""No model server of the machine that runs the tests is found."""
 
 
 class Ended(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.processes import running_with, unlike_any_other
-from tests.scenario.command_line import CommandLine
+from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine
 from tests.scenario.editor import WAIT_S, Editor, a, acp, begin, editing
 from tests.scenario.mcp_servers.kit import ODD
 
@@ -315,6 +315,7 @@ async def test_questions_are_buttons_or_are_answered_in_words(cli: CommandLine) 
 
 
 async def test_what_cannot_be_done_is_said(cli: CommandLine) -> None:
+    cli.environment |= NO_LOCAL_SERVER
     async with editing(cli) as editor:
         with pytest.raises(acp.RequestError, match="no model is set") as refused:
             await begin(editor, cli)

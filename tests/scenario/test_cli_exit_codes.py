@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.processes import running_with, unlike_any_other
-from tests.scenario.command_line import CommandLine, end, until
+from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine, end, until
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
 HELLO = '[[turn]]\ntext = "Hello."\n'
@@ -58,7 +58,7 @@ def test_1_for_an_unknown_chat(cli: CommandLine) -> None:
     ],
 )
 def test_2_for_wrong_usage_before_anything_is_written(cli: CommandLine, arguments: list[str], told: str) -> None:
-    ended = cli(*arguments)
+    ended = cli(*arguments, env=NO_LOCAL_SERVER)
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
     assert "Traceback" not in ended.err

@@ -92,7 +92,7 @@ class EditorAgent:
         """Looks whether the model that is set can be used; a key is never asked for or kept."""
         if method_id != KEYS:
             raise InvalidInput(f"there is no way to authenticate called {method_id!r}; there is: {KEYS}")
-        require_model(self._agent, self._options_of("").model)
+        await require_model(self._agent, self._options_of("").model)
         return a.AuthenticateResponse()
 
     # -- sessions -----------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class EditorAgent:
     @told
     async def new_session(self, cwd: str, **given: Any) -> a.NewSessionResponse:
         options = self._options(cwd, given)
-        require_model(self._agent, options.model)
+        options = msgspec.structs.replace(options, model=await require_model(self._agent, options.model))
         session = self._open(self._agent.chat(options=options), options)
         return a.NewSessionResponse(session_id=session.chat.id, **await self._begun(session, given))
 
@@ -178,7 +178,7 @@ class EditorAgent:
     ) -> a.SetSessionConfigOptionResponse:
         session = self._session(session_id)
         if config_id == MODEL:
-            require_model(self._agent, str(value))
+            await require_model(self._agent, str(value))
         await session.change(**change_of(config_id, value, await session.agents()))
         return a.SetSessionConfigOptionResponse(config_options=await session.choices())
 

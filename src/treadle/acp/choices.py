@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp import schema as a
 
-from treadle.errors import ConfigError, InvalidInput
+from treadle.errors import InvalidInput
 from treadle.presentation.names import MODE_WORDS
 from treadle.presentation.slash import NO_AGENT, agent_changes
 from treadle.protocol.options import MODES, ChatOptions
@@ -16,17 +16,14 @@ if TYPE_CHECKING:
 
 ConfigOption = a.SessionConfigOptionSelect | a.SessionConfigOptionBoolean
 MODE, MODEL, AGENT = "mode", "model", "agent"
-NO_MODEL = (
-    "no model is set: name one with `treadle acp --model openai:gpt-4.1`, with TREADLE_MODEL in the environment of the "
-    "editor, or as `model` in config.toml; its key belongs in the environment, too, such as OPENAI_API_KEY"
-)
 
 
-def require_model(agent: Agent, ref: str) -> None:
-    """ConfigError if it cannot be used, before anything is written."""
-    if not ref:
-        raise ConfigError(NO_MODEL)
-    agent.deps.models.get(ref)
+async def require_model(agent: Agent, ref: str) -> str:
+    """The model of a new session: `ref`, or one that can be used here. ConfigError if there is none, before anything is
+    written."""
+    model = ref or (await agent.require_model("treadle acp --model")).model
+    agent.deps.models.get(model)
+    return model
 
 
 def modes(options: ChatOptions) -> a.SessionModeState:

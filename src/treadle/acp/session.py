@@ -207,6 +207,7 @@ class Session:
                 self._failure = error
             case e.ModelNotice(kind="consent"):
                 self._agent.consent.disclose(self.options.model)  # it is told here
+                self._agent.remember_model(self.options.model)
             case _:
                 pass
         await self._send(*await self._projection.show(envelope))
@@ -246,6 +247,8 @@ class Session:
         """Change options of the chat; the editor that asked is told in the answer, others by the log."""
         await self.chat.command(c.ChangeOptions(changes))
         self.options = (await self.chat.state()).options
+        if "model" in changes:
+            self._agent.remember_model(self.options.model)
         told = self._agent.consent.disclose(self.options.model) if "model" in changes else ""
         if told:
             await self._send(remark(told))

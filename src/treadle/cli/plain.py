@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from treadle.cli.options import EXIT_OK, LAST
-from treadle.errors import ConfigError, TreadleError
+from treadle.errors import TreadleError
 
 if TYPE_CHECKING:
     from treadle.handle import Chat
@@ -17,7 +17,7 @@ _HELP = "say what is to be done\n/undo takes the last run back, /new begins anot
 async def converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:
     """`first`: the first message; `resume`: the chat to go on with, an empty name being the newest."""
     from treadle.cli.keyboard import Keyboard
-    from treadle.cli.session import configured, find_chat, open_agent
+    from treadle.cli.session import chosen_model, configured, find_chat, open_agent
     from treadle.cli.terminal import Terminal
 
     config = configured(flags)
@@ -25,8 +25,9 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
         chat: Chat | None = None
         if resume is not None:
             chat = agent.chat(await find_chat(agent.deps.store, resume or LAST))
-        elif not config.settings.model:
-            raise ConfigError("no model is set; name one with --model openai:gpt-4.1, or see: treadle demo")
+            model = ""
+        else:
+            model = await chosen_model(agent, config)
         _say(_HELP)
         text: str | None = first
         while True:
@@ -35,7 +36,10 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
             if text == "/new":
                 chat = None
             elif text:
-                chat = chat or agent.chat(options=config.settings.chat_options(root), interactive=True)
+                if chat is None:
+                    model = model or await chosen_model(agent, config)
+                    options = config.settings.chat_options(root)
+                    chat = agent.chat(options=options, interactive=True, model=model)
                 await _turn(agent, chat, text)
             Terminal(plain=True).ask("you: ")
             text = await Keyboard().line()
@@ -55,6 +59,7 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
             return
         await chat.open()
         state = await chat.state()
+        agent.remember_model(state.options.model)
         said, images = await spoken(agent, state.options, text)
         await follow(chat, chat.send(said, images=images), state.head, as_json=False, asks=True, plain=True)
     except TreadleError as error:

@@ -90,6 +90,20 @@ async def open_agent(
         yield agent
 
 
+async def chosen_model(agent: Agent, config: Config) -> str:
+    """The model of a new chat: the one that is set, else one that can be used here. A line on standard error says which
+    it is and why, unless a flag named it (U-10)."""
+    model, source = config.settings.model, config.sources["model"]
+    if not model:
+        model, source = await agent.require_model()
+    elif source.startswith("flag "):
+        return model
+    else:
+        source = f"set in {source.partition(' ')[2]}"
+    print_note(f"treadle: using {inert_line(model)} ({inert_line(source)}); choose another with --model")
+    return model
+
+
 def _make_home(home: Path, works: bool) -> None:
     """At first use, for its owner alone. StoreError if it cannot be used."""
     try:

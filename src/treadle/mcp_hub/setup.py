@@ -15,6 +15,7 @@ import msgspec
 
 from treadle.errors import ConfigError, InvalidInput, SandboxError
 from treadle.file_system import is_below
+from treadle.home_file import HomeFile
 from treadle.host_patterns import choice
 from treadle.inert import inert_line
 from treadle.mcp.listing import Listing
@@ -35,7 +36,6 @@ from treadle.mcp_hub.settings import (
     read_project,
     server_of,
 )
-from treadle.policy.home_file import HomeFile
 from treadle.policy.trust import MAX_BYTES, read
 from treadle.ports.sandbox import Confinement, Direct, PrivateHome, Unwritable, WorldMount
 from treadle.tools.builtin.command.network import network_of, through_proxy

@@ -13,6 +13,7 @@ _AT_HOME = frozenset({"ollama"})
 _NAMES: Mapping[str, str] = {
     "anthropic": "Anthropic",
     "copilot": "GitHub Copilot",
+    "custom": "the server in CUSTOM_BASE_URL",
     "deepseek": "DeepSeek",
     "gemini": "Google (Gemini API)",
     "gh": "GitHub Models (through the command gh)",
@@ -38,11 +39,11 @@ def recipient(ref: str, env: Mapping[str, str]) -> str:
     address = next((env[key] for key in reversed(VARIABLES[provider].addresses) if env.get(key, "").strip()), "")
     if not address and provider in SERVERS:
         address = SERVERS[provider].base_url
-        if not _is_here(address):
+        if not is_loopback(address):
             return _NAMES[provider]
     if not address:
         return "" if provider in _AT_HOME else _NAMES[provider]
-    return "" if _is_here(address) else f"the server {_host(address)}"
+    return "" if is_loopback(address) else f"the server {_host(address)}"
 
 
 def _host(address: str) -> str:
@@ -50,7 +51,8 @@ def _host(address: str) -> str:
     return urlsplit(text if "//" in text else f"//{text}").hostname or text
 
 
-def _is_here(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether a base URL or `host:port` leads to this machine."""
     host = _host(address)
     if host == "localhost" or host.endswith(".localhost"):
         return True

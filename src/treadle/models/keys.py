@@ -1,11 +1,29 @@
-"""Where keys come from: the environment, else the system's key store if `keyring` is installed (M-13). A key is
-wrapped at once, so that no repr, log or error can show it; it is never written anywhere."""
+"""Where keys come from: the environment, else the system's key store if `keyring` is installed, else a file in the home
+of Treadle that only its owner can read (M-13). A key is wrapped at once, so that no repr, log or error can show it. The
+file and the key store hold only keys that a person entered in the first-run dialog."""
 
 import importlib
 from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from treadle.home_file import HomeFile
 
 SERVICE = "treadle"
 """Under this service name keys are looked up in the key store; the user name is that of the variable."""
+FILE_NAME = "access.json"
+"""The file in Treadle's home with the keys and addresses that a person entered."""
+KEY_STORE = "the key store of this system"
+
+
+class StoredAccess(msgspec.Struct, frozen=True):
+    """Keys and addresses by the names of their variables."""
+
+    keys: dict[str, str] = {}
+    addresses: dict[str, str] = {}
+    version: int = 1
 
 
 class Secret:
@@ -34,15 +52,44 @@ class Secret:
         return text.replace(self._value, "***") if len(self._value) >= 8 else text
 
 
-def find_key(env: Mapping[str, str], variable: str, *, keyring: bool = True) -> Secret:
-    """The key, or an empty secret when there is none."""
+def find_key(env: Mapping[str, str], variable: str, *, keyring: bool = True, home: Path | None = None) -> Secret:
+    """The key, or an empty secret when there is none. `keyring`: whether stored keys count, in the key store or in the
+    file of `home`."""
     value = env.get(variable, "")
     if not value and keyring:
-        value = _from_keyring(variable)
+        value = _read_keyring(variable) or stored_access(home).keys.get(variable, "")
     return Secret(value)
 
 
-def _from_keyring(variable: str) -> str:
+def stored_access(home: Path | None) -> StoredAccess:
+    """The keys and addresses in the file."""
+    return StoredAccess() if home is None else _file(home).read()
+
+
+def store_key(home: Path, variable: str, value: str) -> str:
+    """Keep a key in the system's key store if it has one, else in the file. Returns the place in words."""
+    in_keyring = _write_keyring(variable, value)
+    if in_keyring and not (home / FILE_NAME).exists():
+        return KEY_STORE
+
+    def change(access: StoredAccess) -> StoredAccess:
+        """Without an older key, which must not outlive the new one."""
+        others = {name: key for name, key in access.keys.items() if name != variable}
+        return replace(access, keys=others if in_keyring else {**others, variable: value})
+
+    _file(home).change(change)
+    return KEY_STORE if in_keyring else str(home / FILE_NAME)
+
+
+def store_address(home: Path, variable: str, url: str) -> None:
+    _file(home).change(lambda access: replace(access, addresses={**access.addresses, variable: url}))
+
+
+def _file(home: Path) -> HomeFile[StoredAccess]:
+    return HomeFile(home / FILE_NAME, StoredAccess)
+
+
+def _read_keyring(variable: str) -> str:
     try:
         keyring = importlib.import_module("keyring")
     except ImportError:
@@ -51,3 +98,12 @@ def _from_keyring(variable: str) -> str:
         return str(keyring.get_password(SERVICE, variable) or "")
     except Exception:  # a key store that is locked or missing raises whatever its backend likes: then there is no key
         return ""
+
+
+def _write_keyring(variable: str, value: str) -> bool:
+    try:
+        keyring = importlib.import_module("keyring")
+        keyring.set_password(SERVICE, variable, value)
+    except Exception:  # not installed, or no usable backend
+        return False
+    return _read_keyring(variable) == value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.errors import ConfigError
 from treadle.models.catalog.lookup import Catalogue
-from treadle.models.keys import Secret, find_key
+from treadle.models.keys import Secret, find_key, stored_access
 
 if TYPE_CHECKING:
     from treadle.models.wire.http import Http
@@ -33,17 +33,21 @@ class ProviderContext:
         return self._http
 
     def address(self, variable: str) -> str:
-        """The base URL in an environment variable, or nothing."""
-        url = self.env.get(variable, "").strip()
+        """The base URL in an environment variable, else the one that a person entered, or nothing."""
+        url = self.env.get(variable, "").strip() or stored_access(self.home).addresses.get(variable, "")
         if url and not url.startswith(("http://", "https://")):
             raise ConfigError(f"{variable} is {url!r}; it must begin with http:// or https://")
         return url
+
+    def find_key(self, variable: str, *, stored: bool = True) -> Secret:
+        """A key from the environment, or a `stored` one."""
+        return find_key(self.env, variable, keyring=stored, home=self.home)
 
     def access(self, ref: str, key_variable: str, url_variable: str) -> tuple[Secret, str]:
         """A key and a base URL, of which one must be set. The key store is asked for the provider's own address only:
         its key must not go to another host."""
         url = self.address(url_variable)
-        key = find_key(self.env, key_variable, keyring=not url)
+        key = self.find_key(key_variable, stored=not url)
         if not key and not url:
             raise ConfigError(f"{ref} needs a key: set {key_variable}, or {url_variable} for a server that needs none")
         return key, url

@@ -22,6 +22,7 @@ class Server(NamedTuple):
 
 
 SERVERS: Mapping[str, Server] = {
+    "custom": Server("", needs_key=False),  # any compatible server, by CUSTOM_BASE_URL
     "deepseek": Server("https://api.deepseek.com", thinking_field="reasoning_content"),
     "groq": Server("https://api.groq.com/openai/v1"),
     "llamacpp": Server("http://127.0.0.1:8080/v1", needs_key=False),
@@ -67,6 +68,9 @@ VARIABLES: Mapping[str, Variables] = {
 
 KEYS = tuple(sorted({key for row in VARIABLES.values() for key in row.keys}))
 ADDRESSES = tuple(sorted({address for row in VARIABLES.values() for address in row.addresses}))
+
+KEYLESS_SERVERS = ("ollama", "lmstudio", "llamacpp", "vllm")
+"""Model servers that people run on their own machine, in the order in which they are preferred."""
 
 WITHOUT_HTTP = frozenset({"command", "gh", "local", "recorded", "scripted"})
 """Providers that reach their models in another way."""

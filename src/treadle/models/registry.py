@@ -93,6 +93,10 @@ class ModelRegistry:
         module, _, function = PROVIDERS[provider].partition(":")
         return cast(Model, getattr(import_module(module), function or "connect")(name, self._context))
 
+    def has_key(self, variable: str) -> bool:
+        """Whether a key of this name is in the environment or stored."""
+        return bool(self._context.find_key(variable))
+
     async def ask(self, provider: str) -> list[ModelInfo] | None:
         """The models that a provider's server says it has; None when it cannot be asked. ConfigError and ModelError
         as for a call."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from treadle.policy.home_file import HomeFile
+from treadle.home_file import HomeFile
 
 FILE_NAME = "consent.json"
 EVERYONE = "*"

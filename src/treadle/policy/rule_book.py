@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ConfigError, NotFound
 from treadle.file_system import is_below
-from treadle.policy.home_file import HomeFile
+from treadle.home_file import HomeFile
 from treadle.policy.rules import check
 from treadle.policy.tool_pins import ToolPins
 from treadle.protocol.options import ChatOptions

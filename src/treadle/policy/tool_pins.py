@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError
+from treadle.home_file import HomeFile
 from treadle.inert import printable
 from treadle.lines.diff import diff
-from treadle.policy.home_file import HomeFile
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import ToolSpec, digest
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from treadle.errors import InvalidInput, NotFound
 from treadle.file_system import is_below
-from treadle.policy.home_file import HomeFile
+from treadle.home_file import HomeFile
 from treadle.types import SystemClock
 
 FILE_NAME = "trust.json"

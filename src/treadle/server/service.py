@@ -3,8 +3,9 @@ Knows nothing of HTTP but the answers that are remembered."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -31,7 +32,7 @@ from treadle.server.render_process import Rendering
 from treadle.server.replies import ApiReply, reply
 from treadle.server.sign_in import SignIn
 from treadle.server.sse import Frames
-from treadle.server.tokens import Tokens, digest, owner_of, user_of
+from treadle.server.tokens import LOCAL, Tokens, digest, owner_of, user_of
 from treadle.server.usage_history import UsageHistory
 from treadle.server.views import chat_view
 from treadle.types import ChatId, new_chat_id
@@ -97,6 +98,24 @@ class Service:
         """The description of the API; filled in by the application."""
         self.draining = asyncio.Event()
         """Set when the server is to end: streams end, and nobody new is let in."""
+
+    async def default_model(self, user: str) -> str:
+        """The model of a chat that names none: what the server is set to; for the user of this machine otherwise what
+        every front end takes (U-10). Empty: the request must name one."""
+        if self.admission.options.model or user != LOCAL:
+            return self.admission.options.model
+        choice = await self.agent.choose_model()
+        return "" if choice is None else choice.model
+
+    async def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
+        """The options of a new chat; its model is found if neither the request nor the server names one."""
+        if "model" not in changes and not self.admission.options.model:
+            changes = {**changes, "model": await self.default_model(user)}
+        return self.admission.begin(user, changes)
+
+    def remember_model(self, user: str, model: str) -> None:
+        if user == LOCAL:
+            self.agent.remember_model(model)
 
     # -- who may see what ---------------------------------------------------------------------------------------------
 

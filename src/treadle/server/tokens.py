@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import ConfigError, InvalidInput, NotFound
 from treadle.file_system import create_file
-from treadle.policy.home_file import HomeFile
+from treadle.home_file import HomeFile
 from treadle.types import Clock, SystemClock, new_id
 
 FILE_NAME = "tokens.json"

@@ -102,9 +102,11 @@ class CommandContext:
 
     async def _begin_chat(self) -> bool:
         app = self.app
-        model = self.chosen.get("model") or app.start.model or await self.connection.default_model()
+        model = self.chosen.get("model") or app.start.model
         if not model:
-            raise InvalidInput("no model is chosen yet; choose one with /model")
+            if (choice := await self.connection.default_model()) is None:
+                raise InvalidInput("no model is chosen yet; choose one with /model")
+            model = choice.model
         if not await self.may_see(model):
             return False
         app.showing.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from treadle.client.chats import ClientChat
     from treadle.client.worlds import ClientWorlds
     from treadle.handle import Chat
+    from treadle.model_choice import ModelChoice
     from treadle.skills.reading import CustomAgent, OwnCommand
     from treadle.worlds.worlds import Worlds
 
@@ -203,7 +204,9 @@ class Connection(Protocol):
         """What a new chat begins with, as far as that is known here."""
         ...
 
-    async def default_model(self) -> str: ...
+    async def default_model(self) -> "ModelChoice | None":
+        """The model of a chat that names none, and why; None: a person must choose."""
+        ...
 
     async def create(self, **options: Any) -> ChatLink: ...
 

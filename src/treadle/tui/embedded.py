@@ -13,6 +13,7 @@ from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out, without_parents
 from treadle.lines.hunks import Shown
 from treadle.message_expansion import commands, resources, spoken
+from treadle.model_choice import ModelChoice
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
@@ -73,7 +74,9 @@ class EmbeddedChat(ChatLink):
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
         pictures = [await self._picture(path) for path in images]
-        text, attached = await spoken(self._agent, (await self._chat.state()).options, text)
+        options = (await self._chat.state()).options
+        self._agent.remember_model(options.model)
+        text, attached = await spoken(self._agent, options, text)
         await self._chat.send(text, delivery=delivery, images=[*pictures, *attached])
 
     async def _picture(self, path: str) -> Image:
@@ -117,6 +120,7 @@ class EmbeddedChat(ChatLink):
             await self._chat.command(c.Rename(options.pop("title")))
         if options.get("model"):
             self._agent.deps.models.get(options["model"])
+            self._agent.remember_model(options["model"])
         if options:
             await self._agent.chat(self._chat.id, **options).open()
 
@@ -182,12 +186,13 @@ class Embedded:
     def _link(self, chat: Chat) -> EmbeddedChat:
         return EmbeddedChat(self.agent, self._feeds, chat)
 
-    async def default_model(self) -> str:
-        return self.initial.model
+    async def default_model(self) -> ModelChoice | None:
+        return ModelChoice(self.initial.model, "") if self.initial.model else await self.agent.choose_model()
 
     async def create(self, **options: Any) -> EmbeddedChat:
         model = options.get("model") or self.initial.model
         self.agent.deps.models.get(model)
+        self.agent.remember_model(model)
         chat = self.agent.chat(options=self.initial, interactive=True, **options)
         return self._link(await chat.open())
 

@@ -14,6 +14,7 @@ from treadle.client.worlds import ClientWorlds
 from treadle.errors import NotFound
 from treadle.lines.changes import change_lines, is_folder
 from treadle.lines.hunks import Shown
+from treadle.model_choice import ModelChoice
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandList, ModelList
@@ -129,8 +130,9 @@ class Remote:
     def away(self) -> bool:
         return self._http.away
 
-    async def default_model(self) -> str:
-        return self._options.get("model") or (await self._http.get("/api/models", ModelList)).default
+    async def default_model(self) -> ModelChoice | None:
+        model = self._options.get("model") or (await self._http.get("/api/models", ModelList)).default
+        return ModelChoice(model, "") if model else None
 
     async def create(self, **options: Any) -> RemoteChat:
         wanted = {**self._options, "interactive": True, **options}

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.workspace.trees import Bench, Node, build
 from tests.writing import history, write
-from treadle.policy.home_file import HomeFile
+from treadle.home_file import HomeFile
 from treadle.tools.builtin.file_change import change, files_of, plan, sha256
 from treadle.workspace.history.journal import Journal, Journals
 from treadle.workspace.history.snapshots import ProjectSnapshots

@@ -29,6 +29,8 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
     yourself and give the SDK its address. Programs that come by the port must show the token in
     COPILOT_CONNECTION_TOKEN; if there is none, one is made and told on standard error.
     """
+    import msgspec
+
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.copilot_sdk.hooks import ProgramHooks
     from treadle.copilot_sdk.server import Runtime
@@ -43,6 +45,8 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
         here = os.getcwd()
         token = "" if stdio else _token()
         options = config.settings.chat_options("")
+        if not options.model and (choice := await agent.choose_model()) is not None:
+            options = msgspec.structs.replace(options, model=choice.model)
         runtime = Runtime(agent, models, options, hooks, lambda named: str(project_root(named or here)), token)
         if stdio:
             await serve_stdio(runtime)

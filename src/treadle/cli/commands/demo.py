@@ -30,8 +30,8 @@ PATIENCE_S = 60.0
 OWN_MODEL = """\
 Use it with a model of your own, in a project of yours:
 
-  export OPENAI_API_KEY=…                     (or OPENAI_BASE_URL=… for any compatible server)
-  treadle run "Why does the build fail?" --model openai:gpt-4.1
+  export OPENAI_API_KEY=…                     (or ANTHROPIC_API_KEY …; or start Ollama or LM Studio)
+  treadle run "Why does the build fail?"
   treadle resume last                         (after a crash, a reboot, a kill -9)
 """
 

@@ -6,7 +6,6 @@ import click
 
 from treadle.cli.group import in_loop
 from treadle.cli.options import EXIT_ERROR, EXIT_OK, FiniteFloat, gathered, json_option, root_options
-from treadle.errors import ConfigError
 from treadle.inert import inert_line, print_line, print_note
 
 if TYPE_CHECKING:
@@ -77,22 +76,21 @@ async def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
 
 
 async def _begin(agent: "Agent", config: "Config", wanted: RaceFlags) -> "RunningRace":
-    from treadle.cli.commands.run import NO_MODEL
-    from treadle.cli.session import find_chat, project_root
+    from treadle.cli.session import chosen_model, find_chat, project_root
     from treadle.subagents.running_race import RunningRace, order
 
     if wanted.chat:
         return RunningRace(agent, agent.chat(await find_chat(agent.deps.store, wanted.chat)))
-    models = tuple(name.strip() for name in wanted.models.split(",") if name.strip()) or (config.settings.model,)
-    if not all(models):
-        raise ConfigError(NO_MODEL)
+    models = tuple(name.strip() for name in wanted.models.split(",") if name.strip())
+    if not models:
+        models = (await chosen_model(agent, config),)
     for name in (*models, *([wanted.judge] if wanted.judge else [])):
         agent.deps.models.get(name)
         if told := agent.consent.disclose(name):
             print_note(f"treadle: {inert_line(told)}")
     given = order(wanted.task or "", wanted.worlds, models, wanted.passes, wanted.judge, wanted.everything)
     root = project_root(wanted.root, force=wanted.force_root)
-    chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False)
+    chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False, model=models[0])
     return RunningRace(agent, chat, given)
 
 

@@ -32,10 +32,6 @@ COMPLETION = ("tool", "marker")
 PRESETS = ("strict",)
 RUNGS = ("native", "text", "plain")
 """The same as in `treadle.protocol.options`, which a test sees to; written out so that help costs no import."""
-NO_MODEL = (
-    "no model is set. Name one with --model openai:gpt-4.1 (or TREADLE_MODEL, or `model` in config.toml) and put its "
-    "key into OPENAI_API_KEY; or see Treadle work without any key: treadle demo"
-)
 
 
 class Task(NamedTuple):
@@ -150,12 +146,13 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     after, model = 0, config.settings.model
     _require_tools(agent, task)
     if task.chat is None:
-        chat, model = _new_chat(agent, config, task)
+        chat, model = await _new_chat(agent, config, task)
     else:
         chat, after, model = await _old_chat(agent, config, task, task.chat)
     if not await _tell_recipient(agent, model, asks=asks):
         return EXIT_ERROR
     await chat.open()
+    agent.remember_model(model)
     typed = text if task.prompt in (None, "-") else str(task.prompt)
     images: tuple[Image, ...] = ()
     if typed.startswith("/") or "@" in typed:
@@ -229,12 +226,14 @@ def _names(words: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (words or "").split(",") if name.strip())
 
 
-def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, str]":
+async def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, str]":
+    from treadle.cli.session import chosen_model
+
     root = str(_root(config, task))
-    said = {**_as_agent(agent, config, task, root), **_said(task)}
-    model = said.get("model", config.settings.model)
-    _require_model(agent, model)
-    return agent.chat(options=config.settings.chat_options(root), **said), model
+    changes = {**_as_agent(agent, config, task, root), **_said(task)}
+    changes["model"] = model = changes.get("model") or await chosen_model(agent, config)
+    agent.deps.models.get(model)
+    return agent.chat(options=config.settings.chat_options(root), **changes), model
 
 
 def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
@@ -263,7 +262,7 @@ async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) ->
     """A chat that exists keeps its options, except for those that a flag names."""
     import msgspec
 
-    from treadle.cli.session import find_chat
+    from treadle.cli.session import chosen_model, find_chat
     from treadle.config import BUDGETS, OF_CHATS
 
     store = agent.deps.store
@@ -278,10 +277,10 @@ async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) ->
         changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
     if task.root is not None:
         changes["root"] = str(_root(config, task))
-    if not options.model:
-        changes.setdefault("model", config.settings.model)
+    if not changes.get("model", options.model):
+        changes["model"] = await chosen_model(agent, config)
     model = changes.get("model", options.model)
-    _require_model(agent, model)
+    agent.deps.models.get(model)
     return agent.chat(found, **changes), await store.head(found), model
 
 
@@ -303,13 +302,6 @@ def _read(file: str, what: str = "the system prompt") -> str:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{what} {file} cannot be read: {error}") from error
-
-
-def _require_model(agent: "Agent", ref: str) -> None:
-    """A model that cannot be used is found out before anything is written."""
-    if not ref:
-        raise ConfigError(NO_MODEL)
-    agent.deps.models.get(ref)
 
 
 async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:

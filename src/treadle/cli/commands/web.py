@@ -1,16 +1,21 @@
 """`treadle web`: a server on this machine, and the browser opened on it. With `--demo` on a small project in a
 temporary folder, where a script stands in for a model that has no key."""
 
+import asyncio
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from treadle.cli.options import store_option
 from treadle.inert import print_note
+
+if TYPE_CHECKING:
+    from treadle.model_choice import ModelChoice
+    from treadle.models.registry import ModelRegistry
 
 
 @click.command("web")
@@ -25,8 +30,6 @@ def web(no_open: bool, demo: bool, **flags: Any) -> None:
 
     Serves as treadle serve does, for the project of this folder, until Ctrl-C; chats go on where they were next time.
     """
-    import asyncio
-
     from treadle.cli.commands.serve import serve_until_told
 
     opened = None if no_open else _open
@@ -76,9 +79,21 @@ def _configured_model(flags: dict[str, Any]) -> str:
     from treadle.models.registry import ModelRegistry
 
     config = configured({"model": flags.get("model")})
+    registry = ModelRegistry(os.environ, home=config.home)
     try:
         if config.settings.model:
-            ModelRegistry(os.environ, home=config.home).get(config.settings.model)
+            registry.get(config.settings.model)
+            return config.settings.model
     except TreadleError:
         return ""
-    return config.settings.model
+    choice = asyncio.run(_choose(registry, config.home))
+    return "" if choice is None else choice.model
+
+
+async def _choose(registry: "ModelRegistry", home: Path) -> "ModelChoice | None":
+    from treadle.model_choice import choose_model
+
+    try:
+        return await choose_model(registry, os.environ, home)
+    finally:
+        await registry.close()

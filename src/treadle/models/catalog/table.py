@@ -199,6 +199,20 @@ TABLES: dict[str, Table] = {
 LISTED: dict[str, Table] = {"openai": _GPT, "openai-responses": _GPT_THINKING}
 """Of which of them people are told, where that is not all: each model by the protocol that suits it."""
 
+PREFERRED: dict[str, str] = {
+    "anthropic": "claude-opus-5-5",
+    "openai": "gpt-6.1-sol",
+    "gemini": "gemini-4-argon",
+    "openrouter": "anthropic/claude-opus-5.5",
+    "deepseek": "deepseek-v4-pro",
+    "mistral": "mistral-medium-2604",
+    "xai": "grok-4.5",
+    "groq": "openai/gpt-oss-120b",
+    "together": "zai-org/GLM-5.2",
+    "copilot": "",
+}
+"""The model to begin with where a key is all that is known. Copilot's depend on the plan: its server is asked."""
+
 MAKERS: dict[str, str] = {
     "claude": "anthropic",
     "gpt": "openai-responses",

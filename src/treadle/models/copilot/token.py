@@ -5,6 +5,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -62,8 +63,16 @@ class _Pass(NamedTuple):
 class CopilotEndpoint:
     """Implements `treadle.models.wire.http_model.Endpoint`."""
 
-    def __init__(self, env: Mapping[str, str], http: Http, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        http: Http,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        home: Path | None = None,
+    ) -> None:
         self._env = env
+        self._home = home
         self._http = http
         self._now = now
         self._api = (env.get("COPILOT_GITHUB_API_URL", "").strip() or GITHUB_API_URL).rstrip("/")
@@ -115,7 +124,7 @@ class CopilotEndpoint:
     async def _github(self) -> tuple[Secret, str]:
         """The GitHub token, and where it is from. It is looked up each time and kept nowhere."""
         for variable in VARIABLES:
-            if key := find_key(self._env, variable, keyring=variable == VARIABLES[0]):
+            if key := find_key(self._env, variable, keyring=variable == VARIABLES[0], home=self._home):
                 return key, variable
         if key := await ask_gh(self._env):
             return key, "gh auth token"
@@ -126,12 +135,12 @@ def make_endpoint(context: ProviderContext) -> CopilotEndpoint:
     """ConfigError when there is no way to a GitHub token."""
     for variable in ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL"):
         context.address(variable)
-    named = any(find_key(context.env, variable, keyring=variable == VARIABLES[0]) for variable in VARIABLES)
+    named = any(context.find_key(variable, stored=variable == VARIABLES[0]) for variable in VARIABLES)
     if not named and not _gh(context.env):
         raise ConfigError(
             "copilot needs a GitHub token: set COPILOT_GITHUB_TOKEN, or install gh and run `gh auth login`"
         )
-    return CopilotEndpoint(context.env, context.http)
+    return CopilotEndpoint(context.env, context.http, home=context.home)
 
 
 async def ask_gh(env: Mapping[str, str]) -> Secret:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError, ModelError
-from treadle.models.keys import Secret, find_key
+from treadle.models.keys import Secret
 from treadle.models.listing import list_from
 from treadle.models.ollama.request import OllamaEncoder
 from treadle.models.ollama.show import ServedModel, read_shown
@@ -164,7 +164,7 @@ class OllamaChat(HttpModel):
 def _access(context: ProviderContext) -> tuple[Secret, str]:
     url = base_url(context.env.get(VARIABLE, ""))
     # The key store is asked for Ollama's own address only: its key must not go to another host.
-    return find_key(context.env, "OLLAMA_API_KEY", keyring=f"//{CLOUD}:" in url), url
+    return context.find_key("OLLAMA_API_KEY", stored=f"//{CLOUD}:" in url), url
 
 
 def connect(name: str, context: ProviderContext) -> OllamaChat:

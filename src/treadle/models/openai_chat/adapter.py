@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from treadle.errors import ModelError
-from treadle.models.keys import Secret, find_key
+from treadle.errors import ConfigError, ModelError
+from treadle.models.keys import Secret
 from treadle.models.listing import list_from
 from treadle.models.openai_chat.request import ChatEncoder
 from treadle.models.openai_chat.stream import ChatReader
@@ -139,7 +139,11 @@ def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, st
     if row.needs_key:
         key, url = context.access(ref, key_variable(server), address_variable(server))
     else:
-        # One on this machine asks for a key only if its owner told it to; the key store has nothing for it.
-        key = find_key(context.env, key_variable(server), keyring=False)
+        # A server without a fixed address gets the key that was stored with its address. One on this machine asks for a
+        # key only if its owner told it to; nothing is stored for it.
+        stored = not row.base_url and not context.env.get(address_variable(server))
+        key = context.find_key(key_variable(server), stored=stored)
         url = context.address(address_variable(server))
+        if not url and not row.base_url:
+            raise ConfigError(f"{ref} needs an address: set {address_variable(server)}")
     return key, url or row.base_url

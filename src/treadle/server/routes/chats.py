@@ -42,8 +42,9 @@ async def said(call: ApiRequest, wanted: SendMessage | CreateChat, options: Chat
 
 async def create(call: ApiRequest) -> ApiReply:
     wanted = call.body(CreateChat)
-    options = call.service.admission.begin(call.user, wanted.changes())
+    options = await call.service.begin(call.user, wanted.changes())
     call.service.agent.deps.models.get(options.model)
+    call.service.remember_model(call.user, options.model)
 
     async def first(options: ChatOptions) -> list[c.Command]:
         commands: list[c.Command] = [c.Rename(wanted.title)] if wanted.title else []
@@ -120,6 +121,7 @@ async def patch(call: ApiRequest) -> ApiReply:
     if changes:
         if "model" in changes:
             call.service.agent.deps.models.get(changes["model"])
+            call.service.remember_model(call.user, changes["model"])
         if "dynamic_tools" in changes:
             options = change_options((await call.service.agent.deps.log.load(chat)).options, changes)
             warnings = call.service.agent.tool_warnings(options)

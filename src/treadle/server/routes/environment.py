@@ -42,7 +42,7 @@ BYTES = "application/octet-stream"
 async def models(call: ApiRequest) -> ApiReply:
     """What can be used with the keys of the server; no provider is asked."""
     agent = call.service.agent
-    default = call.service.admission.options.model
+    default = await call.service.default_model(call.user)
     registry = agent.deps.models
     if not isinstance(registry, ModelRegistry):
         return reply(ModelList(models=(_model(registry.get(default).info, ""),), default=default))

@@ -14,7 +14,7 @@ async def race(call: ApiRequest) -> ApiReply:
 
     wanted = call.body(StartRace)
     admission, models = call.service.admission, call.service.agent.deps.models
-    options = admission.begin(call.user, wanted.changes())
+    options = await call.service.begin(call.user, wanted.changes())
     if not options.root:
         raise InvalidInput("A race is about a project: name its root.")
     named = wanted.models or (options.model,)
