@@ -1,5 +1,5 @@
-"""Treadle as an MCP server (E-01, E-09): the SDK's own client hands over a task, follows it, answers and undoes; and a task
-outlives the server that began it."""
+"""Treadle as an MCP server (E-01, E-09): the SDK's own client hands over a task, follows it, answers and undoes; and
+a task outlives the server that began it."""
 
 import sys
 from pathlib import Path
