@@ -10,6 +10,7 @@ from treadle.cli.options import (
     EXIT_ERROR,
     FiniteFloat,
     NetworkCommand,
+    effort_option,
     gathered,
     json_option,
     network_option,
@@ -87,6 +88,7 @@ class Task(NamedTuple):
 )
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
+@effort_option
 @network_option
 @click.option(
     "--world",
@@ -234,6 +236,8 @@ def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat, str]
     said = {**_as_agent(agent, config, task, root), **_said(task)}
     model = said.get("model", config.settings.model)
     _require_model(agent, model)
+    if config.sources["reasoning_effort"].startswith("flag "):
+        said["reasoning_effort"] = config.settings.reasoning_effort
     return agent.chat(options=config.settings.chat_options(root), **said), model
 
 
@@ -245,8 +249,9 @@ def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[s
     from treadle.protocol.options import Project
 
     changes = agent_changes(agent.custom_agents(Project(root)), task.agent)
-    if config.sources["model"].startswith("flag "):
-        changes.pop("model", None)
+    for name in ("model", "reasoning_effort"):
+        if config.sources[name].startswith("flag "):
+            changes.pop(name, None)
     return changes
 
 
