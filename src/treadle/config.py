@@ -28,6 +28,7 @@ from treadle.protocol.options import (
     NetworkChoice,
     OnLimit,
     Preset,
+    ReasoningEffort,
     Rung,
 )
 
@@ -91,6 +92,8 @@ class Settings(msgspec.Struct, frozen=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
     context_window: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    reasoning_effort: ReasoningEffort | Literal[""] = ""
+    compaction_effort: ReasoningEffort | Literal[""] = ""
     summarize: bool = True
     completion: CompletionStyle | Literal[""] = ""
     rung: Rung | Literal[""] = ""

@@ -19,6 +19,7 @@ from treadle.errors import NotFound
 from treadle.files import ChatFiles
 from treadle.following import Answer, Following, collect
 from treadle.jobs import Job, JobRegistry
+from treadle.models.reasoning_effort import check_effort
 from treadle.protocol import commands as c
 from treadle.protocol import wire
 from treadle.protocol.content import Image
@@ -98,6 +99,7 @@ class Chat:
         if isinstance(self._begin, Prepared):
             await self._deps.log.create(self.id, SessionCreated(self._begin.options), *self._begin.notices)
         elif self._begin:
+            await self._check_effort(self._begin)
             await self._end_jobs(await self._deps.log.execute(self.id, c.ChangeOptions(dict(self._begin))))
         else:
             await self._deps.log.load(self.id)
@@ -278,6 +280,14 @@ class Chat:
 
     # -- the work -----------------------------------------------------------------------------------------------------
 
+    async def _check_effort(self, changes: Mapping[str, Any]) -> None:
+        """InvalidInput if a reasoning effort is chosen for a model that has none (M-16). That of a custom agent is a
+        wish: the run says that it cannot be met."""
+        effort = changes.get("reasoning_effort")
+        if effort and not changes.get("agent"):
+            model = changes.get("model") or (await self._deps.log.load(self.id)).options.model
+            check_effort(self._deps.models, str(model), str(effort))
+
     async def carry_out(
         self, command: c.Command | None, seen: Callable[[ChatState], None] | None = None, *, work: bool = True
     ) -> ChatState:
@@ -286,6 +296,8 @@ class Chat:
         if isinstance(command, _GOES_ON):
             self._home.check()
         await self.open()
+        if isinstance(command, c.ChangeOptions):
+            await self._check_effort(command.changes)
         log = self._deps.log
         if command is None:
             state = await log.load(self.id)

@@ -34,6 +34,7 @@ from treadle.jobs import Job, JobRegistry
 from treadle.model_choice import LastModel, ModelChoice, choose_model, no_model_text, providers_with_key
 from treadle.models.disclosure import recipient
 from treadle.models.keys import stored_access
+from treadle.models.reasoning_effort import check_effort
 from treadle.models.registry import ModelRegistry, OneModel
 from treadle.policy.consent import Consent, disclosure
 from treadle.policy.redaction import Redactor
@@ -320,7 +321,10 @@ class Agent:
             if "root" in named:
                 named["root_id"] = identify(named["root"])
             return Chat(self._chats, ChatId(id), named)
-        return self.begin(new_chat_id(), self._changed(options or self.options, given))
+        made = self._changed(options or self.options, given)
+        if "reasoning_effort" in given and not made.agent:
+            check_effort(self.deps.models, made.model, made.reasoning_effort)
+        return self.begin(new_chat_id(), made)
 
     def begin(self, id: str, options: ChatOptions) -> Chat:
         """A new chat under an id that the caller chose. ChatExists, when it is first used, if there is one already."""

@@ -234,7 +234,7 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
         assert made.modes is not None
         assert made.modes.current_mode_id == "auto-edit"
         chosen = {each.id: each.current_value for each in made.config_options or ()}
-        assert chosen == {"mode": "auto-edit", "model": script, "agent": "none"}
+        assert chosen == {"mode": "auto-edit", "model": script, "reasoning_effort": "default", "agent": "none"}
         await editor.until(lambda: "files" in editor.text)  # it is said that it is not used
         [commands] = editor.of("available_commands_update")
         assert {"undo", "compact", "mode"} <= {each.name for each in commands.available_commands}

@@ -206,7 +206,7 @@ async def test_lines_of_older_exports_say_no_number(world: World) -> None:
 
 
 LOCAL = {
-    *("model", "rung", "temperature", "max_tokens", "context_window"),
+    *("model", "rung", "temperature", "max_tokens", "context_window", "reasoning_effort", "compaction_effort"),
     *("root", "root_id", "world", "instructions", "skills", "agent", "agent_prompt", "own_servers"),
     *("command_view", "git_branch", "checks", "diagnose"),
     *("mode", "interactive", "tools", "rules", "sandbox", "network", "strict_paths"),

@@ -1,4 +1,5 @@
-"""What a person can choose for a session: the mode, the model and the custom agent that it works as."""
+"""What a person can choose for a session: the mode, the model, its reasoning effort, and the custom agent that it
+works as."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -8,14 +9,17 @@ from acp import schema as a
 from treadle.errors import InvalidInput
 from treadle.presentation.names import MODE_WORDS
 from treadle.presentation.slash import NO_AGENT, agent_changes
-from treadle.protocol.options import MODES, ChatOptions
+from treadle.protocol.options import EFFORTS, MODES, ChatOptions, ReasoningEffort
 from treadle.runtime import Agent
 
 if TYPE_CHECKING:
     from treadle.skills.reading import CustomAgent
 
 ConfigOption = a.SessionConfigOptionSelect | a.SessionConfigOptionBoolean
-MODE, MODEL, AGENT = "mode", "model", "agent"
+MODE, MODEL, AGENT, EFFORT = "mode", "model", "agent", "reasoning_effort"
+_CATEGORIES = {MODE: "mode", MODEL: "model", EFFORT: "thought_level"}
+DEFAULT_EFFORT = "default"
+"""The choice that leaves the effort to the server of the model."""
 
 
 async def require_model(agent: Agent, ref: str) -> str:
@@ -32,13 +36,22 @@ def modes(options: ChatOptions) -> a.SessionModeState:
 
 
 def config_options(
-    options: ChatOptions, models: Sequence[str], agents: "Mapping[str, CustomAgent]"
+    options: ChatOptions,
+    models: Sequence[str],
+    agents: "Mapping[str, CustomAgent]",
+    efforts: Sequence[ReasoningEffort] = (),
 ) -> list[ConfigOption]:
-    """The custom agents are there to be chosen only where there are any."""
+    """Custom agents and reasoning efforts are there to be chosen only where there are any."""
     found = [
         _select(MODE, "Mode", options.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
         _select(MODEL, "Model", options.model, [(ref, ref, "") for ref in models]),
     ]
+    if efforts or options.reasoning_effort:
+        levels = [
+            (DEFAULT_EFFORT, "Default", "As much as the model's server decides."),
+            *((each, each.capitalize(), "") for each in EFFORTS if each in (*efforts, options.reasoning_effort)),
+        ]
+        found.append(_select(EFFORT, "Reasoning effort", options.reasoning_effort or DEFAULT_EFFORT, levels))
     if agents:
         now = options.agent if options.agent in agents else NO_AGENT
         ways = [(each.name, each.name, each.description) for each in agents.values()]
@@ -49,7 +62,7 @@ def config_options(
 def _select(id: str, name: str, now: str, choices: Sequence[tuple[str, str, str]]) -> ConfigOption:
     """Each choice with its name and what is said about it."""
     listed = [a.SessionConfigSelectOption(value=v, name=n, description=about or None) for v, n, about in choices]
-    kind: Any = id if id in (MODE, MODEL) else None
+    kind: Any = _CATEGORIES.get(id)
     return a.SessionConfigOptionSelect(
         type="select", id=id, name=name, category=kind, current_value=now, options=listed
     )
@@ -63,6 +76,8 @@ def change_of(
         return {"mode": value}
     if config_id == MODEL and isinstance(value, str) and value:
         return {"model": value}
+    if config_id == EFFORT and (value == DEFAULT_EFFORT or value in EFFORTS):
+        return {"reasoning_effort": "" if value == DEFAULT_EFFORT else value}
     if config_id == AGENT and isinstance(value, str) and agents:
         return agent_changes(agents, value)
     raise InvalidInput(f"there is no choice {config_id!r} with the value {value!r}")

@@ -18,7 +18,7 @@ from treadle.acp.choices import ConfigOption, config_options
 from treadle.acp.failures import failed_run
 from treadle.acp.projection import Projection, Update
 from treadle.acp.prompt import read_prompt
-from treadle.errors import Refused, TreadleError
+from treadle.errors import ConfigError, Refused, TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
@@ -28,7 +28,7 @@ from treadle.presentation.slash import available, find_slash
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import Image
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import ChatOptions, ReasoningEffort
 from treadle.runtime import Agent
 
 if TYPE_CHECKING:
@@ -78,7 +78,14 @@ class Session:
     async def choices(self) -> list[ConfigOption]:
         self._models = self._models or await asyncio.to_thread(usable_refs, self._agent.deps.models)
         models = list(dict.fromkeys([self.options.model, *self._models]))
-        return config_options(self.options, models, await self.agents())
+        return config_options(self.options, models, await self.agents(), self._efforts())
+
+    def _efforts(self) -> Sequence[ReasoningEffort]:
+        """The levels that the model of the session has."""
+        try:
+            return self._agent.deps.models.get(self.options.model).info.offered_efforts
+        except ConfigError:
+            return ()
 
     async def agents(self) -> "dict[str, CustomAgent]":
         return await asyncio.to_thread(self._agent.custom_agents, self.options.project)

@@ -60,6 +60,11 @@ def _names_hosts(words: list[str]) -> bool:
         return False
 
 
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The same as in `treadle.protocol.options`, which a test sees to."""
+effort_option = click.option(
+    "--reasoning-effort", type=click.Choice(EFFORTS), help="How much the model thinks; else its server decides."
+)
 network_option = click.option(
     "--network",
     metavar="[HOSTS]",

@@ -209,9 +209,11 @@ class Method(ExtensionCall):
         return {"removed": bool(items)}
 
     async def options_update(self) -> Any:
-        """Of what a program may change later, only its model is something that Treadle has."""
+        """What a program may change later has a method of its own, where Treadle has it."""
         if self.params.get("model"):
             raise RpcError(INVALID_PARAMS, "Change the model with session.model.switchTo.")
+        if self.params.get("reasoningEffort"):
+            raise RpcError(INVALID_PARAMS, "Change the reasoning effort with session.model.setReasoningEffort.")
         return {"success": True}
 
 

@@ -27,11 +27,12 @@ from treadle.inert import inert_line, print_note
 from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.models.bare_names import BareNames
 from treadle.models.client_models import ClientModels
+from treadle.models.reasoning_effort import check_effort
 from treadle.models.registry import ModelRegistry
 from treadle.policy.standard import StandardPolicy
 from treadle.ports.store import ChatFilter, Listed
 from treadle.protocol.commands import ChangeOptions, Rename
-from treadle.protocol.options import ChatOptions
+from treadle.protocol.options import EFFORTS, ChatOptions, ReasoningEffort
 from treadle.runtime import Agent
 from treadle.transfer import fork as copied
 
@@ -159,6 +160,8 @@ class Runtime:
             extras_of, self.agent, config, base.project, bring(self.agent, session, [config], ())
         )
         builtin = builtin_names(self.agent, base, extras.skills)
+        if config.effort:
+            check_effort(self.agent.deps.models, base.model, config.effort)
         chat = self.agent.begin(session, options_of(base, config, config.tools or (), builtin, extras))
         try:
             await chat.open()
@@ -245,11 +248,22 @@ class Runtime:
         session = self._of(connection, params)
         config = session.programs[connection]
         config.model = text_of(params, "modelId")
-        await session.change({"model": self._model(session.chat.id, config, connection)})
+        changes: dict[str, Any] = {"model": self._model(session.chat.id, config, connection)}
+        if effort := params.get("reasoningEffort"):
+            config.reasoning_effort = changes["reasoning_effort"] = _effort_of(effort)
+        await session.change(changes)
         return {"modelId": params["modelId"]}
 
+    async def set_effort(self, connection: Connection, params: Params) -> Any:
+        session = self._of(connection, params)
+        effort = session.programs[connection].reasoning_effort = _effort_of(text_of(params, "reasoningEffort"))
+        await session.change({"reasoning_effort": effort})
+        return {"reasoningEffort": effort}
+
     async def current_model(self, connection: Connection, params: Params) -> Any:
-        return {"modelId": self._names.shown(self._of(connection, params).options.model)}
+        options = self._of(connection, params).options
+        effort = {"reasoningEffort": options.reasoning_effort} if options.reasoning_effort else {}
+        return {"modelId": self._names.shown(options.model), **effort}
 
     def _of(self, connection: Connection, params: Params) -> Session:
         session = self.sessions.get(text_of(params, "sessionId"))
@@ -328,6 +342,14 @@ async def _stop(chat: Chat) -> None:
         return
     async for _ in chat.resume():
         pass
+
+
+def _effort_of(value: Any) -> ReasoningEffort:
+    try:
+        effort: ReasoningEffort = msgspec.convert(value, ReasoningEffort)
+    except msgspec.ValidationError as error:
+        raise RpcError(INVALID_PARAMS, f"reasoningEffort is one of {', '.join(EFFORTS)}, not {value!r}.") from error
+    return effort
 
 
 def _made(session: Session) -> dict[str, Any]:

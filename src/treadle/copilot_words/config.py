@@ -10,7 +10,7 @@ from treadle.copilot_words.names import OURS, matches, server_patterns
 from treadle.copilot_words.system_message import SystemMessage, prompt_of
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
 from treadle.models.client_models import Provider, ProviderModel
-from treadle.protocol.options import ChatOptions, Skill
+from treadle.protocol.options import ChatOptions, ReasoningEffort, Skill
 from treadle.protocol.tools import ANY_OBJECT, DynamicTool
 
 LABEL = "copilot-sdk"
@@ -33,7 +33,6 @@ _REFUSED: Mapping[str, str] = {
 """What a program relies on if it asks for it, by the name of the field."""
 _WITHOUT_EFFECT = (
     "instructionDirectories",
-    "reasoningEffort",
     "sessionLimits",
     "largeOutput",
     "toolSearch",
@@ -90,6 +89,7 @@ class CustomAgent(msgspec.Struct, rename="camel"):
     description: str | None = None
     tools: list[str] | None = None
     model: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
     mcp_servers: dict[str, McpServer] | None = None
     skills: list[str] | None = None
 
@@ -107,6 +107,7 @@ class Config(msgspec.Struct, rename="camel"):
 
     session_id: str = ""
     model: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
     name: str | None = None
     tools: list[Tool] | None = None
     system_message: SystemMessage | None = None
@@ -137,6 +138,12 @@ class Config(msgspec.Struct, rename="camel"):
     @property
     def custom_agent(self) -> CustomAgent | None:
         return next((each for each in self.custom_agents or () if each.name == self.agent), None)
+
+    @property
+    def effort(self) -> ReasoningEffort | None:
+        """That of its agent before that of the session; None: not said."""
+        agent = self.custom_agent
+        return (agent.reasoning_effort if agent is not None else None) or self.reasoning_effort
 
     @property
     def servers(self) -> dict[str, McpServer]:
@@ -208,6 +215,7 @@ def options_of(
         verify=False,
         action_deadline_s=0.0,
         system_prompt=text or base.system_prompt,
+        reasoning_effort=config.effort or base.reasoning_effort,
         agent=agent.name if agent is not None else "",
         agent_prompt=extras.agent_prompt,
         skills=extras.skills,

@@ -75,6 +75,15 @@ class Telling:
         self._last = id
         return made
 
+    def _model_change(self, changes: Mapping[str, Any]) -> Data:
+        previous = self.shown_model(self.model)
+        data: Data = {"newModel": previous, "previousModel": previous}
+        if "model" in changes:
+            data["newModel"] = self.shown_model(str(changes["model"]))
+        if changes.get("reasoning_effort"):
+            data["reasoningEffort"] = changes["reasoning_effort"]
+        return data
+
     def message_id(self, turn: int) -> str:
         return event_id(self.chat, "message", turn)
 
@@ -86,9 +95,8 @@ class Telling:
             case e.AssistantMessage() as answer:
                 yield from self._answer(answer)
             case e.OptionsChanged(changes=changes):
-                if "model" in changes:
-                    names = [self.shown_model(str(each)) for each in (changes["model"], self.model)]
-                    yield "session.model_change", {"newModel": names[0], "previousModel": names[1]}, False
+                if "model" in changes or "reasoning_effort" in changes:
+                    yield "session.model_change", self._model_change(changes), False
                 if "mode" in changes:
                     mode = MODES.get(str(changes["mode"]), "interactive")
                     yield "session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False

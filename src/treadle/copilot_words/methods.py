@@ -16,6 +16,7 @@ RUNTIME: Mapping[str, str] = {
     "session.create": "create",
     "session.resume": "resume",
     "session.model.switchTo": "switch_model",
+    "session.model.setReasoningEffort": "set_effort",
     "session.model.getCurrent": "current_model",
     "session.list": "list",
     "session.getMetadata": "metadata",

@@ -24,8 +24,10 @@ def session_shown(listed: Listed) -> dict[str, Any]:
 
 def model_shown(name: str, info: ModelInfo) -> dict[str, Any]:
     limits = {"max_context_window_tokens": info.window, "max_prompt_tokens": info.window - info.max_output}
-    supports = {"vision": info.vision, "reasoningEffort": False}
-    return {"id": name, "name": info.name, "capabilities": {"supports": supports, "limits": limits}}
+    efforts = info.offered_efforts
+    supports = {"vision": info.vision, "reasoningEffort": bool(efforts)}
+    shown = {"id": name, "name": info.name, "capabilities": {"supports": supports, "limits": limits}}
+    return {**shown, "supportedReasoningEfforts": list(efforts)} if efforts else shown
 
 
 def tool_shown(spec: ToolSpec) -> dict[str, Any]:
@@ -35,5 +37,11 @@ def tool_shown(spec: ToolSpec) -> dict[str, Any]:
 
 def agent_shown(agent: CustomAgent) -> dict[str, Any]:
     shown = {"id": agent.name, "name": agent.name, "displayName": agent.display_name or agent.name}
-    more = {"model": agent.model, "tools": agent.tools, "skills": agent.skills, "prompt": agent.prompt}
+    more = {
+        "model": agent.model,
+        "reasoningEffort": agent.reasoning_effort,
+        "tools": agent.tools,
+        "skills": agent.skills,
+        "prompt": agent.prompt,
+    }
     return {**shown, "description": agent.description or "", **{name: value for name, value in more.items() if value}}

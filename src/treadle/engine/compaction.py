@@ -139,7 +139,12 @@ def _request(state: ChatState, start: int, model: Model) -> ModelRequest:
     asked = UserEntry(f"Shorten this history:\n\n{text}")
     options = state.options
     return ModelRequest(
-        SYSTEM, [asked], temperature=options.temperature, window=options.context_window, purpose="compaction"
+        SYSTEM,
+        [asked],
+        temperature=options.temperature,
+        window=options.context_window,
+        effort=options.compaction_effort or options.reasoning_effort,
+        purpose="compaction",
     )
 
 

@@ -90,6 +90,7 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,
+        effort=options.reasoning_effort,
         rung=options.rung,
         marker=not options.completion,
         memo=(memo := tenure.memo(info.ref)),

@@ -110,7 +110,14 @@ def asking(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
         except ConfigError as error:
             raise ToolError(str(error)) from error
         limit = min(wanted.max_tokens or model.info.max_output, model.info.max_output)
-        request = replace(wanted, max_tokens=limit, window=state.options.context_window, purpose="sampling")
+        options = state.options
+        request = replace(
+            wanted,
+            max_tokens=limit,
+            window=options.context_window,
+            effort=options.reasoning_effort,
+            purpose="sampling",
+        )
         reserved = expected(model, request)
         if over(state, sum(tenure.reserved, reserved), deps) is not None:
             raise ToolError("The budget does not allow another call of the model.")

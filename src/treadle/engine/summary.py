@@ -29,7 +29,12 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
     asked = UserEntry(f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}")
     options = state.options
     request = ModelRequest(
-        SYSTEM, [asked], temperature=options.temperature, window=options.context_window, purpose="summary"
+        SYSTEM,
+        [asked],
+        temperature=options.temperature,
+        window=options.context_window,
+        effort=options.reasoning_effort,
+        purpose="summary",
     )
     if requests.over(state, side_call.expected(model, request), deps) is not None:
         return await tenure.append(ModelCall("summary", text=lines, error="The budget does not allow another call."))

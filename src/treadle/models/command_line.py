@@ -144,10 +144,11 @@ class CommandLineModel(ModelBase):
 
     def _notices(self, request: ModelRequest) -> list[Delta]:
         """What is to be told once in a conversation, with the first words: a program that fails has said nothing."""
+        _, notices = self._fit_effort(request)
         if not request.tools or request.rung == "plain" or request.memo in self._told:
-            return []
+            return [*notices]
         self._told.add(request.memo)
-        return [self._notice("no_tools", "cannot call tools: it answers in words only")]
+        return [*notices, self._notice("no_tools", "cannot call tools: it answers in words only")]
 
     def _program(self, prompt: bytes) -> Program:
         if not any(PLACE in argument for argument in self._argv):
@@ -251,7 +252,7 @@ def connect(name: str, context: ProviderContext) -> CommandLineModel:
     if program is None:
         instead = f", and {variable} is not set" if not configured and _NAME.fullmatch(name) else ""
         raise ConfigError(f"command:{name}: there is no program {argv[0] if argv else ''!r} on the PATH{instead}")
-    info = ModelInfo("command", name, temperature=None, native_tools=False, free=True)
+    info = ModelInfo("command", name, temperature=None, native_tools=False, efforts=(), free=True)
     return CommandLineModel(context.catalogue.adjust(info), [program, *argv[1:]], environment(context.env))
 
 
@@ -273,7 +274,14 @@ def connect_gh(name: str, context: ProviderContext) -> CommandLineModel:
     if program is None:
         raise ConfigError(f"gh:{name} needs the program gh: install it, then: gh auth login; {_GH_INSTALL}")
     info = ModelInfo(
-        "gh", name, window=GH_WINDOW, max_output=GH_WINDOW // 2, temperature=None, native_tools=False, free=True
+        "gh",
+        name,
+        window=GH_WINDOW,
+        max_output=GH_WINDOW // 2,
+        temperature=None,
+        native_tools=False,
+        efforts=(),
+        free=True,
     )
     env = environment(context.env, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
     return CommandLineModel(context.catalogue.adjust(info), [program, "models", "run", name], env, hints=_GH_HINTS)

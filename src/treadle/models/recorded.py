@@ -50,7 +50,8 @@ def request_digest(request: ModelRequest) -> str:
     """What a request is, as far as a model could tell: the place of an entry in the log is no part of it."""
     entries = [(entry.text, entry.images) if isinstance(entry, UserEntry) else entry for entry in request.entries]
     tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
-    said = (request.system, entries, tools, request.temperature, request.max_tokens)
+    effort = (request.effort,) if request.effort else ()  # cassettes from before it was known stay as they are
+    said = (request.system, entries, tools, request.temperature, request.max_tokens, *effort)
     return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
 
 

@@ -19,7 +19,7 @@ from treadle.protocol.deltas import (
     UsageDelta,
 )
 from treadle.protocol.events import Purpose
-from treadle.protocol.options import Rung
+from treadle.protocol.options import EFFORTS, ReasoningEffort, Rung
 from treadle.protocol.tools import ToolSpec
 
 __all__ = [
@@ -62,6 +62,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     """Whether it sees pictures."""
     free: bool = False
     """True if its tokens cost nothing: it runs on a machine of the user, or is paid for by subscription."""
+    efforts: tuple[ReasoningEffort, ...] | None = None
+    """How much it can be asked to think (M-16): empty, it cannot be asked; None, it is not known."""
 
     @property
     def has_price(self) -> bool:
@@ -69,9 +71,14 @@ class ModelInfo(msgspec.Struct, frozen=True):
         return self.free or self.usd_per_million_input > 0 or self.usd_per_million_output > 0
 
     @property
+    def offered_efforts(self) -> tuple[ReasoningEffort, ...]:
+        """The levels of reasoning effort that people can choose for it: all, where its own are not known."""
+        return EFFORTS if self.efforts is None else self.efforts
+
+    @property
     def is_unknown(self) -> bool:
         """True if all of this is assumed."""
-        return self == ModelInfo(self.provider, self.name, free=self.free)
+        return self == ModelInfo(self.provider, self.name, efforts=self.efforts, free=self.free)
 
     @property
     def ref(self) -> str:
@@ -142,6 +149,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     max_tokens: int = 0
     window: int = 0
     """The context window that the user chose, for servers that must be told; 0 leaves it to the model."""
+    effort: ReasoningEffort | Literal[""] = ""
+    """How much the model thinks; empty leaves it to its server (M-16)."""
     rung: Rung | Literal[""] = ""
     """How tools are to be called; empty leaves it to what is known of the model."""
     marker: bool = False

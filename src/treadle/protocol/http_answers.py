@@ -9,7 +9,7 @@ from treadle.protocol.content import Failure, PlanStep
 from treadle.protocol.content import Usage as UsageCount
 from treadle.protocol.events import OpenAction
 from treadle.protocol.files import FileChange, FileConflict, FileState, Hunk
-from treadle.protocol.options import ChatOptions, Mode
+from treadle.protocol.options import ChatOptions, Mode, ReasoningEffort
 from treadle.protocol.views import ChildView, JobView, QueueItem, Status
 
 
@@ -220,6 +220,8 @@ class ModelView(Shape, frozen=True, kw_only=True):
     max_output: int
     native_tools: bool
     thinking: bool
+    efforts: tuple[ReasoningEffort, ...] = ()
+    """The levels of reasoning effort that can be chosen for it; empty: it has none."""
     vision: bool
     price_input: float
     price_output: float

@@ -50,6 +50,7 @@ _NAMED = (
     "model", "root", "mode", "system_prompt", "dynamic_tools", "labels", "interactive", "max_turns", "on_limit",
     "on_guard", "run_budget", "chat_budget", "tools", "action_deadline_s", "on_deadline", "completion", "rung",
     "max_continuations", "continue_text", "summarize", "temperature", "max_tokens", "context_window",
+    "reasoning_effort", "compaction_effort",
     "auto_approve_commands", "auto_approve_sensitive_edits", "sensitive", "rules", "sandbox", "network",
     "strict_paths", "command_view", "git_branch", "checks", "verify", "diagnose",
 )  # fmt: skip

@@ -20,6 +20,8 @@ OnDeadline = Literal["continue", "error"]
 CompletionStyle = Literal["tool", "marker"]
 Rung = Literal["native", "text", "plain"]
 """How a model calls tools (M-07): by its protocol, in its text, or not at all."""
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks before it answers (M-16), from the least to the most. A model may know only some of these."""
 SandboxChoice = Literal["auto", "bubblewrap", "landlock", "sandbox-exec", "none"]
 """auto: the strongest that works on this machine (S-03)."""
 
@@ -42,6 +44,7 @@ class Project(NamedTuple):
 
 
 MODES: tuple[Mode, ...] = ("read-only", "confirm", "review", "ask", "auto-edit", "autopilot")
+EFFORTS: tuple[ReasoningEffort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Budget(Value, frozen=True):
@@ -106,6 +109,10 @@ class ChatOptions(Value, frozen=True):
     """The output limit of one model call; 0 leaves it to the catalogue."""
     context_window: int = 0
     """Overrides the model's window; 0 leaves it to the catalogue."""
+    reasoning_effort: ReasoningEffort | Literal[""] = ""
+    """How much the model thinks; empty leaves it to its server (M-16)."""
+    compaction_effort: ReasoningEffort | Literal[""] = ""
+    """The same for the calls that shorten the conversation; empty: as in the rest of the chat."""
     auto_approve_commands: bool = False
     """Commands pass without asking, except critical ones (S-05)."""
     auto_approve_sensitive_edits: bool = False
@@ -249,6 +256,8 @@ class OptionKeywords(TypedDict, total=False):
     temperature: float | None
     max_tokens: int
     context_window: int
+    reasoning_effort: ReasoningEffort | Literal[""]
+    compaction_effort: ReasoningEffort | Literal[""]
     auto_approve_commands: bool
     auto_approve_sensitive_edits: bool
     sensitive: Mapping[str, bool]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from treadle.inert import inert, inert_line
-from treadle.protocol.options import Skill
+from treadle.protocol.options import EFFORTS, Skill
 from treadle.skills.front_matter import line, split, words
 from treadle.skills.places import Document
 from treadle.tools.registry import ALIASES
@@ -26,6 +26,7 @@ _TOOLS: Mapping[str, str] = {
     "execute": "run_command",
 }
 """Names of tools in files that were written for other agents, in small letters."""
+_EFFORT_KEYS = ("reasoning_effort", "reasoning-effort", "reasoningEffort", "effort")
 
 
 class OwnCommand(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ class CustomAgent(msgspec.Struct, frozen=True):
     prompt: str
     tools: tuple[str, ...] | None = None
     model: str = ""
+    reasoning_effort: str = ""
 
     def changes(self) -> dict[str, object]:
         """The options of a chat that works this way."""
@@ -66,6 +68,8 @@ class CustomAgent(msgspec.Struct, frozen=True):
             found["tools"] = self.tools
         if self.model:
             found["model"] = self.model
+        if self.reasoning_effort:
+            found["reasoning_effort"] = self.reasoning_effort
         return found
 
 
@@ -101,7 +105,9 @@ def custom_agents(found: Iterable[Document]) -> dict[str, CustomAgent]:
             model = line(head.get("model"))
             tools = _tools(words(head["tools"])) if "tools" in head else None
             # Other agents name models in their own way (`sonnet`, `inherit`): only a whole name is taken.
-            made[name] = CustomAgent(name, about, inert(body.strip()), tools, model if ":" in model else "")
+            effort = next((given for key in _EFFORT_KEYS if (given := line(head.get(key)).lower()) in EFFORTS), "")
+            model = model if ":" in model else ""
+            made[name] = CustomAgent(name, about, inert(body.strip()), tools, model, effort)
     return made
 
 

@@ -197,6 +197,7 @@ def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: st
             agent_prompt=agent.prompt,
             tools=parent.tools if tools is None else tools,
             model=agent.model or parent.model,
+            reasoning_effort=agent.reasoning_effort or parent.reasoning_effort,
         )
     return replace(options, mode="read-only") if task.get("read_only") else options
 

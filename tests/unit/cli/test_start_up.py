@@ -12,11 +12,11 @@ import click
 import msgspec
 import pytest
 
-from treadle.cli import COMMANDS, help_text
+from treadle.cli import COMMANDS, help_text, options
 from treadle.cli.commands import run
 from treadle.cli.group import cli
 from treadle.cli.options import EXIT_USAGE, SCOPES
-from treadle.protocol.options import MODES, CompletionStyle, OnLimit, Rung
+from treadle.protocol.options import MODES, CompletionStyle, OnLimit, ReasoningEffort, Rung
 from treadle.protocol.permissions import RuleScope
 from treadle.testing.fake_openai import FakeOpenAI, Reply
 
@@ -143,6 +143,7 @@ def test_choices_are_those_of_the_protocol() -> None:
     assert get_args(OnLimit) == run.ON_LIMIT
     assert get_args(CompletionStyle) == run.COMPLETION
     assert get_args(Rung) == run.RUNGS
+    assert get_args(ReasoningEffort) == options.EFFORTS
     assert get_args(RuleScope) == ("once", *SCOPES)
 
 

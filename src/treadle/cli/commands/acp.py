@@ -8,6 +8,7 @@ import click
 
 from treadle.cli.commands.run import MODES
 from treadle.cli.group import in_loop
+from treadle.cli.options import effort_option
 from treadle.errors import ConfigError
 from treadle.inert import print_note
 
@@ -18,6 +19,7 @@ INSTALL = "editors need the package agent-client-protocol; install it with: pip 
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of new sessions.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking, in new sessions.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls a run may make.")
+@effort_option
 @in_loop
 async def acp(**flags: Any) -> None:
     """Work for an editor that speaks the Agent Client Protocol.

@@ -145,6 +145,7 @@ def _described(info: "ModelInfo") -> dict[str, object]:
         "temperature": False if info.temperature is None else info.temperature,
         "native_tools": info.native_tools,
         "thinking": info.thinking,
+        "efforts": None if info.efforts is None else list(info.efforts),
         "vision": info.vision,
     }
 

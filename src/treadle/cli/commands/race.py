@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from treadle.cli.group import in_loop
-from treadle.cli.options import EXIT_ERROR, EXIT_OK, FiniteFloat, gathered, json_option, root_options
+from treadle.cli.options import (
+    EXIT_ERROR,
+    EXIT_OK,
+    FiniteFloat,
+    effort_option,
+    gathered,
+    json_option,
+    root_options,
+)
 from treadle.inert import inert_line, print_line, print_note
 
 if TYPE_CHECKING:
@@ -48,6 +56,7 @@ class RaceFlags(NamedTuple):
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls an attempt may make.")
 @click.option("--budget-usd", type=FiniteFloat(min=0), metavar="X", help="What all of it may cost together.")
 @click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens, together.")
+@effort_option
 @root_options
 @click.option("--chat", default="", metavar="ID", help="Go on with this race, after a crash or a stop of the machine.")
 @json_option("Print every change of an attempt, and at last the result, as a line of JSON.")

@@ -10,6 +10,7 @@ from treadle.cli.options import (
     EXIT_ERROR,
     FiniteFloat,
     NetworkCommand,
+    effort_option,
     gathered,
     json_option,
     network_option,
@@ -83,6 +84,7 @@ class Task(NamedTuple):
 )
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
 @click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
+@effort_option
 @network_option
 @click.option(
     "--world",
@@ -233,6 +235,8 @@ async def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat
     changes = {**_as_agent(agent, config, task, root), **_said(task)}
     changes["model"] = model = changes.get("model") or await chosen_model(agent, config)
     agent.deps.models.get(model)
+    if config.sources["reasoning_effort"].startswith("flag "):
+        changes["reasoning_effort"] = config.settings.reasoning_effort
     return agent.chat(options=config.settings.chat_options(root), **changes), model
 
 
@@ -244,8 +248,9 @@ def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[s
     from treadle.protocol.options import Project
 
     changes = agent_changes(agent.custom_agents(Project(root)), task.agent)
-    if config.sources["model"].startswith("flag "):
-        changes.pop("model", None)
+    for name in ("model", "reasoning_effort"):
+        if config.sources[name].startswith("flag "):
+            changes.pop(name, None)
     return changes
 
 

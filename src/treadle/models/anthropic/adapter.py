@@ -14,12 +14,25 @@ from treadle.models.wire.failures import is_refusal, refuses
 from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
+from treadle.protocol.options import ReasoningEffort
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 FALLBACK_OUTPUT = 4_096
 LEAST_BUDGET = 1_024
 """The smallest budget for thinking that the API takes."""
+
+_BUDGETS: Mapping[ReasoningEffort, int] = {
+    "minimal": LEAST_BUDGET,
+    "low": 4_096,
+    "medium": 8_192,
+    "high": 16_384,
+    "xhigh": 24_576,
+    "max": 32_000,
+}
+"""Tokens of thinking for models that take a budget instead of a level."""
+_BUDGETED = re.compile(r"claude-(?:3-7|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-20\d{6})?$)")
+"""Models that know budgets of thinking alone; all later ones are asked by the name of a level."""
 
 _TOO_MANY = re.compile(r"max_tokens: \d+ > (\d{1,9})")
 _ABOUT_BLOCKS = re.compile(r"messages\.\d|signature|block", re.I)
@@ -36,6 +49,7 @@ class AnthropicMessages(HttpModel):
     path = "/v1/messages"
     key_header = "x-api-key"
     headers: ClassVar = {"anthropic-version": VERSION}
+    effort_words: ClassVar = (("output_config", r"output_config[\w.]*|effort"),)
 
     def __init__(
         self,
@@ -57,23 +71,35 @@ class AnthropicMessages(HttpModel):
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output or FALLBACK_OUTPUT
         limit = min(limit, self._output_limit or limit)
-        thinking = None if self._encoder.talk(request).calm else self._thinking_asked(limit)
+        calm = self._encoder.talk(request).calm
+        effort = "" if calm else request.effort
+        thinking = None if calm else self._thinking_asked(limit, effort)
+        level = None
+        if effort not in ("", "none") and not _BUDGETED.match(self._info.name):
+            level = {"effort": "low" if effort == "minimal" else effort}
         temperature = self._temperature(request)
-        if thinking is not None and request.temperature is None:
+        if thinking is not None and thinking["type"] != "disabled" and request.temperature is None:
             temperature = None  # the API takes none beside thinking
-        kept = self._kept({"temperature": temperature, "thinking": thinking})
+        kept = self._kept({"temperature": temperature, "thinking": thinking, "output_config": level})
         return {"model": self._info.name, "max_tokens": limit, "stream": True, **kept}
 
     def _reader(self, where: str) -> AnthropicReader:
         return AnthropicReader(where, self._info)
 
-    def _thinking_asked(self, limit: int) -> dict[str, Any] | None:
-        if self._thinking == "adaptive":
+    def _thinking_asked(self, limit: int, effort: ReasoningEffort | Literal[""]) -> dict[str, Any] | None:
+        name = self._info.name
+        # Models of others that speak this protocol think unless they are told not to, and know no "adaptive".
+        others = not name.startswith("claude")
+        if effort == "none":
+            return {"type": "disabled"} if self._thinking or others else None
+        budget = self._thinking if isinstance(self._thinking, int) else 0
+        if effort and (others or _BUDGETED.match(name)):
+            budget = _BUDGETS[effort]
+        elif effort or self._thinking == "adaptive":
             # Without this word newer models keep to themselves what they think, and what they say between calls.
             return {"type": "adaptive", "display": "summarized"}
-        if isinstance(self._thinking, int) and (budget := min(self._thinking, limit - 1)) >= LEAST_BUDGET:
-            return {"type": "enabled", "budget_tokens": budget}
-        return None
+        budget = min(budget, limit - 1)
+        return {"type": "enabled", "budget_tokens": budget} if budget >= LEAST_BUDGET else None
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from treadle.errors import ConfigError
 from treadle.ports.model import ModelInfo
+from treadle.protocol.options import EFFORTS, ReasoningEffort
 
 OWN_SERVERS = frozenset({"llamacpp", "lmstudio", "local", "ollama", "vllm"})
 """Providers whose models run on machines of the user."""
@@ -50,8 +51,22 @@ def look_up(provider: str, name: str) -> ModelInfo:
     known = _known(provider, name)
     if known is None and provider == "openrouter":
         known = _of_maker(name)
-    info = known or ModelInfo(provider, name)
+    info = known or ModelInfo(provider, name, efforts=levels_of(provider, name, thinking=False, certain=False))
     return replace(info, free=True) if provider in OWN_SERVERS else info
+
+
+def levels_of(provider: str, name: str, *, thinking: bool, certain: bool) -> tuple[ReasoningEffort, ...] | None:
+    """The reasoning efforts that a model takes; None: not known. `certain`: the table has this very model (M-16)."""
+    from treadle.models.catalog.efforts import LEVELS, RESELLERS
+
+    if provider in RESELLERS and thinking:
+        return EFFORTS
+    own = name.rpartition("/")[2].lower()
+    # Anthropic's names have hyphens where resellers write dots.
+    listed = find(LEVELS, own.replace(".", "-") if own.startswith("claude") else own)
+    if listed is not None or thinking or not certain:
+        return listed
+    return ()
 
 
 def known_names(provider: str) -> list[str]:
@@ -117,6 +132,7 @@ def _known(provider: str, name: str) -> ModelInfo | None:
         temperature=None if "no-temperature" in traits else 0.1,
         native_tools="no-tools" not in traits,
         thinking="thinking" in traits,
+        efforts=levels_of(provider, name, thinking="thinking" in traits, certain=bool(fresh or output)),
         vision="vision" in traits,
     )
 
@@ -129,7 +145,10 @@ def _of_maker(name: str) -> ModelInfo | None:
     word = _FIRST_WORD.match(own)
     maker = MAKERS.get(word[0].lower(), "") if word else ""
     found = _known(maker, own.replace(".", "-") if maker == "anthropic" else own) if maker else None
-    return replace(found, provider="openrouter", name=name) if found else None
+    if found is None:
+        return None
+    efforts = levels_of("openrouter", name, thinking=found.thinking, certain=found.has_price)
+    return replace(found, provider="openrouter", name=name, efforts=efforts)
 
 
 def _of_copilot(name: str) -> ModelInfo:
@@ -143,6 +162,7 @@ def _of_copilot(name: str) -> ModelInfo:
         max_output=limit,
         temperature=habits.temperature,
         thinking=habits.thinking,
+        efforts=levels_of("copilot", name, thinking=habits.thinking, certain=habits.has_price),
         vision=habits.vision,
         free=True,
     )
@@ -160,6 +180,7 @@ KEYS: dict[str, tuple[str, Any]] = {
     "temperature": ("temperature", Annotated[float, Meta(ge=0, le=2)] | Literal[False]),
     "native_tools": ("native_tools", bool),
     "thinking": ("thinking", bool),
+    "efforts": ("efforts", tuple[ReasoningEffort, ...]),
     "vision": ("vision", bool),
 }
 """By key of the file: the field of `ModelInfo`, and what fits."""

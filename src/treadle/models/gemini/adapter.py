@@ -3,7 +3,7 @@ says; retries and records are the engine's business."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from treadle.errors import ModelError
 from treadle.models.gemini.request import GeminiEncoder
@@ -17,11 +17,22 @@ from treadle.models.wire.http_model import Access, ConnectionOptions, HttpModel
 from treadle.models.wire.output_schema import without_tools
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
+from treadle.protocol.options import ReasoningEffort
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 VERSION = "/v1beta"
 KEY_HEADER = "x-goog-api-key"
 
+_BUDGETS: Mapping[ReasoningEffort, int] = {
+    "none": 0,
+    "minimal": 512,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 24_576,
+    "xhigh": 24_576,
+    "max": 24_576,
+}
+"""Tokens of thinking, for models that take no level."""
 _GENERATION = re.compile(r"gemini-(\d{1,3})")
 _HAS_VERSION = re.compile(r"/v\d\w*$")
 _SIGNATURE = re.compile(r"thought[_ ]?signature", re.I)
@@ -45,6 +56,7 @@ class Gemini(HttpModel):
 
     base_url = BASE_URL
     key_header = KEY_HEADER
+    effort_words: ClassVar = (("thinkingConfig", r"[\w.]*thinking_?(?:level|budget)|thinking (?:level|budget)"),)
 
     def __init__(
         self, info: ModelInfo, *, thinking: bool | None = None, level: str = "", **connection: Unpack[ConnectionOptions]
@@ -58,6 +70,7 @@ class Gemini(HttpModel):
         # From the third generation on, calls that nobody signed are refused.
         generation = _GENERATION.search(info.name)
         stand_in = generation is not None and int(generation[1]) >= 3
+        self._takes_levels = generation is None or stand_in
         self._encoder: GeminiEncoder = GeminiEncoder(info.ref, stand_in=stand_in)
         self._switched: set[str] = set()
 
@@ -70,15 +83,25 @@ class Gemini(HttpModel):
         return name if name.startswith(("models/", "tunedModels/")) else f"models/{name}"
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        level = {"thinkingLevel": self._level} if self._level else {}
+        how_much = self._how_much(request)
         wanted: dict[str, Any] = {
             "temperature": self._temperature(request),
             "maxOutputTokens": request.max_tokens or self._info.max_output or None,
-            "thinkingConfig": {"includeThoughts": True, **level} if self._thinking else None,
+            "thinkingConfig": {"includeThoughts": True, **how_much} if self._thinking or how_much else None,
         }
         if (schema := without_tools(request)) is not None:
             wanted |= {"responseMimeType": "application/json", "responseSchema": reduced(schema)}
         return self._kept(wanted)
+
+    def _how_much(self, request: ModelRequest) -> dict[str, Any]:
+        """The reasoning effort: a level, and a budget of tokens before the third generation."""
+        effort = request.effort
+        if not effort:
+            return {"thinkingLevel": self._level} if self._level else {}
+        if self._takes_levels:
+            level = {"none": "minimal", "xhigh": "high", "max": "high"}.get(effort, effort)
+            return {"thinkingLevel": level}
+        return {"thinkingBudget": _BUDGETS[effort]}
 
     def _reader(self, where: str) -> GeminiReader:
         return GeminiReader(where, self._info.ref)

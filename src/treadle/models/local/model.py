@@ -43,6 +43,8 @@ class LocalModel(ModelBase):
         await self.engine.close()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        if notices := self._fit_effort(request)[1]:
+            yield notices
         tools = () if request.rung == "plain" else request.tools or request.withdrawn
         withheld = request.withheld if request.tools else {tool.name for tool in tools}
         body = self._body(request)

@@ -39,7 +39,7 @@ class Weights(msgspec.Struct, frozen=True):
 
     @property
     def info(self) -> ModelInfo:
-        return ModelInfo(PROVIDER, self.name, window=self.window, max_output=self.max_output, free=True)
+        return ModelInfo(PROVIDER, self.name, window=self.window, max_output=self.max_output, efforts=(), free=True)
 
 
 _SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -120,9 +120,8 @@ def find_weights(name: str, home: Path | None) -> tuple[ModelInfo, Path]:
     weights = KNOWN.get(name)
     if weights is None:
         if name.endswith(".gguf"):
-            return ModelInfo(PROVIDER, name, window=8_192, max_output=1_024, free=True), _checked(
-                Path(name).expanduser()
-            )
+            info = ModelInfo(PROVIDER, name, window=8_192, max_output=1_024, efforts=(), free=True)
+            return info, _checked(Path(name).expanduser())
         raise ConfigError(f"no local model {name!r}; there are {', '.join(KNOWN)}, and any file: local:PATH.gguf")
     path = locate(weights, home)
     if path is None:

@@ -4,7 +4,7 @@ says; retries and records are the engine's business. What a model can do is aske
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from treadle.models.wire.json import encode_json
 from treadle.models.wire.output_schema import without_tools
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.protocol.deltas import NoticeDelta
+from treadle.protocol.options import ReasoningEffort
 
 VARIABLE = "OLLAMA_HOST"
 CLOUD = "ollama.com"
@@ -64,6 +65,15 @@ _THINK: dict[str, Think | None] = {
     "max": "max",
 }
 
+_LEVELS: Mapping[ReasoningEffort, Think] = {
+    "none": False,
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "max",
+}
 _NO_MODEL = re.compile(r"model .* not found", re.I)
 _NO_MEMORY = re.compile(r"more system memory|out of memory|insufficient memory", re.I)
 
@@ -73,11 +83,14 @@ class OllamaChat(HttpModel):
 
     base_url = BASE_URL
     path = "/api/chat"
+    effort_words: ClassVar = (("think", "think(?:ing)?"),)
 
     def __init__(self, info: ModelInfo, *, think: Think | None = None, **connection: Unpack[ConnectionOptions]) -> None:
         super().__init__(info, connection)
         self._given = info
         self._think = think
+        self._has_levels = "gpt-oss" in info.name.lower()
+        """Whether the model knows more than thinking and not thinking."""
         self._shown: ServedModel | None = None
         self._asking = asyncio.Lock()
         self._encoder = OllamaEncoder(info.ref)
@@ -135,6 +148,8 @@ class OllamaChat(HttpModel):
         # the beginning of the conversation and say nothing.
         can = shown.can("thinking")
         asked = self._think if can is None or self._think is not None else True
+        if request.effort:
+            asked = _LEVELS[request.effort] if self._has_levels else request.effort != "none"
         wanted: dict[str, Any] = {"stream": True, "truncate": False, "shift": False}
         wanted |= {"think": asked if can is not False else None, "format": without_tools(request)}
         return {"model": info.name, **self._kept(wanted), "options": self._kept(options)}

@@ -26,6 +26,11 @@ class ServedModel(msgspec.Struct, frozen=True):
     def inform(self, info: ModelInfo) -> ModelInfo:
         """What is known of the model now. A window takes memory that grows with it, so that of `info` is the most
         that is taken of a model's own; the one in a Modelfile was chosen for this machine and stands."""
+        efforts = info.efforts
+        if self.can("thinking") is False:
+            efforts = ()
+        elif efforts is None and self.can("thinking"):
+            efforts = ("none", "high")  # most models know only whether they think
         window = self.num_ctx or min(self.window or info.window, info.window)
         return replace(
             info,
@@ -34,6 +39,7 @@ class ServedModel(msgspec.Struct, frozen=True):
             temperature=None if self.own_temperature else info.temperature,
             native_tools=self.can("tools") is not False,
             thinking=self.can("thinking") is True,
+            efforts=efforts,
             vision=info.vision if self.capabilities is None else "vision" in self.capabilities,
         )
 

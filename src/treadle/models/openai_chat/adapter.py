@@ -4,11 +4,12 @@ are the engine's business."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret
 from treadle.models.listing import list_from
+from treadle.models.openai_chat.effort import EFFORT_FIELDS, EFFORT_STYLES, style_of_host
 from treadle.models.openai_chat.request import ChatEncoder
 from treadle.models.openai_chat.stream import ChatReader
 from treadle.models.openai_chat.switching import ChatOrResponses
@@ -33,10 +34,12 @@ class OpenAIChat(HttpModel):
 
     `thinking_field`: where the server wants its model's thinking back, by default nowhere until it complains.
     `ids`: what the server takes as the id of a call, by default anything.
+    `effort_style`: how the server is told the reasoning effort, a key of `EFFORT_STYLES`.
     """
 
     base_url = BASE_URL
     path = "/chat/completions"
+    effort_words: ClassVar = tuple((name, rf"{name}|effort") for name in EFFORT_FIELDS)
 
     def __init__(
         self,
@@ -44,23 +47,28 @@ class OpenAIChat(HttpModel):
         *,
         thinking_field: str = "",
         ids: re.Pattern[str] | None = None,
+        effort_style: str = "",
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__(info, connection)
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
-        own = "endpoint" not in connection and host_of(self._access.base_url) == "api.openai.com"
+        host = "" if "endpoint" in connection else host_of(self._access.base_url)
+        own = host == "api.openai.com"
+        self._effort_fields = EFFORT_STYLES[effort_style or style_of_host(host)]
         self._limit_name = "max_completion_tokens" if own else "max_tokens"
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         shape = json_schema_format(request)
-        wanted = {
+        wanted: dict[str, Any] = {
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": self._temperature(request),
             "response_format": {"type": "json_schema", "json_schema": shape} if shape is not None else None,
             self._limit_name: request.max_tokens or self._info.max_output or None,
         }
+        if request.effort:
+            wanted |= self._effort_fields(request.effort)
         return {"model": self._info.name, **self._kept(wanted)}
 
     def _reader(self, where: str) -> ChatReader:
@@ -117,6 +125,7 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
         api_key=key,
         thinking_field=row.thinking_field,
         ids=re.compile(row.ids) if row.ids else None,
+        effort_style="groq-qwen" if server == "groq" and "qwen" in name.lower() else row.effort_style,
         http=context.http,
     )
 

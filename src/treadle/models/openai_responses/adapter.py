@@ -4,7 +4,7 @@ says; retries and records are the engine's business."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from treadle.errors import ModelError
 from treadle.models.listing import list_from
@@ -34,6 +34,7 @@ class OpenAIResponses(HttpModel):
 
     base_url = BASE_URL
     path = "/responses"
+    effort_words: ClassVar = (("reasoning", r"reasoning[._]effort|effort"),)
 
     def __init__(
         self,
@@ -53,13 +54,14 @@ class OpenAIResponses(HttpModel):
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         limit = request.max_tokens or self._info.max_output
         shape = json_schema_format(request)
-        effort = {"effort": self._effort} if self._effort else {}
+        level = request.effort or self._effort
+        effort = {"effort": level} if level else {}
         wanted = {
             "stream": True,
             "store": False,
             # Without these words, what a model thought is lost with its answer, and must be thought again.
             "include": ["reasoning.encrypted_content"] if self._include else None,
-            "reasoning": {**effort, "summary": "auto"} if self._thinking else None,
+            "reasoning": {**effort, "summary": "auto"} if self._thinking or effort else None,
             "temperature": self._temperature(request),
             "text": {"format": {"type": "json_schema", **shape}} if shape is not None else None,
             "max_output_tokens": max(limit, LEAST_OUTPUT) if limit else None,

@@ -14,8 +14,9 @@ from treadle.errors import ModelError
 from treadle.faultpoint import faultpoint
 from treadle.models.base import ModelBase
 from treadle.models.keys import Secret
+from treadle.models.reasoning_effort import named_levels
 from treadle.models.wire.encoder import NO_PICTURES, NONE_REFUSED, RequestEncoder
-from treadle.models.wire.failures import is_refusal
+from treadle.models.wire.failures import is_refusal, refuses
 from treadle.models.wire.http import Http, host_of
 from treadle.models.wire.reading import AnswerReader
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
@@ -85,6 +86,8 @@ class HttpModel(ModelBase, ABC):
     key_header: ClassVar[str] = ""
     headers: ClassVar[Mapping[str, str]] = {}
     """Sent with each request."""
+    effort_words: ClassVar[Sequence[tuple[str, str]]] = ()
+    """The parameters that tell the reasoning effort, each with a pattern of what servers call it in refusals."""
     _encoder: RequestEncoder
 
     def __init__(self, info: ModelInfo, connection: ConnectionOptions) -> None:
@@ -118,13 +121,15 @@ class HttpModel(ModelBase, ABC):
             await self._http.close()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        request = await self._begin(request)
+        asked = await self._begin(request)
         refused = False
-        asked = request
         mends = 0
         known = frozenset(self._refused) if self._refused else NONE_REFUSED
+        efforts = self._server_efforts
         while True:
-            request = self._seen(asked)
+            request, notices = self._fit_effort(self._seen(asked))
+            if notices:
+                yield notices
             access = await self._endpoint.access(request)
             url = access.base_url + self.path
             parameters = self._parameters(request)
@@ -153,11 +158,18 @@ class HttpModel(ModelBase, ABC):
                     continue
                 mends += 1
                 done = heard or mends > MENDS
-                notice = None if done else self._look_away(error, asked) or self._mend(error, parameters, request)
+                notice = (
+                    None
+                    if done
+                    else self._look_away(error, asked)
+                    or self._mend_effort(error, parameters, request)
+                    or self._mend(error, parameters, request)
+                )
                 if notice is None:
                     if is_refusal(error):
                         # To go without it did not help: whatever the server said of it, it was not the fault.
                         self._refused &= known
+                        self._server_efforts = efforts
                     raise self._explained(error, heard=heard) from error.__cause__
             yield [notice]
 
@@ -174,6 +186,22 @@ class HttpModel(ModelBase, ABC):
             return None
         self._blind[request.memo] = Memo()  # the other one holds the bytes of the pictures
         return self._notice("pictures_dropped", "refuses the pictures; it goes on without them")
+
+    def _mend_effort(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+        """If the server refused the reasoning effort, take a level that it names, or go without. None of this when it
+        refused something else."""
+        effort = request.effort
+        about = error.param or str(error)
+        if not effort or not any(
+            name in sent and re.search(words, about, re.I) and refuses(error, name, words)
+            for name, words in self.effort_words
+        ):
+            return None
+        levels = tuple(level for level in named_levels(str(error)) if level != effort)
+        self._server_efforts = levels
+        self._told_efforts.pop(request.memo, None)  # which level is sent instead is told when it is
+        named = f"the levels {', '.join(levels)}" if levels else "no reasoning effort"
+        return self._notice("effort", f"refuses the reasoning effort {effort}; it takes {named}")
 
     async def _begin(self, request: ModelRequest) -> ModelRequest:
         """The request as it is to be made, once all is known that must be."""

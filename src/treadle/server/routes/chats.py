@@ -9,6 +9,7 @@ from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
 from treadle.errors import TreadleError
 from treadle.message_expansion import spoken
+from treadle.models.reasoning_effort import check_effort
 from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -44,6 +45,8 @@ async def create(call: ApiRequest) -> ApiReply:
     wanted = call.body(CreateChat)
     options = await call.service.begin(call.user, wanted.changes())
     call.service.agent.deps.models.get(options.model)
+    if "reasoning_effort" in wanted.changes():
+        check_effort(call.service.agent.deps.models, options.model, options.reasoning_effort)
     call.service.remember_model(call.user, options.model)
 
     async def first(options: ChatOptions) -> list[c.Command]:
@@ -122,6 +125,9 @@ async def patch(call: ApiRequest) -> ApiReply:
         if "model" in changes:
             call.service.agent.deps.models.get(changes["model"])
             call.service.remember_model(call.user, changes["model"])
+        if effort := changes.get("reasoning_effort"):
+            model = changes.get("model") or (await call.service.agent.deps.log.load(chat)).options.model
+            check_effort(call.service.agent.deps.models, model, effort)
         if "dynamic_tools" in changes:
             options = change_options((await call.service.agent.deps.log.load(chat)).options, changes)
             warnings = call.service.agent.tool_warnings(options)

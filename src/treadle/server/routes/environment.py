@@ -71,6 +71,7 @@ def _model(info: ModelInfo, why: str) -> ModelView:
         max_output=info.max_output,
         native_tools=info.native_tools,
         thinking=info.thinking,
+        efforts=info.offered_efforts,
         vision=info.vision,
         price_input=info.usd_per_million_input,
         price_output=info.usd_per_million_output,
