@@ -22,7 +22,7 @@ _SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRI
 _COMMON = frozenset({
     "changeme", "change_me", "default", "defaults", "development", "disabled", "empty", "enabled", "example", "false",
     "localhost", "none", "null", "optional", "passphrase", "passwd", "password", "postgres", "prompt", "production",
-    "required", "secret", "staging", "string", "true", "undefined", "unlimited", "username", "your_password",
+    "required", "secret", "staging", "string", "true", "undefined", "unlimited", "username", "value", "your_password",
 })
 # fmt: on
 
