@@ -70,6 +70,79 @@ async def result_of(stage: Stage, root: Path, call: Call, **options: object) -> 
     return done
 
 
+# -- approved by its words --------------------------------------------------------------------------------------------
+
+SENSITIVE = "echo 'x: 1' > .github/workflows/new.yml"
+ASKING = {
+    "rule": ("make new", {"rules": (Rule("ask", "run_command", "make *"),)}, "says so"),
+    "critical": ("make new; mkfs.ext4 /dev/null || true", {}, "rated critical"),
+    "confirm": ("make new", {"mode": "confirm"}, "rated"),
+}
+
+
+@pytest.mark.parametrize("way", ASKING)
+async def test_an_approval_of_words_does_not_cover_a_sensitive_effect(stage: Stage, root: Path, way: str) -> None:
+    """S-08, S-16: the second card names the new reason, and a second approval commits."""
+    command, options, reason = ASKING[way]
+    (root / ".github/workflows").mkdir(parents=True)
+    (root / "Makefile").write_text(f"new:\n\t{SENSITIVE}\n")
+    chat = chat_of(stage, root, ran(command), **options)  # type: ignore[arg-type]
+    (first,) = of(await play(chat.send("Go.")), e.PermissionRequested)
+    assert reason in first.reason
+    (second,) = of(await play(chat.approve(*await chat.actions())), e.PermissionRequested)
+    assert ".github/workflows/new.yml" in second.reason
+    assert ".github/workflows/new.yml" in second.shown
+    assert reason not in second.reason
+    assert "has changed" not in second.reason
+    assert not lies(root, ".github/workflows/new.yml")
+    seen = await play(chat.approve(*await chat.actions()))
+    assert "permission.requested" not in types(seen)
+    assert lies(root, ".github/workflows/new.yml")
+
+
+@pytest.mark.parametrize("way", ASKING)
+async def test_an_approval_of_words_covers_an_effect_without_a_concern(stage: Stage, root: Path, way: str) -> None:
+    command, options, _ = ASKING[way]
+    (root / "Makefile").write_text("new:\n\techo done > made.txt\n")
+    chat = chat_of(stage, root, ran(command), **options)  # type: ignore[arg-type]
+    assert "permission.requested" in types(await play(chat.send("Go.")))
+    seen = await play(chat.approve(*await chat.actions()))
+    assert "permission.requested" not in types(seen)
+    assert lies(root, "made.txt")
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("echo x > docs.md", {"rules": (Rule("ask", "edit_file", "docs.md"),)}),
+        ("echo A=1 > AGENTS.md", {"mode": "confirm"}),
+    ],
+)
+async def test_the_same_reason_is_not_asked_twice(stage: Stage, root: Path, command: str, options: object) -> None:
+    chat = chat_of(stage, root, ran(command), **options)  # type: ignore[arg-type]
+    assert "permission.requested" in types(await play(chat.send("Go.")))
+    assert "permission.requested" not in types(await play(chat.approve(*await chat.actions())))
+    assert lies(root, command.rpartition(" ")[2])
+
+
+async def test_one_card_names_the_rule_and_the_secret(stage: Stage, root: Path) -> None:  # S-18
+    (root / ".env").write_text("A=1\n")
+    chat = chat_of(stage, root, ran("cat .env"), rules=(Rule("ask", "run_command", "cat *"),))
+    (card,) = of(await play(chat.send("Go.")), e.PermissionRequested)
+    assert "says so" in card.reason
+    assert ".env, which may hold secrets" in card.reason
+    seen = await play(chat.approve(*await chat.actions()))
+    assert "A=1" in of(seen, e.ExecutionComplete)[0].result
+
+
+async def test_without_a_view_an_approval_of_words_is_enough(stage: Stage, root: Path) -> None:
+    rules = (Rule("ask", "run_command", "touch *"),)
+    chat = chat_of(stage, root, ran("touch AGENTS.md"), rules=rules, command_view=False)
+    assert "permission.requested" in types(await play(chat.send("Go.")))
+    assert "permission.requested" not in types(await play(chat.approve(*await chat.actions())))
+    assert lies(root, "AGENTS.md")
+
+
 # -- what is asked for ------------------------------------------------------------------------------------------------
 
 WORDS_LIE = {

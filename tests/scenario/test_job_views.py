@@ -16,6 +16,7 @@ from treadle.models.scripted import Call, Say, ScriptedModel
 from treadle.protocol import events as e
 from treadle.protocol.permissions import Rule
 from treadle.sandbox.supervisor import folder as supervisor_folder
+from treadle.tools.builtin.command import project
 
 STEPS = 'while read -r line; do eval "$line"; echo "done $line"; done'
 """A program that does what is written to it, line by line."""
@@ -385,6 +386,50 @@ async def test_a_live_job_sees_edits_by_inotify_and_writes_only_where_it_may(sce
     assert (scene.project / "node_modules/c/x").read_text() == "1\n"
     await chat.files.undo(paths=[".next/y", "node_modules/c/x"])
     assert not (scene.project / "node_modules/c/x").exists()
+
+
+async def test_a_live_job_brings_back_no_folder_that_somebody_removed(scene: Scene) -> None:  # W-10
+    lay_out(scene.project)
+    (scene.project / ".gitignore").write_text("node_modules/\ncache/\n")
+    for folder in ("cache/deep", "sub/cache"):
+        (scene.project / folder).mkdir(parents=True)
+    chat, _ = await scene.play(begin("echo 1 > cache/x && echo wrote; read -r line", live=True), Say("It runs."))
+    await written(chat, "wrote")
+    for folder in ("node_modules/c", "node_modules", "sub/cache", "sub", "cache/deep", "cache"):
+        (scene.project / folder).rmdir()
+    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
+    assert changed(seen) == [["cache", "cache/x"]]
+    assert (scene.project / "cache/x").read_text() == "1\n"
+    assert not (scene.project / "node_modules").exists()
+    assert not (scene.project / "sub").exists()
+    await chat.files.undo()
+    assert not (scene.project / "cache").exists()
+
+
+async def test_a_live_job_that_wrote_nothing_brings_nothing_back(scene: Scene) -> None:  # W-10
+    lay_out(scene.project)
+    chat, _ = await scene.play(begin("echo up; read -r line", live=True), Say("It runs."))
+    await written(chat, "up")
+    (scene.project / "node_modules/c").rmdir()
+    (scene.project / "node_modules").rmdir()
+    _, seen = await scene.again(chat, Call("stop_command", handle="1.0"), Say("Stopped."))
+    assert changed(seen) == []
+    assert not (scene.project / "node_modules").exists()
+
+
+async def test_a_live_job_says_that_it_cannot_write_to_every_ignored_folder(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:  # W-10
+    monkeypatch.setattr(project, "_MOST_LAYERS", 2)
+    (scene.project / ".gitignore").write_text("cache/\n__pycache__/\n")
+    for name in ("a", "b", "c", "d"):
+        for folder in ("cache", "__pycache__"):
+            (scene.project / name / folder).mkdir(parents=True)
+    command = "for f in */cache; do echo 1 > $f/x && echo wrote $f; done; read -r line"
+    chat, seen = await scene.play(begin(command, live=True, writes=["d/cache"]), Say("It runs."))
+    assert "cannot write to 1 of them" in results(seen)[0].result
+    text = await written(chat, "wrote d/cache")
+    assert [name for name in "abcd" if f"wrote {name}/cache" in text] == ["a", "b", "d"]
 
 
 @pytest.mark.parametrize("folder", ["src", "../elsewhere", "/tmp", ".git", "src/app.py/x"])

@@ -218,12 +218,15 @@ async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) 
 async def _judge_effect(ready: Ready, doubtful: Doubtful, rehearsal: Rehearsal | None, deps: Deps) -> Ready | Settled:
     invocation, options = ready.invocation, doubtful.options
     verdict = await deps.policy.judge(ready.tool.spec, invocation, options, rehearsal, doubtful.verdict)
-    return await _decided(ready, verdict, rehearsal, deps)
+    return await _decided(ready, verdict, rehearsal, deps, words=doubtful.verdict)
 
 
-async def _decided(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps) -> Ready | Settled:
+async def _decided(
+    ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps, words: Verdict | None = None
+) -> Ready | Settled:
     """Ask a person if the policy says so; then let the tool look. An answer holds for exactly what was shown: if the
-    same call would do something else by now, it is asked for again (S-08)."""
+    same call would do something else by now, it is asked for again (S-08). `words` is the verdict before the effect was
+    known: a person who approved the words alone has not seen the effect, so it has not changed for them."""
     call = ready.call
     answered = call.phase == "approved"
     if verdict.decision == "deny":
@@ -235,8 +238,9 @@ async def _decided(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, 
         if not answered:
             return Settled((asked,), blocks=True)
         if asked.hash != call.seal:
-            again = replace(asked, reason=f"{asked.reason}; {CHANGED}" if asked.reason else CHANGED)
-            return Settled((again,), blocks=True)
+            if words is None or (await _question(ready, words, None, deps)).hash != call.seal:
+                asked = replace(asked, reason=f"{asked.reason}; {CHANGED}" if asked.reason else CHANGED)
+            return Settled((asked,), blocks=True)
     return await _prepared(ready, verdict, answered=answered)
 
 

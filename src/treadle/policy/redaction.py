@@ -22,7 +22,7 @@ _SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRI
 _COMMON = frozenset({
     "changeme", "change_me", "default", "defaults", "development", "disabled", "empty", "enabled", "example", "false",
     "localhost", "none", "null", "optional", "passphrase", "passwd", "password", "postgres", "prompt", "production",
-    "required", "secret", "staging", "string", "true", "undefined", "unlimited", "username", "your_password",
+    "required", "secret", "staging", "string", "true", "undefined", "unlimited", "username", "value", "your_password",
 })
 # fmt: on
 
@@ -115,6 +115,11 @@ _PASSWORD = re.compile(
     re.MULTILINE,
 )
 """NAME_PASSWORD=value and nothing else on its line, as in `.env` and `.properties`."""
+_INLINE_PASSWORD = re.compile(
+    r"(?P<name>[A-Z][A-Z0-9_]{0,60}_)(?P<word>PASSW(?:OR)?D|PASSPHRASE)=(?P<quote>[\"']?)(?P<secret>[^\s\"'#]{4,})"
+)
+"""The same among other text, or glued to it, as two programs write it one after the other."""
+_CODE_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _KEYED_WORDS = ("passw", "passphrase", "secret", "token", "api")
 _KEYED_HINT = re.compile(r"(?i:passw|passphrase|secret|token|api_?-?key)[\w\-]{0,20}[\"']?[ \t]*:")
 _KEYED = re.compile(
@@ -149,6 +154,7 @@ class Redactor:
         lower = text.lower()  # a search for plain words is quicker than a pattern without regard to case
         if "assw" in lower or "assphrase" in lower:
             text = _PASSWORD.sub(_password, text)
+            text = _INLINE_PASSWORD.sub(_inline_password, text)
         if any(word in lower for word in _KEYED_WORDS) and _KEYED_HINT.search(text):
             text = _KEYED.sub(_keyed, text)
         return text
@@ -213,10 +219,21 @@ def _password(match: re.Match[str]) -> str:
     """Passwords need not look random: under a name in capitals every plain value is one. In small letters it may be
     the argument of a call."""
     name, value = (match["name"] or "") + match["word"], match["secret"]
-    plain = not re.search(r"[(){}<>;,\[\]]|\$|^%|^\*+$|^\.\.\.", value) and value.lower() not in _COMMON
-    if not plain or not (name.isupper() or (_looks_random(value) and len(value) >= SHORTEST)):
+    if not _is_plain(value) or not (name.isupper() or (_looks_random(value) and len(value) >= SHORTEST)):
         return match[0]
     return _without_secret(f"[redacted: {name}]", match)
+
+
+def _inline_password(match: re.Match[str]) -> str:
+    """Among other text the value may be a name in code: `connect(DB_PASSWORD=settings.PASSWORD)`."""
+    if not _is_plain(match["secret"]) or _CODE_NAME.fullmatch(match["secret"]):
+        return match[0]
+    return _without_secret(f"[redacted: {match['name']}{match['word']}]", match)
+
+
+def _is_plain(value: str) -> bool:
+    """True if it is no placeholder, no code and no common word."""
+    return not re.search(r"[(){}<>;,\[\]]|\$|^%|^\*+$|^\.\.\.", value) and value.lower() not in _COMMON
 
 
 def _keyed(match: re.Match[str]) -> str:

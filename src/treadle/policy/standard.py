@@ -26,7 +26,7 @@ from treadle.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, s
 from treadle.policy.rule_book import RuleBook, rules_of
 from treadle.policy.shown_call import shown
 from treadle.policy.tool_pins import ToolPins
-from treadle.policy.word_verdicts import Case, Need
+from treadle.policy.word_verdicts import Approved, Case, Need
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal
 from treadle.protocol.files import decode_path
@@ -78,7 +78,7 @@ class StandardPolicy:
         if plain and not word_verdicts.may_name_files(spec, invocation):
             return Verdict("allow")
         case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins, self.every_command(options))
-        stopped = network.stopped(case) or word_verdicts.stopped(case) or word_verdicts.names_secret(case)
+        stopped = network.stopped(case) or _stopped_by_words(case)
         if is_closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
         return network.standing(case, stopped or _by_words_or_review(case))
@@ -113,6 +113,23 @@ class StandardPolicy:
         return rules_of(self._book, root, options, self._now_ms())
 
 
+def _stopped_by_words(case: Case) -> Verdict | None:
+    """The refusal, or the one question with every reason that the words give. A person who approved the words of a
+    command is not asked about them again; what it changes is still judged (decision 0010)."""
+    stopped, secret = word_verdicts.stopped(case), word_verdicts.names_secret(case)
+    if stopped is None or stopped.decision == "deny":
+        return stopped or secret
+    if _words_are_approved(case):
+        return None
+    if secret is None or secret.decision == "deny":
+        return stopped
+    return replace(stopped, reason=f"{stopped.reason}; {secret.reason}", offers=(*stopped.offers, *secret.offers))
+
+
+def _words_are_approved(case: Case) -> bool:
+    return case.act.kind == "command" and case.invocation.approved and _can_be_rehearsed(case)
+
+
 def _by_words_or_review(case: Case) -> Verdict:
     """Whether what the call would change has to be found out first."""
     act, mode = case.act, case.options.mode
@@ -121,8 +138,9 @@ def _by_words_or_review(case: Case) -> Verdict:
     if act.kind == "edit" and mode == "confirm":
         return word_verdicts.verdict(case)
     if act.kind == "command" and mode != "read-only":
-        if mode == "confirm" and (said := word_verdicts.verdict(case)).decision != "allow":
-            return said
+        by_words = word_verdicts.verdict(case) if mode == "confirm" and not _words_are_approved(case) else None
+        if by_words is not None and by_words.decision != "allow":
+            return by_words
         if (asked := network.needed(case)) is not None:
             return asked
     return Verdict("review", severity=act.finding.severity, shown=shown(case.invocation, case.act))
@@ -167,7 +185,9 @@ def _outlives_its_call(case: Case) -> bool:
 def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     edit = case.act.kind == "edit"
     changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, case.sensitive if edit else ())
-    raised = concerns(changes, case.options.sensitive, case.rules)
+    approved = word_verdicts.approved_by_words(case) if _words_are_approved(case) else Approved()
+    raised = concerns(changes, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
+    raised = tuple(each for each in raised if each.kind != "sensitive" or not approved.paths.issuperset(each.paths))
     if case.options.auto_approve_sensitive_edits:
         raised = tuple(each for each in raised if each.kind != "sensitive")
     if case.invocation.reaches:  # the person who let it reach a registry let it install
@@ -176,7 +196,8 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     trusting = bool(passed) or case.options.mode in ("auto-edit", "autopilot")
     if trusting:
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
-    need = _need(case, rehearsal, raised, every=not trusting and case.options.mode in ("review", "confirm"))
+    every = case.options.mode == "review" or (case.options.mode == "confirm" and not approved.confirmed)
+    need = _need(case, rehearsal, raised, every=every and not trusting)
     if need is None:
         return Verdict("allow", passed or _passed(case))
     if case.options.interactive or edit:

@@ -57,6 +57,16 @@ class Need(msgspec.Struct, frozen=True):
     """The text that a person sees below the call."""
 
 
+class Approved(msgspec.Struct, frozen=True):
+    """The reasons of a question about the words of a command that its changes may raise again."""
+
+    rule: Rule | None = None
+    paths: frozenset[str] = frozenset()
+    """Sensitive files."""
+    confirmed: bool = False
+    """True if mode `confirm` asked."""
+
+
 Judged = tuple[Need | None, str]
 """What is needed, or why it passes (empty: as a matter of course)."""
 
@@ -84,6 +94,17 @@ def stopped(case: Case) -> Verdict | None:
         return None
     reason = "says so" if match == "yes" else "may cover it: its words do not say which command runs"
     return asked(case, Need(f"{rules.in_words(rule)} {reason}", way_out=_REVOKE))
+
+
+def approved_by_words(case: Case) -> Approved:
+    """What the question about this command named, which a person has answered."""
+    rule, _ = _stopping_rule(case, "deny") or _stopping_rule(case, "ask") or (None, "no")
+    confirms = case.options.mode == "confirm"
+    if rule is not None or case.act.finding.severity == "critical":
+        return Approved(rule, confirmed=confirms)
+    if not confirms or verdict(case).decision == "allow":
+        return Approved()
+    return Approved(paths=frozenset(each.path for each in case.sensitive), confirmed=True)
 
 
 def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:

@@ -170,8 +170,15 @@ class RecordedPolicy:
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
         if _next_trial(call, self._stage) is not None:
-            return Verdict("review")
+            return Verdict("review", shown=self._approved_words(call))
         return self._recorded(call)
+
+    def _approved_words(self, call: CallRecord) -> str:
+        """The card that was answered before the trial, if it showed the words alone: then the engine does not say that
+        the effect has changed since."""
+        earlier = [asked for seq, asked in call.asks if seq <= self._stage.now]
+        later = [asked for seq, asked in call.asks if seq > self._stage.now]
+        return earlier[-1].shown if earlier and later and not later[0].reason.endswith(CHANGED) else ""
 
     def _recorded(self, call: CallRecord) -> Verdict:
         if call.asked is not None:

@@ -35,7 +35,7 @@ def test_the_overview(home: Path) -> None:
     ended = doctor(home)
     assert ended.returncode == 0, ended.stdout
     lines = {line.split()[1]: line for line in ended.stdout.splitlines()}
-    assert list(lines) == ["python", "sqlite", "home", "sandbox", "search", "git", "models"]
+    assert list(lines) == ["python", "sqlite", "home", "sandbox", "secrets", "search", "git", "models"]
     assert lines["sandbox"].startswith("✓ sandbox  bubblewrap")
 
 

@@ -24,6 +24,7 @@ from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.file_system import create_file, path_steps, replace_file
 from treadle.ports.commands import CommandSpec, Ended, Known
+from treadle.protocol.files import encode_path
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.command import MARK, SupervisedCommand
 from treadle.sandbox.supervisor.removal import remove_tree
@@ -271,8 +272,12 @@ def _make_view(command_folder: str, root: str, layers: Sequence[str]) -> None:
     steps = list(dict.fromkeys(step for layer in layers for step in path_steps(layer)))
     for step in steps:
         os.mkdir(f"{view}/upper/{step}", 0o700)
+    modes = {step: stat.S_IMODE(os.stat(f"{root}/{step}").st_mode) for step in steps}
     for step in reversed(steps):  # one may close what lies in it
-        os.chmod(f"{view}/upper/{step}", stat.S_IMODE(os.stat(f"{root}/{step}").st_mode))
+        os.chmod(f"{view}/upper/{step}", modes[step])
+    if steps:
+        skeleton = {encode_path(step): mode for step, mode in modes.items()}
+        Path(f"{command_folder}/{names.SKELETON}").write_bytes(msgspec.json.encode(skeleton))
     for number in range(len(layers)):
         os.mkdir(f"{view}/work/{number}", 0o700)
     os.chmod(f"{view}/upper", stat.S_IMODE(os.stat(root).st_mode))

@@ -16,7 +16,8 @@ first     who was the first to ask
 touched   its time is when somebody last asked about it
 network   what the command reached through its proxy, a line of JSON each
 view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, and `began`: the time of day and the
-          time since the machine was switched on, written when the command starts
+          time since the machine was switched on, written when the command starts; `skeleton`: the folders of
+          `upper` that were there before the command, with their permissions (JSON)
 """
 
 import fcntl
@@ -39,6 +40,7 @@ TOUCHED = "touched"
 NETWORK = "network"
 VIEW = "view"
 BEGAN = "view/began"
+SKELETON = "view/skeleton"
 
 UNSTARTED = "unstarted"
 RUNNING = "running"

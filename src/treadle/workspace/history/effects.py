@@ -180,11 +180,18 @@ class _Walk:
         if not committed:
             self._compare(here, found, beneath, new_content)
         inner = rules.under(here.ignored)
+        first = len(self.files)
         with self._upper.folder(here.up, here.name, here.path) as up:
             if beneath is None or not st.S_ISDIR(beneath.st_mode):
-                return self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
-            with _opened(here) as low:
-                self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
+                self.merge(up, None, here.path + "/", inner, opaque=False, shaken=here.shaken)
+            else:
+                with _opened(here) as low:
+                    self.merge(up, low, here.path + "/", inner, opaque=is_opaque(up))
+        if committed and beneath is None and len(self.files) > first:
+            # Somebody removed the folder, and the command wrote something new into it.
+            self._change(here, None, new_content)
+            self.files.insert(first, self.files.pop())
+        return None
 
     def _compare(
         self, here: _Here, status: os.stat_result, beneath: os.stat_result | None, new_content: FileContent

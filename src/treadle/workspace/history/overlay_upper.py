@@ -30,6 +30,8 @@ LASTING = "lasting"
 """Marks a view that outlives its commit: that of a world (W-11)."""
 COMMITTED = "committed"
 """The record of the commits of the layer of a command that goes on (W-10)."""
+_SKELETON = "skeleton"
+"""The folders that were made in the layer before the command began, with their permissions."""
 _MODES = "modes"
 _TOUCHED = "touched"
 _ORIGIN = "user.overlay.origin"
@@ -41,6 +43,7 @@ _LEAP_NS = 500_000_000
 """What a clock is set back by at once; less than that is a clock that is merely slowed down."""
 
 _touches = msgspec.json.Decoder(dict[str, int])
+_skeleton = msgspec.json.Decoder(dict[str, int])
 
 
 class LayerRecord(msgspec.Struct, frozen=True):
@@ -79,13 +82,23 @@ class Upper(ContentSource):
 
     @property
     def committed(self) -> LayerRecord:
+        """Before the first commit: the folders that the command did not make itself."""
         try:
             with open(f"{self.view}/{COMMITTED}", "rb") as file:
                 return _record.decode(file.read())
         except FileNotFoundError:
-            return LayerRecord()
+            return LayerRecord(self._skeleton_states())
         except (OSError, msgspec.MsgspecError) as error:
             raise ToolError("What was committed of this command before is not known any more.") from error
+
+    def _skeleton_states(self) -> dict[str, FileState | None]:
+        try:
+            with open(f"{self.view}/{_SKELETON}", "rb") as file:
+                return {path: FileState("directory", mode) for path, mode in _skeleton.decode(file.read()).items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError) as error:
+            raise ToolError("The folders of this command's layer are not known any more.") from error
 
     def note_committed(self, record: LayerRecord) -> None:
         replace_file(f"{self.view}/{COMMITTED}", msgspec.json.encode(record), sync=True)

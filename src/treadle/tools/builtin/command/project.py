@@ -33,6 +33,7 @@ from treadle.tools.builtin.context import ToolContext
 
 _SHOWN = 40
 _MOST_LAYERS = 300
+_MOST_IGNORED = 3_000
 _BYTECODE = "__pycache__"
 """Folders of this name get no layer: Python does without."""
 _WHAT = "What the command changed"
@@ -85,6 +86,16 @@ def change_of(effect: Effect, source: Source) -> ProjectChange:
 def folders_made(paths: Sequence[str]) -> tuple[FileChange, ...]:
     """The changes that make these folders."""
     return tuple(FileChange(encode_path(path), "created", after=FileState("directory", 0o755)) for path in paths)
+
+
+class WritableFolders(msgspec.Struct, frozen=True):
+    """The folders to which a live command may write."""
+
+    layers: tuple[str, ...]
+    new: tuple[str, ...]
+    """Those that have to be made first, with the folders that they lie in."""
+    read_only: int
+    """How many ignored folders the command may not write to, because there are too many."""
 
 
 class CommandProject:
@@ -204,15 +215,15 @@ class CommandProject:
             return ProjectChange((f"[{self.not_made}: {error}]",), success=False, source="view")
         return await self._refused(view, effect) if effect.conflicts else change_of(effect, "view")
 
-    async def writable_folders(self, declared: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """For a live command: the folders to which it may write, and those of them that have to be made first, with
-        what they lie in. ToolError for a declared one that is neither new nor ignored."""
+    async def writable_folders(self, declared: Sequence[str]) -> "WritableFolders":
+        """For a live command. ToolError for a declared folder that is neither new nor ignored."""
         return await in_thread(self._writable_folders, declared)
 
-    def _writable_folders(self, declared: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _writable_folders(self, declared: Sequence[str]) -> "WritableFolders":
         assert self._snapshots is not None
-        ignored = self._snapshots.ignored_folders(_MOST_LAYERS)
-        layers = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
+        ignored = self._snapshots.ignored_folders(_MOST_IGNORED)
+        wanted = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
+        layers = wanted[:_MOST_LAYERS]
         new_folders: list[str] = []
         for declared_path in declared:
             path = os.path.normpath(declared_path)
@@ -228,7 +239,8 @@ class CommandProject:
                 )
             new_folders += [step for step in missing if step not in new_folders]
             layers.append(path)
-        return tuple(layers), tuple(new_folders)
+        read_only = [path for path in wanted[_MOST_LAYERS:] if path not in layers]
+        return WritableFolders(tuple(layers), tuple(new_folders), len(read_only))
 
     def _missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
         """The steps to a declared folder that do not exist. ToolError if one of them is a link or a file, or may not be

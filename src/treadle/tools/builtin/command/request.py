@@ -49,6 +49,8 @@ class CommandPlan(msgspec.Struct, frozen=True):
     live: bool = False
     """True if it sees the project's own files, read-only, with a view of `layers` alone."""
     layers: tuple[str, ...] = ()
+    read_only: int = 0
+    """How many ignored folders have no layer, because there are too many."""
     made: tuple[str, ...] = ()
     """Folders that are made in the project for it, each before those that lie in it."""
     own: str = ""

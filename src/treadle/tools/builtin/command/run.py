@@ -148,8 +148,8 @@ class CommandRun:
             return plan
         if request.project.world:
             raise ToolError("Not run: in a world no command can be live. Leave live out: then it works on a view.")
-        layers, new_folders = await self._project.writable_folders(request.writes)
-        return replace(plan, live=True, layers=layers, made=new_folders)
+        folders = await self._project.writable_folders(request.writes)
+        return replace(plan, live=True, layers=folders.layers, made=folders.new, read_only=folders.read_only)
 
     @property
     def _fitting_trial(self) -> CommandPlan | None:
@@ -214,7 +214,7 @@ class CommandRun:
     async def _begun(self) -> Outcome:
         """The outcome of a command in the background."""
         text, summary, success = await begun(self._context, self.command, self.plan.own)
-        text = "\n".join((*self._setup.notes, *self._log_notes, text))
+        text = "\n".join((*self._setup.notes, *self._log_notes, *self._layer_notes, text))
         place = self.plan.place or await self._here()
         job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
         facts: tuple[Fact, ...] = (job, *self._log_notices)
@@ -441,6 +441,14 @@ class CommandRun:
         """What must be known of a call that had another one before it."""
         call = self._request.call
         return () if self.plan.own == call else (ModelNotice("log_put_back", MADE_BEFORE.format(call=call)),)
+
+    @property
+    def _layer_notes(self) -> list[str]:
+        number = self.plan.read_only
+        return [
+            "[the project has more ignored folders than can be made writable: the command cannot write to "
+            f"{number:,} of them. Name those that it needs in writes]"
+        ] * bool(number)
 
     @property
     def _log_notes(self) -> list[str]:
