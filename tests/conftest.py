@@ -8,16 +8,20 @@ from hypothesis import HealthCheck, settings
 
 from tests.faults.chance import examples
 from tests.homes import shared_home
+from tests.leftovers import no_process_is_left, process_watch, pytest_sessionfinish
 from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
 from tests.required import pytest_make_collect_report, pytest_runtest_makereport
 
 __all__ = [
+    "no_process_is_left",
     "own_postgres",
     "postgres",
     "postgres_database",
     "postgres_server",
+    "process_watch",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
+    "pytest_sessionfinish",
 ]
 
 settings.register_profile(
