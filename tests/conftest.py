@@ -2,6 +2,7 @@
 uses the user's own Treadle; what was found out about sandboxes is shared by all of a run. A PostgreSQL is started for
 those who ask for it."""
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
@@ -29,3 +30,9 @@ settings.register_profile(
 )
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())
+
+
+def pytest_collection_finish() -> None:
+    """The thousands of tests live as long as the run: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
