@@ -2,22 +2,27 @@
 uses the user's own Treadle; what was found out about sandboxes is shared by all of a run. A PostgreSQL is started for
 those who ask for it."""
 
+import gc
 import os
 
 from hypothesis import HealthCheck, settings
 
 from tests.faults.chance import examples
 from tests.homes import shared_home
+from tests.leftovers import no_process_is_left, process_watch, pytest_sessionfinish
 from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
 from tests.required import pytest_make_collect_report, pytest_runtest_makereport
 
 __all__ = [
+    "no_process_is_left",
     "own_postgres",
     "postgres",
     "postgres_database",
     "postgres_server",
+    "process_watch",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
+    "pytest_sessionfinish",
 ]
 
 settings.register_profile(
@@ -25,3 +30,9 @@ settings.register_profile(
 )
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())
+
+
+def pytest_collection_finish() -> None:
+    """The thousands of tests live as long as the run: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()

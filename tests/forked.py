@@ -20,6 +20,7 @@ import pytest
 
 import treadle
 from tests import zygote
+from tests.leftovers import SHARED
 
 SOURCES = str(Path(treadle.__file__).parents[1])
 ROOT = str(Path(__file__).parents[1])
@@ -112,6 +113,7 @@ class Zygote:
             number = theirs.fileno()
             command = [sys.executable, zygote.__file__, str(number)]
             self._process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, pass_fds=[number])
+        self.pid = self._process.pid
 
     def fork(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
         speaks = request["module"] == "treadle" and not SPEAKING.isdisjoint(request["arguments"][:1])
@@ -134,6 +136,7 @@ def the_zygote() -> Zygote | None:
     if zygote.CLONE < 0 or not sys.platform.startswith("linux"):
         return None
     made = Zygote()
+    SHARED.add(made.pid)
     atexit.register(made.close)
     return made
 

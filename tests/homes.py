@@ -1,26 +1,19 @@
 """Homes of Treadle for tests. Every command runs in the real sandbox; how strong it is, is tried once in a run of the
 tests and not once in each."""
 
-import atexit
-import os
 import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.leftovers import run_folder
 from treadle.sandbox.choose import FOLDER, REMEMBERED, known
 
 
 @cache
 def shared_home() -> Path:
     """One for all processes of a run."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")
-    if run:
-        home = Path(tempfile.gettempdir()) / f"treadle-tests-{os.getuid()}-{run}"
-        home.mkdir(mode=0o700, exist_ok=True)
-        return home
-    home = Path(tempfile.mkdtemp(prefix="treadle-tests-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = run_folder() / "home"
+    home.mkdir(mode=0o700, exist_ok=True)
     return home
 
 

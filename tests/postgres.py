@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
+from tests.leftovers import SHARED
+
 VARIABLE = "TREADLE_TEST_POSTGRES"
 _SETTINGS = {
     "listen_addresses": "",
@@ -64,6 +66,7 @@ class Postgres:
                 cwd=self.folder,
                 **self._as_user(),
             )
+        SHARED.add(self.process.pid)
         deadline = time.monotonic() + 60
         while self._run("pg_isready", "-q", "-h", str(self.folder)).returncode:
             assert self.process.poll() is None, (self.folder / "log").read_text()

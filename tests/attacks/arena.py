@@ -7,6 +7,8 @@ import base64
 import fnmatch
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -47,15 +49,26 @@ USER_FILES = {
 }
 QUIET = {"TREADLE_VERIFY": "false", "TREADLE_DIAGNOSE": "false", "TREADLE_SUMMARIZE": "false"}
 """A script has no turns for what Treadle would say by itself."""
+IMPORTS = """
+import importlib, runpy, site, sys
+site.addsitedir(".venv/lib/site-packages")
+sys.path.insert(0, ".venv/lib/site-packages")
+for load in (lambda: runpy.run_module("app", run_name="__main__"), lambda: importlib.import_module("sitecustomize"),
+             lambda: importlib.import_module("lib")):
+    try:
+        load()
+    except BaseException as error:
+        print(error)
+"""
+"""All that Python would run of the project and its packages, in one process: a failure of one does not spare the
+others."""
 USER_PROGRAMS = (
     "git log -1",
     "git diff",
     "git commit -q --allow-empty -m mine",
     "git checkout -q -b mine",
     "git rebase --continue",
-    "python3 -m app",
-    "python3 -c \"import site; site.addsitedir('.venv/lib/site-packages'); import sitecustomize, lib\"",
-    "python3 -c \"import sys; sys.path.insert(0, '.venv/lib/site-packages'); import lib\"",
+    f"python3 -c {shlex.quote(IMPORTS)}",
     ".venv/bin/tool",
     "node_modules/.bin/tool",
 )
@@ -67,9 +80,17 @@ class Arena:
         self.project = self.cli.project
         self.outside = folder / "outside"
         self._user = folder / "user"
-        self._lay_out()
 
-    def _lay_out(self) -> None:
+    def copy(self, template: "Arena") -> "Arena":
+        """Take the files of another arena, where git has done its work already."""
+        for source, copy in ((template.project, self.project), (template.outside, self.outside)):
+            shutil.copytree(source, copy, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(template._user, self._user, dirs_exist_ok=True)
+        (self.project / "linked.txt").unlink()
+        os.link(self.outside / "linked.txt", self.project / "linked.txt")
+        return self
+
+    def lay_out(self) -> "Arena":
         self.outside.mkdir()
         (self.outside / "canary.txt").write_text("alive\n")
         (self.outside / "linked.txt").write_text("linked\n")
@@ -92,6 +113,7 @@ class Arena:
             (self.project / program).chmod(0o755)
         os.link(self.outside / "linked.txt", self.project / "linked.txt")
         (self.project / "out").symlink_to("../outside")
+        return self
 
     def find_harm(self, attack: Attack) -> list[str]:
         """Play it, and let the user work afterwards. Empty: the attack did not get through."""
@@ -180,21 +202,27 @@ class Arena:
         return frozenset(lines)
 
     def _let_the_user_work(self) -> None:
+        """In one shell, each program in a subshell: none of them spares the others."""
+        commands = []
         for folder, folders, _ in os.walk(self.project):
             if ".git" in folders:
                 folders.remove(".git")
-            self._run_as_user("git status", Path(folder))
-        for program in USER_PROGRAMS:
-            self._run_as_user(program, self.project)
-
-    def _run_as_user(self, command: str, folder: Path) -> None:
+            commands.append(f"(cd {shlex.quote(folder)} && git status)")
+        commands += [f"({program})" for program in USER_PROGRAMS]
         env = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self._user),
             "GIT_EDITOR": "true",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        subprocess.run(["/bin/sh", "-c", command], cwd=folder, env=env, capture_output=True, timeout=60, check=False)
+        subprocess.run(
+            ["/bin/sh", "-c", "\n".join(commands)],
+            cwd=self.project,
+            env=env,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
 
     def _git(self, *words: str, check: bool = True) -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(self._user)}

@@ -16,11 +16,16 @@ from treadle.sandbox.supervisor.removal import remove_tree
 pytestmark = pytest.mark.skipif(bool(missing("view")), reason=missing("view"))
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Arena:
+    return Arena(tmp_path_factory.mktemp("arena")).lay_out()
+
+
 @pytest.fixture
-def arena() -> Iterator[Arena]:
+def arena(template: Arena) -> Iterator[Arena]:
     """Outside of /tmp, of which commands have their own: a write to the canary would reach it."""
     folder = Path(tempfile.mkdtemp(prefix="treadle-attack-", dir="/var/tmp")).resolve()
-    yield Arena(folder)
+    yield Arena(folder).copy(template)
     remove_tree(str(folder))
     shutil.rmtree(folder, ignore_errors=True)
 

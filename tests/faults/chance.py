@@ -11,18 +11,22 @@ _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
 """The processes of one run choose the same: each has the list of all tests."""
 SEED = int(os.environ.get("TEST_SEED") or random.Random(_RUN).randrange(10**6))
 
+FEW = 4
+
 T = TypeVar("T")
 
 
 def examples(most: int) -> int:
     """How many examples of a property are tried: all of them in a soak."""
-    return most if SOAK else max(most // 4, 10)
+    return most if SOAK else max(most // 8, 10)
 
 
 def some(items: Sequence[T], one_of: int, salt: str) -> list[T]:
-    """One of so many by chance, in their order; all of them for a soak."""
+    """One of so many by chance, in their order, and half as many beyond the first FEW; all of them for a soak."""
     if SOAK or one_of == 1:
         return list(items)
     print(f"TEST_SEED={SEED}")
-    chosen = set(random.Random(f"{SEED} {salt}").sample(range(len(items)), -(-len(items) // one_of)))
+    count = -(-len(items) // one_of)
+    count = min(count, FEW) + max(0, count - FEW) // 2
+    chosen = set(random.Random(f"{SEED} {salt}").sample(range(len(items)), count))
     return [item for index, item in enumerate(items) if index in chosen]

@@ -24,7 +24,9 @@ class LineCount(msgspec.Struct):
         for line in self.head.split(b"\n", most)[:most]:
             number, colon, rest = line.partition(b":")
             if colon:
-                found.append((int(number), int(rest.partition(b":")[0] or 1)))
+                column = rest.partition(b":")[0]
+                # ripgrep tells no column of a line whose match it does not find a second time (`\r` at its end).
+                found.append((int(number), int(column) if column.isdigit() else 1))
         return found
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.workspace.search.report import FileReader, MatchReader
+from treadle.workspace.search.report import FileReader, LineCount, MatchReader
 
 TEXT = (
     b"./a/x.txt\0" + b"1:1:[Omitted long line]\r\n3:12:[Omitted long line]\r\n" + b"\n"
@@ -49,3 +49,7 @@ def test_of_many_files_the_first_are_kept(size: int) -> None:
     assert reader.files.total == 5_000
     assert [path for path, _ in reader.files.sorted()[:3]] == ["f00000.py", "f00001.py", "f00002.py"]
     assert len(reader.files._kept) < 2_000
+
+
+def test_a_line_without_a_column_begins_at_its_first_byte() -> None:  # T-04
+    assert LineCount(2, b"5:3:\n6: \r\n").first(50) == [(5, 3), (6, 1)]
