@@ -9,11 +9,13 @@ from typing import Any
 import anyio
 import httpx2
 from mcp.client._transport import TransportStreams
+from mcp.client.auth import OAuthRegistrationError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import METHOD_NOT_FOUND, JSONRPCError, jsonrpc_message_adapter
 
 from treadle.errors import ConfigError
+from treadle.mcp.oauth import SignIn, SignInRequired, sign_in_words
 from treadle.subprocesses import start_program
 from treadle.termination import terminate, uncancelled
 
@@ -22,6 +24,9 @@ LONGEST_LINE = 16 << 20
 SESSION_UNKNOWN = -32_098
 """The code of the error for a request whose session the server does not know: it was not carried out. No server sends
 this code by itself: it stands for HTTP's 404."""
+SIGN_IN_REQUIRED = -32_097
+"""The code of the error for a request that the server refuses until a person signs in: it was not carried out. It
+stands for HTTP's 401 and for a 403 that asks for more scopes."""
 _ERRORS_KEPT = 4_000
 _SILENCE_S = 600.0
 
@@ -106,12 +111,30 @@ async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Tas
 
 
 class _SessionClient(httpx2.AsyncClient):
-    """Tells a request that was refused for its session from every other failure."""
+    """Turns two refusals into errors of their own: an unknown session, and a sign-in that a person must make."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._name = name
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        response = await super().send(request, **options)
-        of_session = request.method == "POST" and "mcp-session-id" in request.headers
-        if not of_session or response.status_code != httpx2.codes.NOT_FOUND:
+        if isinstance(self.auth, SignIn):
+            self.auth.load_newer_tokens()
+        try:
+            response = await super().send(request, **options)
+        except SignInRequired as error:
+            return _refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, str(error))
+        except OAuthRegistrationError as error:
+            raise ConfigError(
+                "it knows registered clients only: register Treadle there and name its client id "
+                f"(treadle mcp add {self._name} --url URL --client-id ID); it said: {error}"
+            ) from error
+        if request.method != "POST":
+            return response
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            await response.aclose()
+            return _refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, sign_in_words(self._name))
+        if "mcp-session-id" not in request.headers or response.status_code != httpx2.codes.NOT_FOUND:
             return response
         if response.headers.get("content-type", "").startswith("application/json"):
             with suppress(ValueError):
@@ -119,33 +142,23 @@ class _SessionClient(httpx2.AsyncClient):
                 if isinstance(refusal, JSONRPCError) and refusal.error.code == METHOD_NOT_FOUND:
                     return response
         await response.aclose()
-        error = {"code": SESSION_UNKNOWN, "message": "The server does not know the session."}
-        return httpx2.Response(404, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+        return _refusal(request, httpx2.codes.NOT_FOUND, SESSION_UNKNOWN, "The server does not know the session.")
+
+
+def _refusal(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
+    error = {"code": code, "message": message}
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 
 @asynccontextmanager
 async def http(
-    name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    name: str, url: str, headers: Mapping[str, str], auth: SignIn | None = None
 ) -> AsyncIterator[TransportStreams]:
-    """A server that is reached by streamable HTTP. A stream may be silent for long; how long a call may take is not
-    said here. ConfigError if it wants to know who is there, and nobody has signed in."""
-    refused = asyncio.Event()
-
-    async def looked(response: httpx2.Response) -> None:
-        if response.status_code == httpx2.codes.UNAUTHORIZED:
-            refused.set()
-        elif response.is_success:
-            refused.clear()
-
-    patience = httpx2.Timeout(30.0, read=_SILENCE_S)
-    hooks = {"response": [looked]}
-    try:
-        async with (
-            _SessionClient(headers=dict(headers), timeout=patience, auth=auth, event_hooks=hooks) as client,
-            streamable_http_client(url, http_client=client) as streams,
-        ):
-            yield streams
-    except Exception as error:
-        if refused.is_set():
-            raise ConfigError(f"it asks you to sign in: treadle mcp login {name}") from error
-        raise
+    """A server that is reached by streamable HTTP. A stream may be silent for long: the caller bounds the time of a
+    call."""
+    timeout = httpx2.Timeout(30.0, read=_SILENCE_S)
+    async with (
+        _SessionClient(name, headers=dict(headers), timeout=timeout, auth=auth) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams

@@ -24,6 +24,16 @@ _NAME = re.compile(r"(?!.*__)[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
+class OAuthClient(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Treadle as a client that was registered by hand, for servers that do not register clients by themselves."""
+
+    client_id: str = ""
+    client_secret: str = ""
+    """`${NAME}` is filled in from the environment."""
+    callback_port: int = 0
+    """Of the redirect http://127.0.0.1:PORT/callback; 0: any free port."""
+
+
 class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     """How one server is reached, and what is taken from it. The first fields are those of other programs, too."""
 
@@ -53,7 +63,9 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     hosts: tuple[str, ...] = ()
     """The hosts that a confined program reaches, through a proxy; with any, `network` does not count."""
     scope: str = ""
-    """OAuth scopes that are asked for."""
+    """OAuth scopes that are asked for beside those that the server names."""
+    oauth: OAuthClient | None = None
+    """The client to sign in as; None: Treadle registers itself there."""
     sampling: Sampling = "refuse"
     """Whether it may ask the chat's model something in the middle of a call. A project's own word for it is `ask` at
     most."""
@@ -106,6 +118,10 @@ def check(name: str, server: Server) -> None:
         raise InvalidInput(f"{server.url!r} is no address of a server; it begins with https:// or http://")
     if server.type == "sse":
         raise InvalidInput(f"the server {name!r} has the old transport sse; name its address for streamable HTTP")
+    if server.oauth is not None and not server.oauth.client_id:
+        raise InvalidInput(f"the client of the server {name!r} needs an id (oauth.clientId)")
+    if server.oauth is not None and not 0 <= server.oauth.callback_port <= 65_535:
+        raise InvalidInput(f"the callback port of the server {name!r} is no port")
     for host in server.hosts:
         if host != ALL:
             check_host(host)
