@@ -266,7 +266,7 @@ class _Pipes:
     def __init__(self, errors_cap: int) -> None:
         (stdin, near_in), (near_out, stdout), (near_err, stderr) = os.pipe(), os.pipe(), os.pipe()
         self.far = [stdin, stdout, stderr]
-        self._near = [near_in, near_out, near_err]
+        self._near = [os.fdopen(near_in, "wb", 0), os.fdopen(near_out, "rb", 0), os.fdopen(near_err, "rb", 0)]
         self._readers: list[asyncio.ReadTransport] = []
         self._writer: asyncio.WriteTransport | None = None
         self._input = _Input()
@@ -281,33 +281,31 @@ class _Pipes:
 
     async def connect(self, given: bytes) -> None:
         """To be called once the program has its own ends. All that is given is written as fast as it is read."""
-        self._close(self.far)
+        self._close_far()
         loop = asyncio.get_running_loop()
-        near_in, near_out, near_err = (
-            os.fdopen(end, mode, 0) for end, mode in zip(self._near, ("wb", "rb", "rb"), strict=True)
-        )
-        self._near.clear()
+        near_in, near_out, near_err = self._near
         reader = asyncio.StreamReaderProtocol(self.output)
         self._readers.append((await loop.connect_read_pipe(lambda: reader, near_out))[0])
         self._readers.append((await loop.connect_read_pipe(lambda: self.errors, near_err))[0])
         self._writer, _ = await loop.connect_write_pipe(lambda: self._input, near_in)
+        self._near.clear()
         self._writer.write(given)
         self._writer.write_eof()
 
     def close(self) -> None:
-        self._close(self.far)
-        self._close(self._near)
+        self._close_far()
         while self._readers:
             self._readers.pop().close()
         # With nothing left to write the transport ends by itself, a moment after `write_eof`; ended twice it complains.
         if self._writer is not None and not self._input.lost and self._writer.get_write_buffer_size():
             self._writer.abort()
         self._writer = None
+        for end in self._near:  # all three, unless every one of them was connected
+            end.close()
 
-    @staticmethod
-    def _close(ends: list[int]) -> None:
-        while ends:
-            os.close(ends.pop())
+    def _close_far(self) -> None:
+        while self.far:
+            os.close(self.far.pop())
 
 
 # -- in threads -----------------------------------------------------------------------------------------------------

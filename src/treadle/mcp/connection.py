@@ -134,6 +134,16 @@ class ServerConnection:
         while self.state == "starting" and not self.why:
             await self._changed.wait()
 
+    async def renew_listing(self) -> None:
+        """Ask the server for its tools again, and wait a moment for its answer."""
+        self._expire_listing()
+        await self._await_listing()
+
+    async def _await_listing(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CURRENT_S):
+                await self._current.wait()
+
     async def call(
         self,
         tool: str,
@@ -161,9 +171,7 @@ class ServerConnection:
             result: Result = await self.use(
                 lambda client: client.session.send_request(request, _RESULT, progress_callback=_shown(progress))
             )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CURRENT_S):
-                    await self._current.wait()
+            await self._await_listing()
             return result
         finally:
             del self._askers[key]

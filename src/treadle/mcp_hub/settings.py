@@ -52,8 +52,8 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether a tool that calls itself read-only or idempotent is believed. Never taken from a project."""
     timeout_s: float = 120.0
     """How long one call may take."""
-    start_s: float = 30.0
-    """How long the start may take."""
+    start_s: float = 60.0
+    """How long the start may take; a first `npx` loads the program before."""
     sandbox: bool | None = None
     """True if the program runs confined; None: it does if it is a project's. Never taken from a project."""
     write: bool = False
