@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -75,6 +76,11 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
         """Where it is, in one line."""
         return self.url or " ".join([self.command, *self.args])
 
+    @property
+    def is_legacy_sse(self) -> bool:
+        """True for the transport HTTP+SSE; servers that speak it are at `/sse` by custom."""
+        return self.type == "sse" or (not self.type and urlsplit(self.url).path.rstrip("/").endswith("/sse"))
+
     def takes(self, tool: str) -> bool:
         return self.tools is None or any(fnmatchcase(tool, pattern) for pattern in self.tools)
 
@@ -116,8 +122,8 @@ def check(name: str, server: Server) -> None:
         raise InvalidInput(f"the server {name!r} needs either a command or a URL")
     if server.url and not server.url.startswith(("http://", "https://")):
         raise InvalidInput(f"{server.url!r} is no address of a server; it begins with https:// or http://")
-    if server.type == "sse":
-        raise InvalidInput(f"the server {name!r} has the old transport sse; name its address for streamable HTTP")
+    if server.type == "sse" and not server.url:
+        raise InvalidInput(f"the server {name!r} has the transport sse, which needs a URL")
     if server.oauth is not None and not server.oauth.client_id:
         raise InvalidInput(f"the client of the server {name!r} needs an id (oauth.clientId)")
     if server.oauth is not None and not 0 <= server.oauth.callback_port <= 65_535:

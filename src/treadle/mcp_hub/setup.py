@@ -302,7 +302,8 @@ class McpServers(Offerings):
             client = Client(own.client_id, filled(own.client_secret, env), " ".join(dict.fromkeys(scopes)))
             auth = SignIn(declared.name, server.url, client, storage, receiver)
         headers = {name: filled(value, env) for name, value in server.headers.items()}
-        async with transport.http(declared.name, server.url, headers, auth) as streams:
+        opens = transport.legacy_sse if server.is_legacy_sse else transport.http
+        async with opens(declared.name, server.url, headers, auth) as streams:
             yield streams
 
     def _placed(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from functools import wraps
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -28,6 +28,7 @@ class NewServer(NamedTuple):
 
     command: tuple[str, ...]
     url: str
+    transport: Literal["http", "sse"] | None
     headers: tuple[str, ...]
     env: tuple[str, ...]
     tools: tuple[str, ...]
@@ -54,6 +55,12 @@ def mcp() -> None:
 @click.argument("name")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
 @click.option("--url", default="", help="The address of a server that is reached by HTTP.")
+@click.option(
+    "--transport",
+    type=click.Choice(["http", "sse"]),
+    default=None,
+    help="sse: the older transport HTTP+SSE of a --url.",
+)
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent with each request.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Given to the program; ${NAME} is filled in.")
 @click.option("--tool", "tools", multiple=True, metavar="PATTERN", help="Offer only these of its tools.")
@@ -98,6 +105,7 @@ def add(name: str, wanted: NewServer) -> None:
         command=wanted.command[0] if wanted.command else "",
         args=wanted.command[1:],
         url=wanted.url,
+        type=wanted.transport or "",
         env=_pairs(wanted.env, "--env"),
         headers=_pairs(wanted.headers, "--header"),
         tools=wanted.tools or None,
