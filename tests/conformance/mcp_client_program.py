@@ -46,7 +46,7 @@ async def read(chat: Chat, message: str) -> list[Envelope]:
     """All events of a run; a question of the server is answered with its defaults."""
     events = [envelope async for envelope in chat.send(message)]
     while required := [each.data for each in events[-2:] if isinstance(each.data, ActionRequired)]:
-        events += [envelope async for envelope in chat.answer(required[0].actions[0].id, "accept")]
+        events += [envelope async for envelope in chat.answer(required[0].actions[0], "accept")]
     return events
 
 

@@ -4,7 +4,6 @@ a server adds later are named behind the next result, and found by `find_tools`.
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -143,21 +142,24 @@ class Hub:
         listed = next((tool for tool in self.listed(options) if tool.spec.name == name), None)
         return self.available(options).get(name) or listed
 
-    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> None:
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
         """Wait for the server of an unknown tool while it starts; if it runs, ask it for its tools again."""
         name, _ = _named_tool(request)
         server, mark, _ = name.partition(SERVER_MARK)
         place = _place(options)
         project = self._projects.get(place)
         if not mark or project is None or server not in project.links or not may_call(name, options):
-            return
+            return ""
         if name in self.available(options):
-            return
-        with suppress(ToolError):
+            return ""
+        try:
             connection, _ = await self.connected(server, *place)
             await connection.ready()
-            if name not in self.available(options):
-                await connection.renew_listing()
+        except ToolError as error:
+            return str(error)
+        if name not in self.available(options):
+            await connection.renew_listing()
+        return ""
 
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one of `call_tool`."""

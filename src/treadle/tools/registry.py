@@ -130,9 +130,10 @@ class Tools:
             return known
         return source.find(name, options)
 
-    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> None:
-        if self._source is not None and request.name not in self._table(options).found:
-            await self._source.await_tool(request, options)
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        if self._source is None or request.name in self._table(options).found:
+            return ""
+        return await self._source.await_tool(request, options)
 
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         source = self._source

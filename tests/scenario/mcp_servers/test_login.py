@@ -74,8 +74,9 @@ def registered_keeper(port: int) -> Any:
 async def test_a_sign_in_is_asked_for_made_once_and_kept(kit: Kit) -> None:
     async with guarded_server(kit) as url:
         declared = {"door": {"url": url}}
-        events = await seen(kit.chat(kit.agent([Say("No.")], declared)).send("Go."))
+        events = await seen(kit.chat(kit.agent([Call("door__secret"), Say("No.")], declared)).send("Go."))
         assert notices(events) == [SIGN_IN]
+        assert "treadle mcp login door" in results(events)[0].error
         agent = kit.agent([Call("door__secret"), Say("Done.")], declared)
         assert await agent.mcp.login("door", browse, str(kit.root))
         events = await seen(kit.chat(agent).send("Go."))
