@@ -4,6 +4,7 @@ What cannot be installed is reported with exit code 1, and its tests are skipped
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,8 @@ def main() -> int:
     if _known(folder) == pins:
         return 0
     folder.mkdir(parents=True, exist_ok=True)
-    done = [_npm(folder, pins["npm"]), _pypi(folder, pins["pypi"])]
+    npm = pins["npm"] | ({_node_package(): pins["node"]} if _node_package() else {})
+    done = [_npm(folder, npm), _pypi(folder, pins["pypi"])]
     if not all(done):
         return 1
     (folder / "installed.json").write_text(json.dumps(pins))
@@ -34,6 +36,18 @@ def _known(folder: Path) -> object:
         return json.loads((folder / "installed.json").read_text())
     except (OSError, ValueError):
         return None
+
+
+def node() -> str:
+    """A Node that the conformance suite runs on: it needs version 22, which may be newer than the installed one."""
+    newer = place() / "node_modules" / _node_package() / "bin" / "node"
+    return str(newer) if _node_package() and newer.exists() else shutil.which("node") or ""
+
+
+def _node_package() -> str:
+    """The package of npm that holds nothing but Node itself, for this machine."""
+    processor = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "")
+    return f"node-{sys.platform}-{processor}" if processor and sys.platform in ("linux", "darwin") else ""
 
 
 def _npm(folder: Path, pins: dict[str, str]) -> bool:

@@ -5,6 +5,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
+from treadle.errors import InvalidInput
+
 _PAGE = b"<!doctype html><meta charset=utf-8><title>Treadle</title><p>Signed in. You can close this page."
 _MOST = 16_384
 
@@ -15,17 +17,27 @@ class RedirectReceiver:
     def __init__(self, show: Callable[[str], Awaitable[None]]) -> None:
         self.url = ""
         """The address to which the browser is to come back; known once it is open."""
-        self.show = show
+        self._show = show
         self._came: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
         self._server: asyncio.Server | None = None
 
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+    async def open(self, port: int = 0) -> None:
+        """Listen on a port, or on any free one. InvalidInput if it is taken."""
+        try:
+            self._server = await asyncio.start_server(self._answer, "127.0.0.1", port)
+        except OSError as error:
+            raise InvalidInput(f"the port {port} of the redirect cannot be used: {error.strerror}") from error
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+
+    async def show_page(self, address: str) -> None:
+        """Show the address of a sign-in; an answer to an earlier one counts no more."""
+        if self._came.done():
+            self._came = asyncio.get_running_loop().create_future()
+        await self._show(address)
 
     async def wait(self, timeout_s: float) -> Mapping[str, str]:
         """The parameters of the address with which the browser came back."""

@@ -117,6 +117,8 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | 
     if call.phase == "answered":
         return _going_on(tenure, call, deps)
     options = tool_options(tenure.state)
+    if reason := await deps.tools.await_tool(call.request, options):
+        return _refused(call, {}, deps.redact(reason))
     request = deps.tools.meant(call.request, options)
     found = deps.tools.find(request.name, options)
     if found is None:

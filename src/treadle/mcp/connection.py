@@ -25,7 +25,7 @@ from treadle._version import __version__
 from treadle.errors import ConfigError, SandboxError, ToolError
 from treadle.inert import inert_line
 from treadle.mcp.listing import ListedPrompt, ListedTool, Listing, Sampling
-from treadle.mcp.transport import SESSION_UNKNOWN, Errors
+from treadle.mcp.transport import SESSION_UNKNOWN, SIGN_IN_REQUIRED, Errors
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
@@ -134,6 +134,16 @@ class ServerConnection:
         while self.state == "starting" and not self.why:
             await self._changed.wait()
 
+    async def renew_listing(self) -> None:
+        """Ask the server for its tools again, and wait a moment for its answer."""
+        self._expire_listing()
+        await self._await_listing()
+
+    async def _await_listing(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CURRENT_S):
+                await self._current.wait()
+
     async def call(
         self,
         tool: str,
@@ -161,9 +171,7 @@ class ServerConnection:
             result: Result = await self.use(
                 lambda client: client.session.send_request(request, _RESULT, progress_callback=_shown(progress))
             )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CURRENT_S):
-                    await self._current.wait()
+            await self._await_listing()
             return result
         finally:
             del self._askers[key]
@@ -223,7 +231,7 @@ class ServerConnection:
                     leaf = leaf.exceptions[0]
                 why = self._last_words(_in_words(leaf))
                 failures = failures + 1 if asyncio.get_running_loop().time() < steady_at else 1
-                failures = ATTEMPTS if isinstance(leaf, FINAL) else failures
+                failures = ATTEMPTS if _is_final(leaf) else failures
             finally:
                 self._client = None
             self.restarts += 1
@@ -414,11 +422,15 @@ FINAL = (FileNotFoundError, PermissionError, ConfigError, SandboxError, OAuthFlo
 """What no second try mends."""
 
 
+def _is_final(error: Exception) -> bool:
+    return isinstance(error, FINAL) or (isinstance(error, MCPError) and error.code == SIGN_IN_REQUIRED)
+
+
 def _in_words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "it did not start in time"
     if isinstance(error, FileNotFoundError):
         return f"there is no program {error.filename}"
-    if isinstance(error, ConfigError | SandboxError):
+    if isinstance(error, ConfigError | SandboxError) or (isinstance(error, MCPError) and _is_final(error)):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

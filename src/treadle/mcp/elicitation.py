@@ -9,6 +9,8 @@ from treadle.inert import inert, inert_line
 
 DECLINE = "decline"
 DONE = "done"
+ACCEPT = "accept"
+"""The answer that sends the defaults."""
 _YES, _NO = ("yes", "true", "y", "on", "1"), ("no", "false", "n", "off", "0")
 
 
@@ -28,14 +30,17 @@ def asked(server: str, params: types.ElicitRequestParams, again: str = "") -> As
     text = f"{head}The MCP server {server} asks: {message}"
     if len(fields) == 1:
         ((_, schema),) = fields.items()
-        about = schema.get("description")
-        note = f"\n({inert_line(str(about), 300)})" if about else ""
-        return Asked(text + note, (*_choices(schema), DECLINE))
+        about = ", ".join(filter(None, (str(schema.get("description") or ""), _default_words(schema))))
+        note = f"\n({inert_line(about, 300)})" if about else ""
+        answers = _choices(schema) or ((ACCEPT,) if _can_accept(params, fields) else ())
+        return Asked(text + note, (*answers, DECLINE))
     if not fields:
         return Asked(text, ("yes", DECLINE))
     required = params.requested_schema.get("required") or ()
     lines = [f"  {name}: {_kind(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()]
-    return Asked(f"{text}\n" + "\n".join(lines) + "\nAnswer as JSON, or one `name: value` a line.", (DECLINE,))
+    accept = _can_accept(params, fields)
+    how = f"Answer as JSON, or one `name: value` a line{f'; or {ACCEPT} for the defaults' if accept else ''}."
+    return Asked(f"{text}\n" + "\n".join(lines) + f"\n{how}", (*((ACCEPT,) if accept else ()), DECLINE))
 
 
 def reply(params: types.ElicitRequestParams, answer: str) -> types.ElicitResult | str:
@@ -46,8 +51,10 @@ def reply(params: types.ElicitRequestParams, answer: str) -> types.ElicitResult 
     if isinstance(params, types.ElicitRequestURLParams):
         return types.ElicitResult(action="accept")
     fields = _fields(params)
+    defaults = {name: schema["default"] for name, schema in fields.items() if "default" in schema}
+    accepted = said.lower() in (ACCEPT, "") and _can_accept(params, fields)
     try:
-        given = _given(fields, said)
+        given = defaults | ({} if accepted else _given(fields, said))
         found = {name: _value(name, fields[name], value) for name, value in given.items() if name in fields}
     except ValueError as error:
         return f"That does not fit: {error}."
@@ -60,6 +67,26 @@ def reply(params: types.ElicitRequestParams, answer: str) -> types.ElicitResult 
 def _fields(params: types.ElicitRequestFormParams) -> dict[str, dict[str, Any]]:
     found = params.requested_schema.get("properties") or {}
     return {str(name): schema if isinstance(schema, dict) else {} for name, schema in found.items()}
+
+
+def _can_accept(params: types.ElicitRequestFormParams, fields: dict[str, dict[str, Any]]) -> bool:
+    """True if there are defaults, and every required field has one."""
+    required = params.requested_schema.get("required") or ()
+    without = [name for name, schema in fields.items() if "default" not in schema]
+    return len(without) < len(fields) and not set(without) & set(required)
+
+
+def _default_words(schema: dict[str, Any]) -> str:
+    return f"default: {_in_words(schema['default'])}" if "default" in schema else ""
+
+
+def _in_words(value: Any) -> str:
+    """A value as a person would answer it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 def _given(fields: dict[str, dict[str, Any]], said: str) -> dict[str, Any]:
@@ -104,4 +131,5 @@ def _choices(schema: dict[str, Any]) -> tuple[str, ...]:
 def _kind(schema: dict[str, Any]) -> str:
     choices = " | ".join(map(inert_line, _choices(schema)))
     about = schema.get("description") or schema.get("title") or ""
-    return inert_line(f"{choices or schema.get('type', 'text')}{f' ({about})' if about else ''}", 300)
+    words = f"{choices or schema.get('type', 'text')}{f' ({about})' if about else ''}"
+    return inert_line(", ".join(filter(None, (words, _default_words(schema)))), 300)

@@ -36,17 +36,22 @@ class Keeping(msgspec.Struct):
     meta: Meta | None = None
 
 
+Announce = Callable[[Invocation], str]
+"""New tools of the chat's servers, as a text behind the result of a call."""
 Connected = Callable[[], "Awaitable[tuple[ServerConnection, Calls]]"]
 
 
 class ServerTool(ReadOnlyTool):
     """Implements `treadle.ports.toolset.Tool`."""
 
-    def __init__(self, spec: ToolSpec, listed: ListedTool, connected: Connected, keeping: "Keeping") -> None:
+    def __init__(
+        self, spec: ToolSpec, listed: ListedTool, connected: Connected, keeping: "Keeping", announce: Announce
+    ) -> None:
         self.listed = listed
         self.spec = spec
         self._connected = connected
         self._keeping = keeping
+        self._announce = announce
 
     async def preview(self, invocation: Invocation) -> str:
         """What the server says about the tool: its word, and no more."""
@@ -74,7 +79,9 @@ class ServerTool(ReadOnlyTool):
         shown = shortened(text, invocation.call)
         whole = await blobs.put_blob(text.encode(errors="replace")) if shown != text else ""
         nothing = "It failed and said nothing." if result.is_error else "It is done; the server said nothing."
-        return Outcome(shown or nothing, success=not result.is_error, output=whole, images=images)
+        return Outcome(
+            (shown or nothing) + self._announce(invocation), success=not result.is_error, output=whole, images=images
+        )
 
 
 def shortened(text: str, handle: str) -> str:

@@ -9,11 +9,14 @@ from typing import Any
 import anyio
 import httpx2
 from mcp.client._transport import TransportStreams
+from mcp.client.auth import OAuthRegistrationError
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import METHOD_NOT_FOUND, JSONRPCError, jsonrpc_message_adapter
 
 from treadle.errors import ConfigError
+from treadle.mcp.oauth import SignIn, SignInRequired, sign_in_words
 from treadle.subprocesses import start_program
 from treadle.termination import terminate, uncancelled
 
@@ -22,6 +25,11 @@ LONGEST_LINE = 16 << 20
 SESSION_UNKNOWN = -32_098
 """The code of the error for a request whose session the server does not know: it was not carried out. No server sends
 this code by itself: it stands for HTTP's 404."""
+SIGN_IN_REQUIRED = -32_097
+"""The code of the error for a request that the server refuses until a person signs in: it was not carried out. It
+stands for HTTP's 401 and for a 403 that asks for more scopes."""
+_NO_ENDPOINT = (400, 404, 405)
+"""Answers to the first message where an address does not speak streamable HTTP."""
 _ERRORS_KEPT = 4_000
 _SILENCE_S = 600.0
 
@@ -106,12 +114,37 @@ async def _end(process: asyncio.subprocess.Process, tasks: Sequence["asyncio.Tas
 
 
 class _SessionClient(httpx2.AsyncClient):
-    """Tells a request that was refused for its session from every other failure."""
+    """Turns two refusals into errors of their own: an unknown session, and a sign-in that a person must make."""
+
+    def __init__(self, name: str, *, legacy: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.first_status: int | None = None
+        """The answer to the first message."""
+        self._name = name
+        self._legacy = legacy
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        response = await super().send(request, **options)
-        of_session = request.method == "POST" and "mcp-session-id" in request.headers
-        if not of_session or response.status_code != httpx2.codes.NOT_FOUND:
+        if isinstance(self.auth, SignIn):
+            self.auth.load_newer_tokens()
+        try:
+            response = await super().send(request, **options)
+        except SignInRequired as error:
+            return _refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, str(error))
+        except OAuthRegistrationError as error:
+            raise ConfigError(
+                "it knows registered clients only: register Treadle there and name its client id "
+                f"(treadle mcp add {self._name} --url URL --client-id ID); it said: {error}"
+            ) from error
+        if request.method == "POST" and self.first_status is None:
+            self.first_status = response.status_code
+        if request.method != "POST":
+            if self._legacy and response.status_code == httpx2.codes.UNAUTHORIZED:
+                raise SignInRequired(sign_in_words(self._name))
+            return response
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            await response.aclose()
+            return _refusal(request, httpx2.codes.UNAUTHORIZED, SIGN_IN_REQUIRED, sign_in_words(self._name))
+        if "mcp-session-id" not in request.headers or response.status_code != httpx2.codes.NOT_FOUND:
             return response
         if response.headers.get("content-type", "").startswith("application/json"):
             with suppress(ValueError):
@@ -119,33 +152,53 @@ class _SessionClient(httpx2.AsyncClient):
                 if isinstance(refusal, JSONRPCError) and refusal.error.code == METHOD_NOT_FOUND:
                     return response
         await response.aclose()
-        error = {"code": SESSION_UNKNOWN, "message": "The server does not know the session."}
-        return httpx2.Response(404, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+        return _refusal(request, httpx2.codes.NOT_FOUND, SESSION_UNKNOWN, "The server does not know the session.")
+
+
+def _refusal(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
+    error = {"code": code, "message": message}
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
 
 @asynccontextmanager
 async def http(
-    name: str, url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None
+    name: str, url: str, headers: Mapping[str, str], auth: SignIn | None = None
 ) -> AsyncIterator[TransportStreams]:
-    """A server that is reached by streamable HTTP. A stream may be silent for long; how long a call may take is not
-    said here. ConfigError if it wants to know who is there, and nobody has signed in."""
-    refused = asyncio.Event()
+    """A server that is reached by streamable HTTP. A stream may be silent for long: the caller bounds the time of a
+    call."""
+    client = _SessionClient(name, headers=dict(headers), timeout=httpx2.Timeout(30.0, read=_SILENCE_S), auth=auth)
+    async with client:
+        try:
+            async with streamable_http_client(url, http_client=client) as streams:
+                yield streams
+        except Exception as error:
+            if client.first_status in _NO_ENDPOINT and await _is_legacy(client, url):
+                raise ConfigError(
+                    'its address speaks the older transport HTTP+SSE: declare it with "type": "sse"'
+                ) from error
+            raise
 
-    async def looked(response: httpx2.Response) -> None:
-        if response.status_code == httpx2.codes.UNAUTHORIZED:
-            refused.set()
-        elif response.is_success:
-            refused.clear()
 
-    patience = httpx2.Timeout(30.0, read=_SILENCE_S)
-    hooks = {"response": [looked]}
-    try:
-        async with (
-            _SessionClient(headers=dict(headers), timeout=patience, auth=auth, event_hooks=hooks) as client,
-            streamable_http_client(url, http_client=client) as streams,
-        ):
-            yield streams
-    except Exception as error:
-        if refused.is_set():
-            raise ConfigError(f"it asks you to sign in: treadle mcp login {name}") from error
-        raise
+async def _is_legacy(client: httpx2.AsyncClient, url: str) -> bool:
+    """True if the address answers as a server of the transport that came before streamable HTTP."""
+    with suppress(httpx2.HTTPError, TimeoutError):
+        async with asyncio.timeout(5), client.stream("GET", url, headers={"accept": "text/event-stream"}) as response:
+            return response.is_success and response.headers.get("content-type", "").startswith("text/event-stream")
+    return False
+
+
+@asynccontextmanager
+async def legacy_sse(
+    name: str, url: str, headers: Mapping[str, str], auth: SignIn | None = None
+) -> AsyncIterator[TransportStreams]:
+    """A server that is reached by HTTP+SSE, the transport of revision 2024-11-05."""
+
+    def create_client(
+        headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+    ) -> httpx2.AsyncClient:
+        return _SessionClient(name, legacy=True, headers=headers, timeout=timeout, auth=auth)
+
+    async with sse_client(
+        url, dict(headers), timeout=30.0, sse_read_timeout=_SILENCE_S, httpx_client_factory=create_client, auth=auth
+    ) as streams:
+        yield streams

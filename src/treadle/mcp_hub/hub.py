@@ -1,5 +1,6 @@
 """All servers of an agent: for each project those that are declared for it, started when a chat of it is first worked
-on. What is offered to models is fixed then (L-21): what a server adds later is found by `find_tools`."""
+on. The tools that models are told of are fixed then (L-21). Those of a server that starts late are appended; those that
+a server adds later are named behind the next result, and found by `find_tools`."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -15,10 +16,10 @@ from treadle.mcp.tool import Keeping, ServerTool
 from treadle.mcp_hub.known import spec_of
 from treadle.mcp_hub.search import CALL, FIND, CallTool, FindTools, too_many
 from treadle.mcp_hub.settings import Declared
-from treadle.ports.toolset import Tool
+from treadle.ports.toolset import Invocation, Tool
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.options import ChatOptions
-from treadle.tools.registry import may_call
+from treadle.tools.registry import SERVER_MARK, may_call
 from treadle.types import CallKey, ChatId
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 WAIT_S = 10.0
 """How long the first model call waits for servers of which nothing is known yet. The others start beside it."""
+
+
+_ANNOUNCED = 20
+"""Names of new tools behind one result."""
 
 
 class Place(NamedTuple):
@@ -65,6 +70,10 @@ class Project(msgspec.Struct):
     warnings: tuple[str, ...] = ()
     offered: tuple[Tool, ...] | None = None
     """Fixed at the first model call."""
+    named: frozenset[str] = frozenset()
+    """The servers' tools that models know by name: the offered ones, and those of the text of `find_tools`."""
+    awaited: frozenset[str] = frozenset()
+    """The servers of which no tool was known at the first model call."""
     chats: set[ChatId] = msgspec.field(default_factory=set)
     """Those that are worked on."""
 
@@ -93,6 +102,7 @@ class Hub:
         self._projects: dict[Place, Project] = {}
         self._calls: Calls | None = None
         self._told: set[tuple[ChatId, str]] = set()
+        self._announced: dict[ChatId, set[str]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     # -- the tools of a chat ------------------------------------------------------------------------------------------
@@ -106,7 +116,7 @@ class Hub:
         project.chats.add(chat)
         if project.offered is None:
             await self._await_unknown(project)
-            project.offered = self._offer(project, _place(options))
+            self._offer(project, options)
         said = [*project.warnings, *(failure(link) for link in project.links.values())]
         news = [text for text in said if text and (chat, text) not in self._told]
         self._told.update((chat, text) for text in news)
@@ -120,24 +130,41 @@ class Hub:
         return project
 
     def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
-        """What is sent to the model: the same from the first call on."""
+        """The tools that are sent to the model."""
         project = self._projects.get(_place(options))
-        return project.offered or () if project is not None else ()
+        if project is None or project.offered is None:
+            return ()
+        if any(project.links[name].known is not None for name in project.awaited if name in project.links):
+            self._append_late(project, options)
+        return project.offered
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
         listed = next((tool for tool in self.listed(options) if tool.spec.name == name), None)
         return self.available(options).get(name) or listed
 
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        """Wait for the server of an unknown tool while it starts; if it runs, ask it for its tools again."""
+        name, _ = _named_tool(request)
+        server, mark, _ = name.partition(SERVER_MARK)
+        place = _place(options)
+        project = self._projects.get(place)
+        if not mark or project is None or server not in project.links or not may_call(name, options):
+            return ""
+        if name in self.available(options):
+            return ""
+        try:
+            connection, _ = await self.connected(server, *place)
+            await connection.ready()
+        except ToolError as error:
+            return str(error)
+        if name not in self.available(options):
+            await connection.renew_listing()
+        return ""
+
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one of `call_tool`."""
-        if request.name != CALL:
-            return request
-        try:
-            said = msgspec.json.decode(request.arguments, type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError):
-            return request
-        name, arguments = said.get("name"), said.get("arguments", {})
-        if not isinstance(name, str) or name not in self.available(options):
+        name, arguments = _named_tool(request)
+        if request.name != CALL or name not in self.available(options):
             return request
         text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
         return replace(request, name=name, arguments=text)
@@ -150,12 +177,41 @@ class Hub:
         tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
         return {tool.spec.name: tool for tool in tools if may_call(tool.spec.name, options)}
 
-    def _offer(self, project: Project, place: Place) -> tuple[Tool, ...]:
-        if not project.links:
-            return ()
-        tools = [tool for link in project.links.values() for tool in self._tools(link, place)]
+    def _offer(self, project: Project, options: ChatOptions) -> None:
+        tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
         deferred = tools if too_many(tools) else []
-        return (*(tools if not deferred else ()), FindTools(self.available, deferred), CallTool())
+        helpers = (FindTools(self.available, self._starting, deferred), CallTool()) if project.links else ()
+        project.offered = (*(tools if not deferred else ()), *helpers)
+        project.named = frozenset(tool.spec.name for tool in tools)
+        project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
+
+    def _append_late(self, project: Project, options: ChatOptions) -> None:
+        """Offer the tools of servers that have started since; too many of them are announced and found instead."""
+        here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
+        project.awaited -= here
+        tools = [tool for name in sorted(here) for tool in self._tools(project.links[name], _place(options))]
+        offered = project.offered or ()
+        if not too_many([*(tool for tool in offered if isinstance(tool, ServerTool)), *tools]):
+            project.offered = (*offered, *tools)
+            project.named |= {tool.spec.name for tool in tools}
+
+    def _starting(self, options: ChatOptions) -> list[str]:
+        project = self._projects.get(_place(options))
+        links = project.links.values() if project is not None else ()
+        return [link.declared.name for link in links if link.known is None and not failure(link)]
+
+    def _announce(self, invocation: Invocation) -> str:
+        """The names of tools that the chat's model has not been told of, each once."""
+        project = self._projects.get(_place(invocation.options))
+        if project is None:
+            return ""
+        announced = self._announced.setdefault(invocation.chat, set())
+        announced.add(invocation.name)
+        names = [each for each in self.available(invocation.options) if each not in project.named | announced]
+        announced.update(names)
+        more = f" and {len(names) - _ANNOUNCED} more" if len(names) > _ANNOUNCED else ""
+        text = f"\n[New MCP tools: {', '.join(names[:_ANNOUNCED])}{more}. {FIND} shows how to call them.]"
+        return text if names else ""
 
     def _tools(self, link: Link, place: Place) -> list[ServerTool]:
         name, server = link.declared.name, link.declared.server
@@ -165,6 +221,7 @@ class Hub:
                 tool,
                 partial(self._connected_for, tool, name, place),
                 self._keeping,
+                self._announce,
             )
             for tool in (link.known.tools if link.known is not None else ())
             if server.takes(tool.name)
@@ -305,6 +362,18 @@ class Hub:
         links = {id(link): link for each in self._projects.values() for link in each.links.values()}
         await asyncio.gather(*map(_close, links.values()), *self._ending)
         self._projects.clear()
+
+
+def _named_tool(request: ToolRequest) -> tuple[str, Any]:
+    """The name of the tool that a call is for, seen through `call_tool`, and the arguments for it."""
+    if request.name != CALL:
+        return request.name, request.arguments
+    try:
+        given = msgspec.json.decode(request.arguments, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return "", {}
+    name = given.get("name")
+    return name if isinstance(name, str) else "", given.get("arguments", {})
 
 
 def _place(options: ChatOptions) -> Place:

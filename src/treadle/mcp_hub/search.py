@@ -22,6 +22,8 @@ _FOUND = 8
 _WORD = re.compile(r"[a-z0-9]+")
 
 Available = Callable[[ChatOptions], Mapping[str, ServerTool]]
+Starting = Callable[[ChatOptions], Sequence[str]]
+"""The servers of which no tool is known before they have started."""
 
 
 def too_many(tools: Sequence[ServerTool]) -> bool:
@@ -49,8 +51,9 @@ def names_text(tools: Sequence[ServerTool]) -> str:
 class FindTools(ReadOnlyTool):
     """`deferred`: tools that are not listed, of which the names are told here."""
 
-    def __init__(self, available: Available, deferred: Sequence[ServerTool]) -> None:
+    def __init__(self, available: Available, starting: Starting, deferred: Sequence[ServerTool]) -> None:
         self._available = available
+        self._starting = starting
         names = f"\nTools that are only found this way:\n{names_text(deferred)}" if deferred else ""
         self.spec = ToolSpec(
             FIND,
@@ -65,14 +68,19 @@ class FindTools(ReadOnlyTool):
     async def run(self, invocation: Invocation) -> Outcome:
         tools = self._available(invocation.options)
         query = str(invocation.arguments.get("query", "")).strip()
+        starting = "".join(
+            f"\nThe MCP server {name} is still starting: its tools can be found in a moment."
+            for name in self._starting(invocation.options)
+        )
         if not tools:
-            return Outcome("No MCP server is connected at present.")
+            return Outcome(starting.strip() or "No MCP server is connected at present.")
         if not query:
-            return Outcome("\n".join(tools), f"{len(tools)} tools")
+            return Outcome("\n".join(tools) + starting, f"{len(tools)} tools")
         found = ranked(query, list(tools.values()))
         if not found:
             return Outcome(
                 f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
+                f"{starting}"
             )
         specs = [tool.spec for tool in found[:_FOUND]]
         texts = [f"{s.name}: {s.description}\n{msgspec.json.encode(s.parameters).decode()}" for s in specs]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,6 +23,16 @@ PROJECT_FILES = (".treadle/mcp.json", ".mcp.json")
 
 _NAME = re.compile(r"(?!.*__)[a-zA-Z0-9][a-zA-Z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+class OAuthClient(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Treadle as a client that was registered by hand, for servers that do not register clients by themselves."""
+
+    client_id: str = ""
+    client_secret: str = ""
+    """`${NAME}` is filled in from the environment."""
+    callback_port: int = 0
+    """Of the redirect http://127.0.0.1:PORT/callback; 0: any free port."""
 
 
 class Server(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,8 +53,8 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether a tool that calls itself read-only or idempotent is believed. Never taken from a project."""
     timeout_s: float = 120.0
     """How long one call may take."""
-    start_s: float = 30.0
-    """How long the start may take."""
+    start_s: float = 60.0
+    """How long the start may take; a first `npx` loads the program before."""
     sandbox: bool | None = None
     """True if the program runs confined; None: it does if it is a project's. Never taken from a project."""
     write: bool = False
@@ -53,7 +64,9 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     hosts: tuple[str, ...] = ()
     """The hosts that a confined program reaches, through a proxy; with any, `network` does not count."""
     scope: str = ""
-    """OAuth scopes that are asked for."""
+    """OAuth scopes that are asked for beside those that the server names."""
+    oauth: OAuthClient | None = None
+    """The client to sign in as; None: Treadle registers itself there."""
     sampling: Sampling = "refuse"
     """Whether it may ask the chat's model something in the middle of a call. A project's own word for it is `ask` at
     most."""
@@ -62,6 +75,11 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     def place(self) -> str:
         """Where it is, in one line."""
         return self.url or " ".join([self.command, *self.args])
+
+    @property
+    def is_legacy_sse(self) -> bool:
+        """True for the transport HTTP+SSE; servers that speak it are at `/sse` by custom."""
+        return self.type == "sse" or (not self.type and urlsplit(self.url).path.rstrip("/").endswith("/sse"))
 
     def takes(self, tool: str) -> bool:
         return self.tools is None or any(fnmatchcase(tool, pattern) for pattern in self.tools)
@@ -104,8 +122,12 @@ def check(name: str, server: Server) -> None:
         raise InvalidInput(f"the server {name!r} needs either a command or a URL")
     if server.url and not server.url.startswith(("http://", "https://")):
         raise InvalidInput(f"{server.url!r} is no address of a server; it begins with https:// or http://")
-    if server.type == "sse":
-        raise InvalidInput(f"the server {name!r} has the old transport sse; name its address for streamable HTTP")
+    if server.type == "sse" and not server.url:
+        raise InvalidInput(f"the server {name!r} has the transport sse, which needs a URL")
+    if server.oauth is not None and not server.oauth.client_id:
+        raise InvalidInput(f"the client of the server {name!r} needs an id (oauth.clientId)")
+    if server.oauth is not None and not 0 <= server.oauth.callback_port <= 65_535:
+        raise InvalidInput(f"the callback port of the server {name!r} is no port")
     for host in server.hosts:
         if host != ALL:
             check_host(host)

@@ -29,6 +29,7 @@ from treadle.mcp_hub.settings import (
     FILE_NAME,
     PROJECT_FILES,
     Declared,
+    OAuthClient,
     Server,
     ServersFile,
     check,
@@ -76,8 +77,14 @@ class KeptTokens:
 
         self._file.change(changed)
 
-    def clear(self) -> None:
-        self._file.change(lambda book: _TokensFile({k: v for k, v in book.servers.items() if k != self._url}))
+    def begin_sign_in(self, redirect: str) -> None:
+        """Forget all but the scopes that a refused call wants."""
+
+        def changed(book: _TokensFile) -> _TokensFile:
+            wanted = {name: value for name, value in book.servers.get(self._url, {}).items() if name == "wanted"}
+            return _TokensFile({**book.servers, self._url: {**wanted, "back": {"url": redirect}}})
+
+        self._file.change(changed)
 
 
 class Declarations:
@@ -218,9 +225,8 @@ class McpServers(Offerings):
         if not declared.server.url:
             raise InvalidInput(f"{name} is a program on this machine; there is nothing to sign in to")
         storage, receiver = KeptTokens(self._home, declared.server.url), RedirectReceiver(show)
-        storage.clear()
-        await receiver.open()
-        storage.put("back", {"url": receiver.url})
+        await receiver.open(declared.server.oauth.callback_port if declared.server.oauth is not None else 0)
+        storage.begin_sign_in(receiver.url)
         opens = partial(self.opened, declared, Place(root), receiver=receiver)
         connection = ServerConnection(name, root, lambda errors, gone: opens(errors=errors, gone=gone), LOGIN_S)
         try:
@@ -289,11 +295,15 @@ class McpServers(Offerings):
         storage = KeptTokens(self._home, server.url)
         auth = None
         if receiver is not None or storage.get("tokens") is not None:
-            from treadle.mcp.oauth import signed_in
+            from treadle.mcp.oauth import Client, SignIn
 
-            auth = signed_in(declared.name, server.url, server.scope, storage, receiver)
+            own = server.oauth or OAuthClient()
+            scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
+            client = Client(own.client_id, filled(own.client_secret, env), " ".join(dict.fromkeys(scopes)))
+            auth = SignIn(declared.name, server.url, client, storage, receiver)
         headers = {name: filled(value, env) for name, value in server.headers.items()}
-        async with transport.http(declared.name, server.url, headers, auth) as streams:
+        opens = transport.legacy_sse if server.is_legacy_sse else transport.http
+        async with opens(declared.name, server.url, headers, auth) as streams:
             yield streams
 
     def _placed(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:

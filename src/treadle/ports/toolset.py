@@ -230,10 +230,15 @@ class ToolSource(Protocol):
         """Called before a chat is worked on; waits no longer than it must. What people should know about it."""
 
     def listed(self, options: ChatOptions) -> Sequence[Tool]:
-        """What the model is told of, which does not change from turn to turn (L-21)."""
+        """The tools that the model is told of. They keep their places from turn to turn (L-21); those of a server that
+        started late are appended."""
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
         """A tool that there is now, listed or not."""
+
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        """Wait for the tool of a call that is not known yet, if its server is starting or may have new tools. The
+        reason if that server cannot be used."""
 
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that names another."""
@@ -244,6 +249,9 @@ class Toolset(Protocol):
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
         """Called before a chat is worked on: what comes and goes is there now, or is said to be missing."""
+
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        """Wait for the tool of a call that is not known yet, if it may come; the reason if it cannot."""
 
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that is made through another tool; else the same."""

@@ -43,6 +43,9 @@ class RecordedTools:
             told.append(next_one.data.text)
         return told
 
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        return ""
+
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         return request
 

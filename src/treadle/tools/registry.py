@@ -130,6 +130,11 @@ class Tools:
             return known
         return source.find(name, options)
 
+    async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
+        if self._source is None or request.name in self._table(options).found:
+            return ""
+        return await self._source.await_tool(request, options)
+
     def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         source = self._source
         if source is None or request.name in self._table(options).found:

@@ -25,6 +25,10 @@ class Doorkeeper:
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}
         self.codes: dict[str, AuthorizationCode] = {}
+        self.valid: dict[str, list[str]] = {}
+        """The scopes of each access token that counts."""
+        self.grants: list[str] = []
+        """The kind of each grant, in order."""
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -51,34 +55,74 @@ class Doorkeeper:
 
     async def exchange_authorization_code(self, client: Any, authorization_code: AuthorizationCode) -> OAuthToken:
         del self.codes[authorization_code.code]
-        return OAuthToken(access_token=SECRET, token_type="Bearer", expires_in=3_600)
+        return self._grant("code", authorization_code.scopes)
 
     async def load_refresh_token(self, client: Any, refresh_token: str) -> RefreshToken | None:
-        return None
+        return RefreshToken(token=refresh_token, client_id=str(client.client_id), scopes=[])
 
     async def exchange_refresh_token(self, client: Any, refresh_token: Any, scopes: list[str]) -> OAuthToken:
-        raise NotImplementedError
+        return self._grant("refresh", scopes)
+
+    def _grant(self, kind: str, scopes: list[str]) -> OAuthToken:
+        self.grants.append(kind)
+        token = f"{SECRET}{'' if len(self.grants) == 1 else len(self.grants)}"
+        self.valid = {token: scopes}
+        return OAuthToken(
+            access_token=token,
+            token_type="Bearer",
+            expires_in=3_600,
+            refresh_token="the-refresh-token",
+            scope=" ".join(scopes) or None,
+        )
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        return AccessToken(token=token, client_id="any", scopes=[]) if token == SECRET else None
+        known = token in self.valid
+        return AccessToken(token=token, client_id="any", scopes=self.valid[token]) if known else None
 
     async def revoke_token(self, token: Any) -> None:
         return None
 
 
-def guarded(port: int) -> uvicorn.Server:
+def guarded(port: int, keeper: Doorkeeper | None = None, *, call_scope: str = "") -> uvicorn.Server:
+    """`keeper`: with clients it knows those alone. `call_scope`: needed by a call, and by nothing else."""
+    keeper = keeper or Doorkeeper()
     url = AnyHttpUrl(f"http://127.0.0.1:{port}")
     auth = AuthSettings(
         issuer_url=url,
         resource_server_url=AnyHttpUrl(f"{url}mcp"),
-        client_registration_options=ClientRegistrationOptions(enabled=True),
+        client_registration_options=ClientRegistrationOptions(enabled=not keeper.clients),
         validate_token_resource=False,
     )
-    server = MCPServer("guarded", auth_server_provider=Doorkeeper(), auth=auth)  # type: ignore[arg-type]
+    server = MCPServer("guarded", auth_server_provider=keeper, auth=auth)  # type: ignore[arg-type]
 
     @server.tool()
     async def secret() -> str:
         """Tell a secret."""
         return "the secret"
 
-    return uvicorn.Server(uvicorn.Config(server.streamable_http_app(), port=port, log_level="critical"))
+    app: Any = server.streamable_http_app()
+    config = uvicorn.Config(_step_up(app, keeper, call_scope) if call_scope else app, port=port, log_level="critical")
+    return uvicorn.Server(config)
+
+
+def _step_up(app: Any, keeper: Doorkeeper, scope: str) -> Any:
+    """Refuses calls with a token that has not the scope (RFC 6750)."""
+
+    async def checked(connection: Any, receive: Any, send: Any) -> None:
+        message = await receive() if connection["type"] == "http" else None
+        if message is not None and b'"tools/call"' in message.get("body", b""):
+            token = dict(connection["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+            if scope not in keeper.valid.get(token, ()):
+                challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+                headers = [(b"www-authenticate", challenge.encode())]
+                await send({"type": "http.response.start", "status": 403, "headers": headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
+        unread = [message] if message is not None else []
+
+        async def received() -> Any:
+            return unread.pop() if unread else await receive()
+
+        await app(connection, received, send)
+
+    return checked

@@ -27,6 +27,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "sample": {"description": "Ask the model for a colour.", "inputSchema": NONE},
     "ask": {"description": "Ask the user for a colour.", "inputSchema": NONE},
     "grow": {"description": "Get one more tool.", "inputSchema": NONE},
+    "grow_late": {"description": "Get one more tool after the answer.", "inputSchema": NONE},
     "picture": {"description": "Show a picture.", "inputSchema": NONE},
     "fail": {"description": "Fail.", "inputSchema": NONE},
     "roots": {"description": "Ask for the roots.", "inputSchema": NONE},
@@ -126,6 +127,8 @@ def call(name: str, arguments: dict[str, Any], meta: dict[str, Any]) -> dict[str
             TOOLS["grown"] = {"description": "Brand new.", "inputSchema": TEXT}
             send({"method": "notifications/tools/list_changed"})
             return said("grown")
+        case "grow_late":
+            return said("growing")
         case "grown":
             return said(f"grown says {text}")
         case "picture":
@@ -190,10 +193,14 @@ def main() -> None:
     if MARK == "leaves":
         note("started")
     print(f"starting {MARK}", file=sys.stderr, flush=True)
+    while MARK == "slow" and not Path(f"{NOTES}.go").exists():
+        time.sleep(0.05)
     for line in sys.stdin:
         message = json.loads(line)
         if "id" in message and "method" in message:
             send({"id": message["id"], **answer(message)})
+            if (message.get("params") or {}).get("name") == "grow_late":
+                TOOLS["grown"] = {"description": "Brand new.", "inputSchema": TEXT}
             if MARK == "leaves" and message["method"] == "prompts/list":
                 os._exit(0)
 

@@ -45,6 +45,7 @@ def test_what_is_wrong_is_said(cli: CommandLine) -> None:
         (("add", "a"), "either a command or a URL"),
         (("add", "a", "--url", "ftp://x"), "no address"),
         (("add", "a", "--env", "x", "--", "y"), "NAME=VALUE"),
+        (("add", "a", "--url", "https://x", "--client-secret", "s"), "--client-id"),
         (("show", "nope"), "no server 'nope'"),
         (("serve", "--mode", "yolo"), "no mode 'yolo'"),
     ):
@@ -54,6 +55,16 @@ def test_what_is_wrong_is_said(cli: CommandLine) -> None:
     assert cli("mcp", "add", "bad", "--", "/no/such/program").code == 0
     failed = cli("mcp", "test", "bad")
     assert (failed.code, "there is no program /no/such/program" in failed.err) == (1, True)
+
+
+def test_a_registered_client_is_declared_and_its_secret_not_shown(cli: CommandLine) -> None:  # E-01
+    client = ("--client-id", "me", "--client-secret", "hush", "--callback-port", "8765")
+    assert cli("mcp", "add", "docs", "--url", "https://x/mcp", "--transport", "sse", *client).code == 0
+    declared = json.loads((cli.home / "mcp.json").read_text())["mcpServers"]["docs"]
+    assert declared["oauth"] == {"clientId": "me", "clientSecret": "hush", "callbackPort": 8765}
+    assert declared["type"] == "sse"
+    shown = cli("mcp", "show", "docs")
+    assert ("hush" in shown.out, "clientId=me" in shown.out) == (False, True)
 
 
 def test_trust_in_a_declaration_covers_the_files_that_it_runs(cli: CommandLine) -> None:  # E-01

@@ -226,6 +226,55 @@ async def test_what_comes_later_is_found_and_the_prefix_stays(kit: Kit) -> None:
     assert len(set(sent)) == 1
 
 
+async def test_tools_of_a_slow_server_are_callable_and_listed_once_they_are_there(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:  # E-01
+    monkeypatch.setattr("treadle.mcp_hub.hub.WAIT_S", 0.1)
+    slow = {"odd": {**kit.odd, "args": [*kit.odd["args"], "slow"]}}
+    steps = [
+        Call("find_tools", query="note"),
+        Call("odd__note", text="one"),
+        Call("odd__note", text="two"),
+        Say("Done."),
+    ]
+    model = Recording(ScriptedModel(steps))
+
+    go = Path(f"{kit.notes}.go")
+
+    async def let_it_start() -> None:
+        while len(model.requests) < 2:  # noqa: ASYNC110 - the model tells nobody
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(go.touch)
+
+    starting = asyncio.create_task(let_it_start())
+    events = await seen(kit.chat(kit.agent(model, slow)).send("Go."))
+    await starting
+    looked, *noted = results(events)
+    assert "odd is still starting" in looked.result
+    assert [result.result for result in noted] == ["noted one", "noted two"]
+    listed = [[tool.name for tool in request.tools if tool.name == "odd__note"] for request in model.requests]
+    assert listed == [[], [], ["odd__note"], ["odd__note"]]
+    before, after = ([tool.name for tool in model.requests[number].tools] for number in (0, 2))
+    assert after[: len(before)] == before  # L-21: earlier tools keep their places
+    again = Recording(ScriptedModel([Say("Done.")]))
+    await asyncio.to_thread(go.unlink)  # last time's list is offered at once
+    await seen(kit.chat(kit.agent(again, slow)).send("Go."))
+    assert "odd__note" in [tool.name for tool in again.requests[0].tools]
+
+
+async def test_a_tool_that_came_later_is_callable_at_once(kit: Kit) -> None:  # E-01
+    steps = [Call("odd__grow_late"), Call("odd__grown", text="hi"), Say("Done.")]
+    events = await seen(kit.chat(kit.agent(steps)).send("Go."))
+    assert [result.result for result in results(events)] == ["growing", "grown says hi"]
+
+
+async def test_new_tools_are_named_behind_the_next_result_once(kit: Kit) -> None:  # E-01
+    events = await seen(kit.chat(kit.agent([Call("odd__grow"), Call("odd__look"), Say("Done.")])).send("Go."))
+    grown, looked = (result.result for result in results(events))
+    assert grown == "grown\n[New MCP tools: odd__grown. find_tools shows how to call them.]"
+    assert looked == "some notes"
+
+
 async def test_tools_are_enabled_by_chat_and_by_server(kit: Kit) -> None:  # T-10, E-01
     only = {"odd": {**kit.odd, "tools": ["l*"]}}
     model = Recording(ScriptedModel([Call("odd__note", text="x"), Say("Done.")]))
@@ -258,7 +307,7 @@ async def test_300_tools_cost_less_than_2000_tokens(kit: Kit) -> None:
     assert [tool.name for tool in theirs] == ["find_tools", "call_tool"]
     assert "list_some_things_7 " in theirs[0].description
     assert tokens(len(msgspec.json.encode(theirs))) < 2_000
-    assert results(events)[0].result == "noted hi"
+    assert results(events)[0].result.startswith("noted hi")
 
 
 async def test_known_tools_are_offered_before_their_server_has_started(kit: Kit) -> None:

@@ -46,6 +46,45 @@ def test_one_field_is_answered_as_it_stands() -> None:
     assert elicitation.reply(form({}), "yes").action == "accept"
 
 
+def test_defaults_are_shown_and_sent() -> None:  # E-01
+    named = {"type": "string", "default": "Ada\x1b[1m"}
+    params = form(
+        {"name": named, "age": {"type": "integer", "default": 36}, "ok": {"type": "boolean", "default": False}}
+    )
+    asked = elicitation.asked("s", params)
+    for line in (
+        "  name: string, default: Ada",
+        "  age: integer, default: 36, optional",
+        "yes | no, default: no, optional",
+    ):
+        assert line in asked.question
+    assert "\x1b" not in asked.question
+    assert asked.options == ("accept", "decline")
+    everything = {"name": "Ada\x1b[1m", "age": 36, "ok": False}
+    for answer in ("accept", "Accept", "", "{}"):
+        assert elicitation.reply(params, answer).content == everything
+    assert elicitation.reply(params, "age: 40").content == everything | {"age": 40}
+    one = form({"name": {"type": "string", "default": "Ada", "description": "Yours"}}, "name")
+    asked = elicitation.asked("s", one)
+    assert "(Yours, default: Ada)" in asked.question
+    assert asked.options == ("accept", "decline")
+    assert elicitation.reply(one, "accept").content == elicitation.reply(one, "").content == {"name": "Ada"}
+    assert elicitation.reply(one, "Bea").content == {"name": "Bea"}
+    colour = form({"c": {"type": "string", "enum": ["red", "blue"], "default": "blue"}}, "c")
+    assert elicitation.asked("s", colour).options == ("red", "blue", "decline")
+    assert "(default: blue)" in elicitation.asked("s", colour).question
+    assert elicitation.reply(colour, "").content == {"c": "blue"}
+
+
+def test_without_all_defaults_accept_is_an_answer_like_any_other() -> None:
+    two = form({"name": {"type": "string"}, "age": {"type": "integer", "default": 36}}, "name")
+    assert elicitation.asked("s", two).options == ("decline",)
+    assert isinstance(elicitation.reply(two, "accept"), str)
+    assert elicitation.reply(two, "name: Ada").content == {"name": "Ada", "age": 36}
+    word = form({"word": {"type": "string"}}, "word")
+    assert elicitation.reply(word, "accept").content == {"word": "accept"}
+
+
 def test_it_can_be_declined_and_addresses_are_only_shown() -> None:
     page = types.ElicitRequestURLParams(message="Sign\x1b in", url="https://x/\x1b]0;", elicitation_id="1")
     asked = elicitation.asked("s", page)

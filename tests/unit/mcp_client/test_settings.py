@@ -30,7 +30,7 @@ def test_what_is_no_server_is_refused() -> None:
         (Server(), "either"),
         (Server(command="x", url="https://y"), "either"),
         (Server(url="ftp://x"), "no address"),
-        (Server(url="https://x", type="sse"), "old transport"),
+        (Server(command="x", type="sse"), "needs a URL"),
         (Server(command="x", timeout_s=0), "more than 0"),
     ):
         with pytest.raises(InvalidInput, match=words):

@@ -1,7 +1,8 @@
 """`treadle mcp`: the MCP servers whose tools models may call, and Treadle as such a server (E-01)."""
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -27,6 +28,7 @@ class NewServer(NamedTuple):
 
     command: tuple[str, ...]
     url: str
+    transport: Literal["http", "sse"] | None
     headers: tuple[str, ...]
     env: tuple[str, ...]
     tools: tuple[str, ...]
@@ -35,6 +37,9 @@ class NewServer(NamedTuple):
     write: bool
     timeout: float
     scope: str
+    client_id: str
+    client_secret: str
+    callback_port: int
     sampling: "Sampling"
 
 
@@ -50,6 +55,12 @@ def mcp() -> None:
 @click.argument("name")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
 @click.option("--url", default="", help="The address of a server that is reached by HTTP.")
+@click.option(
+    "--transport",
+    type=click.Choice(["http", "sse"]),
+    default=None,
+    help="sse: the older transport HTTP+SSE of a --url.",
+)
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent with each request.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Given to the program; ${NAME} is filled in.")
 @click.option("--tool", "tools", multiple=True, metavar="PATTERN", help="Offer only these of its tools.")
@@ -64,6 +75,15 @@ def mcp() -> None:
     help="How long a call may take.",
 )
 @click.option("--scope", default="", metavar="SCOPES", help="What to ask for when signing in.")
+@click.option("--client-id", default="", metavar="ID", help="Sign in as this client, which you registered there.")
+@click.option("--client-secret", default="", metavar="SECRET", help="Of the client; ${NAME} is filled in.")
+@click.option(
+    "--callback-port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="PORT",
+    help="Of the client's redirect, http://127.0.0.1:PORT/callback.",
+)
 @click.option(
     "--sampling",
     type=click.Choice(["refuse", "ask", "allow"]),
@@ -75,13 +95,17 @@ def mcp() -> None:
 def add(name: str, wanted: NewServer) -> None:
     """Add a server, or change one: a program, or an address with --url."""
     from treadle.cli.session import configured
-    from treadle.mcp_hub.settings import Server
+    from treadle.mcp_hub.settings import OAuthClient, Server
     from treadle.mcp_hub.setup import Declarations
 
+    if (wanted.client_secret or wanted.callback_port) and not wanted.client_id:
+        raise click.UsageError("--client-secret and --callback-port belong to a --client-id.")
+    client = OAuthClient(wanted.client_id, wanted.client_secret, wanted.callback_port)
     server = Server(
         command=wanted.command[0] if wanted.command else "",
         args=wanted.command[1:],
         url=wanted.url,
+        type=wanted.transport or "",
         env=_pairs(wanted.env, "--env"),
         headers=_pairs(wanted.headers, "--header"),
         tools=wanted.tools or None,
@@ -90,6 +114,7 @@ def add(name: str, wanted: NewServer) -> None:
         write=wanted.write,
         timeout_s=wanted.timeout,
         scope=wanted.scope,
+        oauth=client if wanted.client_id else None,
         sampling=wanted.sampling,
     )
     Declarations(configured().home).add(name, server)
@@ -160,6 +185,9 @@ def _declaration(declared: "Declared") -> dict[str, Any]:
     for key in ("env", "headers"):
         if key in found:
             found[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in found[key].items()}
+    client = found.get("oauth", {})
+    if not client.get("clientSecret", "${").startswith("${"):
+        client["clientSecret"] = _HIDDEN
     return {**found, "confined": declared.confined}
 
 
@@ -229,7 +257,8 @@ async def login(servers: "McpServers", place: str, name: str) -> None:
         import webbrowser
 
         Terminal().note(f"open this page to sign in:\n{inert_line(address)}")
-        webbrowser.open(address)
+        # Some browsers return only when they are closed, and the page comes back to this process before.
+        Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     await _link(servers, name, place)
     asked = await servers.login(name, shown, place)
