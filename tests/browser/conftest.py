@@ -1,4 +1,4 @@
-"""One browser and one server a module. Without a chromium on this machine these tests are skipped."""
+"""One browser a worker, one server a module. Without a chromium on this machine these tests are skipped."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 from tests.browser.site import CHROMIUM, Site, launch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[object]:
     if not CHROMIUM:
         pytest.skip("there is no chromium to look with; apt install chromium")
@@ -20,6 +20,6 @@ def browser() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def site(browser: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(tmp_path_factory.mktemp("site"))
+    made = Site(tmp_path_factory.mktemp("site"), {"MISTRAL_BASE_URL": "http://127.0.0.1:9/v1"})
     yield made
     made.close()

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,9 @@ def launch(playwright: Playwright) -> Browser:
 class Site:
     """The server; it can be killed and started again at the same address."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self.cli = CommandLine(folder)
+        self.cli.environment |= environment or {}
         self.scripts = 0
         self.port = 0
         self.start()

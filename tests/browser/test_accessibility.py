@@ -80,6 +80,10 @@ def test_no_fault(browser: Browser, site: Site, scheme: str, size: tuple[int, in
         page.click("button[aria-label='Options of this chat']")
         assert complaints(page) == []
         page.keyboard.press("Escape")
+        for address in ("rules", f"rules/{chat}"):
+            page.goto(f"{site.address}#/{address}")
+            expect(page.locator("rules-page .empty")).to_be_visible()
+            assert complaints(page) == []
         page.goto(f"{site.address}#/usage")
         expect(page.locator(".tiles")).to_be_visible()
         assert complaints(page) == []
@@ -98,9 +102,12 @@ def test_by_keys_alone(browser: Browser, site: Site) -> None:  # U-05
         page.keyboard.press("Escape")
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("j")
-        expect(page.locator(".action .allow")).to_be_visible()
-        page.evaluate("document.activeElement.blur()")
-        page.keyboard.press("a")
+        expect(page.locator(".action")).to_be_focused()
+        page.keyboard.type("all of that text ax \n")
+        expect(page.locator(".action .allow")).to_be_enabled()  # typed text answers no card
+        opened.show(chat)
+        expect(page.locator(".action")).to_be_focused()
+        page.keyboard.press("Alt+a")
         expect(page.locator(".row-end")).to_be_visible()
         page.keyboard.press("Alt+1")
         expect(page.locator("changed-files")).to_be_visible()

@@ -43,19 +43,25 @@ def test_files_go_with_a_message(browser: Browser, site: Site) -> None:  # U-03
         expect(page.locator(".attached .file")).to_have_text(["a.png", "b.png"])
         page.click("button[aria-label='Remove a.png']")
         expect(page.locator(".attached .file")).to_have_text(["b.png"])
+        expect(page.locator(".attached img")).to_have_js_property("naturalWidth", 1)
         field.set_input_files([attached("notes.md", "text/markdown", b"```\n<b>not bold</b>\n```\n")])
         message = page.locator("textarea[aria-label=Message]")
-        expect(message).to_have_value("notes.md:\n````\n```\n<b>not bold</b>\n```\n\n````\n")
+        expect(message).to_have_value("")
+        expect(page.locator(".attached .file")).to_have_text(["b.png", "notes.md"])
+        field.set_input_files([attached("tool.exe", "", b"MZ\0\0binary")])
+        expect(page.locator(".toast.bad")).to_contain_text("tool.exe is neither text nor a picture")
         field.set_input_files([attached("big.bin", "application/zip", bytes((8 << 20) + 1))])
-        expect(page.locator(".toast.bad")).to_contain_text("big.bin is larger than 8 MiB")
+        expect(page.locator(".toast.bad >> nth=-1")).to_contain_text("big.bin is larger than 8 MiB")
         page.click("button[aria-label=Send]")
-        expect(page.locator(".row-user >> nth=-1")).to_contain_text("1 image")
+        shown = page.locator(".row-user >> nth=-1 >> .pictures img")
+        expect(shown).to_have_js_property("naturalWidth", 1)
         expect(page.locator(".row-user >> nth=-1 >> pre")).to_contain_text("<b>not bold</b>")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Again.")
         expect(page.locator(".attached .file")).to_have_count(0)
         expect(message).to_have_value("")
     said = [each for each in site("GET", f"/api/chats/{chat}/log")["events"] if each["type"] == "user.message"]
     assert [image["media_type"] for image in said[-1]["data"]["images"]] == ["image/png"]
+    assert said[-1]["data"]["content"] == "notes.md:\n````\n```\n<b>not bold</b>\n```\n\n````"
 
 
 def test_options_change_in_every_window(browser: Browser, site: Site) -> None:  # L-11, U-05
@@ -91,6 +97,82 @@ def test_options_change_in_every_window(browser: Browser, site: Site) -> None:  
         expect(page.locator(f"chat-list a[data-id='{chat}']")).to_have_count(0)
 
 
+def test_model_and_mode_beside_the_message(browser: Browser, site: Site) -> None:  # U-10
+    chat = site.create("Hello.", IDLE)
+    site.idle(chat)
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        mode, model = page.locator("chat-composer select[name=mode]"), page.locator("chat-composer select[name=model]")
+        expect(mode).to_have_value("auto-edit")
+        other = model.locator("option:not([selected])").first.get_attribute("value")
+        assert other
+        mode.select_option("review")
+        expect(page.locator(".row-note >> nth=-1")).to_contain_text("mode: review")
+        model.select_option(other)
+        expect(page.locator(".row-note >> nth=-1")).to_contain_text(f"model: {other}")
+        expect(page.locator(".gauge")).not_to_contain_text("price")
+        page.fill("textarea[aria-label=Message]", "")
+        site("PATCH", f"/api/chats/{chat}", {"mode": "ask", "model": "mistral:unheard-of"})
+        expect(mode).to_have_value("ask")  # what another window chose
+        expect(page.locator(".gauge")).to_contain_text("price unknown")
+        page.goto(f"{site.address}#/new")
+        expect(page.locator("new-chat h1")).to_have_text("What should I work on?")
+        expect(page.locator(".where b")).to_have_text("project")
+        expect(page.locator(".examples button")).to_have_count(3)
+        page.click(".examples button >> nth=0")
+        expect(page.locator("textarea[aria-label=Message]")).to_have_value(
+            "Explain how this project is built and tested"
+        )
+        (site.cli.project / "somewhere.txt").touch()
+        page.fill("textarea[aria-label=Message]", "")
+        page.locator("textarea[aria-label=Message]").press_sequentially("See @swhere")
+        expect(page.locator(".hints li")).to_have_text(["somewhere.txt"])  # also before a chat has begun
+
+
+OUTPUT = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "seq 1 30000" } }]
+[[turn]]
+text = "Counted: see `count.py:2`."
+"""
+
+
+def test_the_whole_output_and_what_to_do_with_an_answer(browser: Browser, site: Site) -> None:  # U-03
+    (site.cli.project / "count.py").write_text("a = 1\nb = 2\n")
+    chat = site.create("Count.", OUTPUT, auto_approve_commands=True)
+    with window(browser, site, permissions=["clipboard-read", "clipboard-write"]) as opened:
+        page = opened.show(chat)
+        page.click("chat-answer .place")
+        expect(page.locator("file-view .meant")).to_have_text("b = 2")
+        page.click("button[aria-label='Close the panel']")
+        page.click(".call summary")
+        page.click("button:has-text('Show the whole output')")
+        whole = page.locator("pre[aria-label='Whole output']")
+        expect(page.locator("button:has-text('Show more')")).to_have_text("Show more: 101 KB left")
+        page.click("button:has-text('Show more')")
+        expect(page.locator("button:has-text('Show more')")).to_have_text("Show more: 37 KB left")
+        page.click("button:has-text('Show more')")
+        expect(page.locator("button:has-text('Show more')")).to_be_hidden()
+        assert (whole.text_content() or "").endswith("\n30000\n")
+        with page.expect_download() as saved:
+            page.click("button[aria-label='Download the whole output']")
+        assert saved.value.path().read_text() == "".join(f"{number}\n" for number in range(1, 30_001))
+        page.locator("chat-answer").hover()
+        page.click("button[aria-label='Copy the answer']")
+        assert page.evaluate("navigator.clipboard.readText()") == "Counted: see `count.py:2`."
+        page.click(".row-end button:has-text('Retry')")
+        with page.expect_response("**/messages/*"):
+            page.click("dialog button.primary")
+        expect(page.locator(".row-end")).to_have_count(1)
+        expect(page.locator(".row-user .bubble")).to_have_text("Count.")
+        page.fill("textarea[aria-label=Message]", "/export")
+        with page.expect_download() as saved:
+            page.keyboard.press("Enter")
+        assert saved.value.suggested_filename == f"{chat}.jsonl"
+    said = [each for each in site("GET", f"/api/chats/{chat}/log")["events"] if each["type"] == "user.message"]
+    assert [each["data"]["edits"] > 0 for each in said] == [False, True]
+
+
 def test_a_background_command_is_read_talked_to_and_stopped(browser: Browser, site: Site) -> None:  # S-14
     chat = site.create("Serve.", SERVE, auto_approve_commands=True)
     with window(browser, site) as opened:
@@ -109,6 +191,28 @@ def test_a_background_command_is_read_talked_to_and_stopped(browser: Browser, si
         expect(page.locator(".row-note:has-text('Background command 1.0 stopped')")).to_be_visible()
         page.click("job-list button:has-text('Output')")
         expect(job.locator("pre")).to_contain_text("got hello there")
+
+
+LEFT = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "echo made > made-by-job.txt", background = true } }]
+[[turn]]
+text = "It runs."
+"""
+
+
+def test_what_a_job_changed_is_shown_before_it_is_committed(browser: Browser, site: Site) -> None:  # W-10, S-07
+    chat = site.create("Serve.", LEFT, auto_approve_commands=True)
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        page.click(".tabs button:has-text('Jobs')")
+        page.click("job-list button:has-text('Review and commit')")
+        expect(page.locator("dialog h2")).to_have_text("Commit 1 changed file of 1.0?")
+        expect(page.locator("dialog .added")).to_contain_text("made")
+        assert not (site.cli.project / "made-by-job.txt").exists()
+        page.click("dialog button.primary")
+        expect(page.locator(".row-note:has-text('Changes of background command 1.0: committed')")).to_be_visible()
+        assert (site.cli.project / "made-by-job.txt").read_text() == "made\n"
 
 
 def test_the_usage_of_all_chats(browser: Browser, site: Site) -> None:  # L-11

@@ -129,7 +129,17 @@ def test_begun_in_the_page_and_stopped(browser: Browser, site: Site) -> None:  #
         page.fill("textarea[aria-label=Message]", "and then?")
         page.keyboard.press("Enter")
         expect(page.locator(".queued")).to_contain_text("and then?")
-        page.click("button[aria-label='Stop the run (Esc)']")
+        expect(page.locator("textarea[aria-label=Message]")).to_be_focused()
+        page.keyboard.press("Escape")  # leaves the message
+        expect(page.locator("textarea[aria-label=Message]")).not_to_be_focused()
+        expect(page.locator("dialog")).to_have_count(0)
+        page.keyboard.press("Escape")  # asks
+        expect(page.locator("dialog")).to_contain_text("Stop the run?")
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog")).to_have_count(0)
+        expect(page.locator(".row-end")).to_have_count(0)
+        page.keyboard.press("Escape")
+        page.click("dialog button.primary")
         expect(page.locator(".row-end")).to_contain_text("Stopped")
         expect(page.locator("chat-answer")).to_contain_text("(stopped here)")
         page.click(".queued button:has-text('Next')")
@@ -148,24 +158,25 @@ def complete_words_of_servers(page: Page, site: Site) -> None:  # T-10
     page.keyboard.press("Enter")
     expect(page.locator(".row-user >> nth=-1")).to_contain_text("[notes://all]")
     expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Seen.")
-    for folder in ("__pycache__", "plans", ".venv"):
-        (site.cli.project / folder).mkdir()
-    area.press_sequentially("@")
-    expect(hints.nth(0)).to_have_text("plans/")
-    area.press_sequentially("__")
-    expect(hints).to_have_text(["__pycache__/"])
+    for name in ("__pycache__/plans.pyc", "plans/next year.md", "plans/menu.md"):
+        (site.cli.project / name).parent.mkdir(exist_ok=True)
+        (site.cli.project / name).touch()
+    area.press_sequentially("@pmen")  # not the beginning of any name
+    expect(hints).to_have_text(["plans/menu.md"])
+    page.keyboard.press("Enter")
+    expect(area).to_have_value("plans/menu.md ")
     area.fill("")
     area.press_sequentially("And @odd")
     expect(hints).to_have_count(2)
     expect(hints.nth(1)).to_be_in_viewport(ratio=1)
     late_answers: list[Route] = []
-    page.route("**/files?path=*", lambda route: late_answers.append(route))
-    with page.expect_request("**/files?path=*"):
+    page.route("**/files/find?*", lambda route: late_answers.append(route))
+    with page.expect_request("**/files/find?*"):
         area.press_sequentially(":")
     page.keyboard.press("ArrowDown")
-    with page.expect_response("**/files?path=*"):
+    with page.expect_response("**/files/find?*"):
         late_answers[0].continue_()
-    page.unroute("**/files?path=*")
+    page.unroute("**/files/find?*")
     page.evaluate("() => new Promise(requestAnimationFrame)")
     expect(hints).to_have_count(2)
     expect(area).to_have_attribute("aria-activedescendant", "hint-1")  # a late answer keeps the person's selection
@@ -173,7 +184,8 @@ def complete_words_of_servers(page: Page, site: Site) -> None:  # T-10
     expect(area).to_have_value("And @odd:notes://days/")
     area.fill("")
     area.press_sequentially("/o")
-    expect(hints).to_have_text(["/odd:tidy how [what]Tidy up."])
+    expect(hints).to_have_text(["/options Title, budgets, archive", "/odd:tidy how [what]Tidy up."])
+    page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(hints).to_have_count(0)
     page.keyboard.press("Enter")

@@ -98,19 +98,64 @@ def test_a_rule_has_the_scopes_that_are_offered(browser: Browser, site: Site) ->
     chat = site.create("Fetch.", NETWORK, mode="ask")
     with window(browser, site) as opened:
         page = opened.show(chat)
-        page.click(".action summary")
+        expect(page.locator(".action")).to_be_focused()  # the chat opens with the card
         choices = page.locator(".action select option")
+        hosts = "commands that reach example.org"
         expect(choices).to_have_text(
             [
-                "Only this once",
-                "commands that reach example.org for this call alone",
-                "commands that reach example.org in this chat",
-                "commands that reach example.org in this project",
-                "commands that reach example.org everywhere",
-                "every host for this call alone",
+                "Only this call",
+                f"Only this call: {hosts}",
+                f"In this chat: {hosts}",
+                f"In this project: {hosts}",
+                f"Everywhere: {hosts}",
+                "Only this call: every host",
             ]
         )
+        page.select_option(".action select", "0 project")
+        expect(page.locator(".covered")).to_have_text(
+            f"Adds a rule, which you can revoke under Rules. Covers: {hosts}. Does not cover: every other host."
+        )
+        expect(page.locator(".action .allow")).to_have_text("Allow and add the rule")
         page.select_option(".action select", "1 once")
+        expect(page.locator(".covered")).to_contain_text("Adds no rule. Covers: every host.")
         page.click(".action .allow")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Done.")
         assert site.cli("rules", "--chat", chat, "--json").out == ""
+
+
+PRINT_TWICE = """
+[[turn]]
+call = [{ name = "run_command", args = { command = "touch made-1.txt" } }]
+[[turn]]
+text = "First."
+[[turn]]
+call = [{ name = "run_command", args = { command = "touch made-1.txt" } }]
+[[turn]]
+text = "Second."
+"""
+
+
+def test_rules_are_listed_with_their_use_and_revoked(browser: Browser, site: Site) -> None:  # S-07
+    chat = site.create("Make it.", PRINT_TWICE, mode="confirm")
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        page.select_option(".action select", "0 project")
+        page.click(".action .allow")
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("First.")
+        page.click(".nav-foot a:has-text('Rules')")
+        row = page.locator("rules-page tbody tr")
+        expect(row).to_contain_text("Allow run_command touch made-1.txt")
+        expect(row).to_contain_text("in the project project")
+        expect(row.locator("td >> nth=2")).to_have_text("never")
+        assert ", never used" in site.cli("rules").out
+        page.go_back()
+        page.fill("textarea[aria-label=Message]", "Once more")
+        page.keyboard.press("Enter")
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Second.")
+        page.click(".nav-foot a:has-text('Rules')")
+        expect(row.locator("td >> nth=2")).to_have_text("just now")
+        assert ", last used 20" in site.cli("rules").out
+        page.click("rules-page button:has-text('Revoke')")
+        page.click("dialog button.primary")
+        expect(page.locator("rules-page .empty")).to_contain_text("No rules.")
+        assert site.cli("rules", "--json").out == ""

@@ -50,6 +50,24 @@ def test_killed_in_the_middle_and_back(browser: Browser, site: Site) -> None:  #
         expect(page.locator(".row-user")).to_have_count(2)
 
 
+def test_sent_while_the_server_is_away(browser: Browser, site: Site) -> None:  # A-07, U-05
+    chat = site.create("Hello.", LONG)
+    site.idle(chat)
+    with window(browser, site) as opened:
+        page = opened.show(chat)
+        expect(page.locator(".row-end")).to_be_visible()
+        site.kill()
+        expect(page.locator(".offline")).to_be_visible(timeout=2_000)
+        page.fill("textarea[aria-label=Message]", "Are you there?")
+        page.keyboard.press("Enter")
+        expect(page.locator(".unsent")).to_have_text("Sending … Are you there?")
+        site.start()
+        page.reload()  # it may be sent before and after, under one key
+        expect(page.locator("chat-answer >> nth=-1")).to_contain_text("More.")
+        expect(page.locator(".unsent")).to_be_hidden()
+        expect(page.locator(".row-user")).to_have_count(2)
+
+
 def test_a_tab_that_slept(browser: Browser, site: Site) -> None:  # A-07
     """Its line is dead, and nobody says so: a look at the page finds out at once, not after a silence."""
     with window(browser, site) as opened:

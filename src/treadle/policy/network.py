@@ -106,6 +106,15 @@ def _allowed(case: Case) -> NetworkChoice:
     return without(allowed, denied)
 
 
+def opens(rule: Rule, network: NetworkChoice) -> bool:
+    """Whether the rule is one that lets a call reach these hosts."""
+    if rule.tool != NETWORK_TOOL or rule.effect != "allow":
+        return False
+    if isinstance(network, bool):
+        return network and rule.pattern == ALL
+    return within((rule.pattern,), network)
+
+
 def _any_within(hosts: Iterable[str], pattern: str) -> bool:
     return any(within((host,), (pattern,)) for host in hosts)
 

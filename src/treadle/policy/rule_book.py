@@ -2,6 +2,8 @@
 never read from the project itself (S-09)."""
 
 import os
+import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +20,10 @@ from treadle.protocol.permissions import LATEST_EXPIRY_MS, Rule
 from treadle.types import Clock, SystemClock, new_id
 
 FILE_NAME = "rules.json"
+USE_FOLDER = "rules-used"
+"""One empty file a rule, whose time is that of the rule's last use. A use is noted without a lock and without a sync:
+losing one costs nothing."""
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class _Rules(msgspec.Struct, frozen=True):
@@ -99,7 +105,36 @@ class RuleBook:
             self._file.change(change)
         if not revoked:
             raise NotFound(f"there is no rule {id!r}; see them with: treadle rules")
+        self.forget_use(id)
         return revoked[0]
+
+    def note_use(self, rules: Iterable[Rule]) -> None:
+        """Record that these rules answered just now. A home that cannot be written records nothing."""
+        now = self._clock.now_ms() / 1000
+        for rule in rules:
+            if (path := self._use_file(rule.id)) is None:
+                continue
+            with suppress(OSError):
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.touch(mode=0o600)
+                os.utime(path, (now, now))
+
+    def last_used_ms(self, id: str) -> int:
+        """When the rule answered last; 0 if it never did."""
+        path = self._use_file(id)
+        try:
+            return 0 if path is None else round(path.stat().st_mtime * 1000)
+        except OSError:
+            return 0
+
+    def forget_use(self, id: str) -> None:
+        if (path := self._use_file(id)) is not None:
+            with suppress(OSError):
+                path.unlink()
+
+    def _use_file(self, id: str) -> Path | None:
+        """None for an id that is no plain name: rules of a chat come with ids that clients chose."""
+        return self._home / USE_FOLDER / id if _ID.fullmatch(id) else None
 
 
 def live(rules: tuple[Rule, ...], now_ms: int) -> tuple[Rule, ...]:

@@ -15,6 +15,7 @@ would be asked for is denied, and the changes of a command are discarded.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -63,6 +64,11 @@ class StandardPolicy:
         """Whether a chat in mode `confirm` asks for commands that only look, too."""
 
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
+        verdict = self._review(spec, invocation, options)
+        self._note_use(invocation.root, options, verdict)
+        return verdict
+
+    def _review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         if spec.kind != "function":
             return Verdict("allow")
         # What sub-agents may do is judged in their own chats, which have this one's mode.
@@ -91,6 +97,13 @@ class StandardPolicy:
         rehearsal: Rehearsal | None,
         verdict: Verdict,
     ) -> Verdict:
+        judged = self._judge(spec, invocation, options, rehearsal)
+        self._note_use(invocation.root, options, judged)
+        return judged
+
+    def _judge(
+        self, spec: ToolSpec, invocation: Invocation, options: ChatOptions, rehearsal: Rehearsal | None
+    ) -> Verdict:
         applicable_rules = self._rules(invocation.root, options)
         case = Case(spec, invocation, options, applicable_rules, act_of(spec, invocation), self._pins)
         if rehearsal is None:
@@ -108,6 +121,17 @@ class StandardPolicy:
         if options.mode == "read-only":
             return Verdict("discard", _DISCARDED, case.act.finding.severity)
         return _by_changes(case, rehearsal)
+
+    def _note_use(self, root: str, options: ChatOptions, verdict: Verdict) -> None:
+        """A rule was used if the verdict names it, or lets the call reach its hosts."""
+        if self._book is None or not (verdict.reason or verdict.network):
+            return
+        with suppress(ConfigError):
+            self._book.note_use(
+                rule
+                for rule in self._rules(root, options)
+                if rules.in_words(rule) in verdict.reason or network.opens(rule, verdict.network)
+            )
 
     def _rules(self, root: str, options: ChatOptions) -> tuple[Rule, ...]:
         return rules_of(self._book, root, options, self._now_ms())
@@ -132,18 +156,20 @@ def _words_are_approved(case: Case) -> bool:
 
 def _by_words_or_review(case: Case) -> Verdict:
     """Whether what the call would change has to be found out first."""
-    act, mode = case.act, case.options.mode
+    act, mode, passed = case.act, case.options.mode, ""
     if not _can_be_rehearsed(case):
         return word_verdicts.verdict(case)
     if act.kind == "edit" and mode == "confirm":
         return word_verdicts.verdict(case)
     if act.kind == "command" and mode != "read-only":
-        by_words = word_verdicts.verdict(case) if mode == "confirm" and not _words_are_approved(case) else None
-        if by_words is not None and by_words.decision != "allow":
-            return by_words
+        if mode == "confirm" and not _words_are_approved(case):
+            by_words = word_verdicts.verdict(case)
+            if by_words.decision != "allow":
+                return by_words
+            passed = by_words.reason
         if (asked := network.needed(case)) is not None:
             return asked
-    return Verdict("review", severity=act.finding.severity, shown=shown(case.invocation, case.act))
+    return Verdict("review", passed, severity=act.finding.severity, shown=shown(case.invocation, case.act))
 
 
 def _can_be_rehearsed(case: Case) -> bool:

@@ -10,6 +10,7 @@ from treadle.protocol.content import Usage as UsageCount
 from treadle.protocol.events import OpenAction
 from treadle.protocol.files import FileChange, FileConflict, FileState, Hunk
 from treadle.protocol.options import ChatOptions, Mode, ReasoningEffort
+from treadle.protocol.permissions import Rule
 from treadle.protocol.views import ChildView, JobView, QueueItem, Status
 
 
@@ -254,6 +255,35 @@ class CommandView(Shape, frozen=True, kw_only=True):
     description: str
     hint: str
     """The words behind it; those that may be left out in brackets."""
+
+
+class FoundFiles(Shape, frozen=True, kw_only=True):
+    paths: tuple[str, ...]
+    """The closest first."""
+
+
+class ProjectView(Shape, frozen=True, kw_only=True):
+    """The project of a chat to come."""
+
+    root: str = ""
+    branch: str = ""
+    """The git branch, or the beginning of the commit that is checked out."""
+
+
+class RuleView(Shape, frozen=True, kw_only=True):
+    """A standing answer."""
+
+    rule: Rule
+    chat: str = ""
+    """The chat, for a rule that holds in one."""
+    used_ms: int = 0
+    """When it answered last; 0: never."""
+
+
+class RuleList(Shape, frozen=True, kw_only=True):
+    rules: tuple[RuleView, ...]
+    damage: str = ""
+    """Why the file of rules cannot be read: as long as this is so, no rule allows anything."""
 
 
 class CommandList(Shape, frozen=True, kw_only=True):

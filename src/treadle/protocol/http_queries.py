@@ -59,6 +59,18 @@ class RootQuery(Body, frozen=True):
     """The project of a chat to come; empty: that of the server."""
 
 
+class RuleQuery(Body, frozen=True):
+    chat: Line = ""
+    """A chat whose own rules are meant, too."""
+
+
+class FindQuery(Body, frozen=True):
+    query: Line = ""
+    """Letters that stand in the file's path in this order."""
+    root: Line = ""
+    """The project of a chat to come; empty: that of the server."""
+
+
 class PathQuery(Body, frozen=True):
     path: Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")] = "."
 

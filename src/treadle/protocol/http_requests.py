@@ -198,6 +198,8 @@ class Passage(Body, frozen=True, kw_only=True):
     """Of code and diffs: the name of a language, or of a file."""
     split: bool = False
     """Whether the two sides of a diff stand beside each other."""
+    numbered: bool = False
+    """Whether the lines of code have numbers."""
 
 
 class Passages(Body, frozen=True):

@@ -12,11 +12,25 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from treadle.protocol.http_requests import Body
+from treadle.server.compression import Compression
 from treadle.server.guard import Guard
 from treadle.server.openapi import describe
 from treadle.server.problems import Problem
 from treadle.server.replies import problem
-from treadle.server.routes import actions, changes, chats, conversation, families, jobs, operation, streams, web, worlds
+from treadle.server.routes import (
+    actions,
+    changes,
+    chats,
+    conversation,
+    families,
+    jobs,
+    operation,
+    outputs,
+    rules,
+    streams,
+    web,
+    worlds,
+)
 from treadle.server.routes import environment as surroundings
 from treadle.server.routing import Route, read_query, serve
 from treadle.server.service import Service
@@ -27,10 +41,12 @@ ROUTES: tuple[Route, ...] = (
     *families.ROUTES,
     *conversation.ROUTES,
     *actions.ROUTES,
+    *rules.ROUTES,
     *changes.ROUTES,
     *jobs.ROUTES,
     *worlds.ROUTES,
     *streams.ROUTES,
+    *outputs.ROUTES,
     *surroundings.ROUTES,
     *operation.ROUTES,
     *web.ROUTES,
@@ -48,7 +64,7 @@ def build(service: Service) -> ASGIApp:
     routes += [WebSocketRoute(path, _socket(service, path, handler, query)) for path, handler, query in streams.SOCKETS]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
     app.router.redirect_slashes = False
-    return Guard(app, service.tokens, service.metrics, service.spend, service.hosts)
+    return Guard(Compression(app), service.tokens, service.metrics, service.spend, service.hosts)
 
 
 def _endpoint(service: Service, table: dict[str, Route]) -> Callable[[Request], Awaitable[Response]]:

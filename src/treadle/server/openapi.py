@@ -27,7 +27,9 @@ server-sent events and, at the same address, as WebSockets.
 _PARAMETER = re.compile(r"{(\w+)}")
 PATH_WORDS = {
     "chat": "The id of a chat.",
-    "seq": "The seq of a message of yours.",
+    "seq": "The seq of an event: of a message of yours, or of the result of a tool.",
+    "place": "Which picture, from 0.",
+    "rule": "The id of a rule.",
     "queued": "The id of a queued message.",
     "action": "The id of what the chat waits for.",
     "world": "The id of a world.",

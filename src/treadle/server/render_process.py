@@ -37,6 +37,7 @@ class RenderRequest(msgspec.Struct, frozen=True):
     text: str
     language: str = ""
     split: bool = False
+    numbered: bool = False
 
 
 class Rendering:
@@ -50,15 +51,17 @@ class Rendering:
         self._queue: ThreadPoolExecutor | None = None
         self._process = _RenderProcess(processor_s)
 
-    async def html(self, kind: Kind, text: str, language: str = "", *, split: bool = False) -> str:
+    async def html(
+        self, kind: Kind, text: str, language: str = "", *, split: bool = False, numbered: bool = False
+    ) -> str:
         text, language = (each.encode("utf-8", "replace").decode() for each in (text, language))
-        key = hashlib.sha256(f"{kind}\0{language}\0{split}\0{text}".encode()).digest()
+        key = hashlib.sha256(f"{kind}\0{language}\0{split}\0{numbered}\0{text}".encode()).digest()
         if (cached := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return cached
         if self._queue is None:
             self._queue = ThreadPoolExecutor(1, "render")
-        job = self._queue.submit(self._process.render, RenderRequest(kind, text, language, split))
+        job = self._queue.submit(self._process.render, RenderRequest(kind, text, language, split, numbered))
         result = asyncio.wrap_future(job)
         await asyncio.wait((result,), timeout=self._queue_s)
         if job.cancel():  # others came first, and it has not begun
@@ -187,7 +190,7 @@ def main(processor_s: float) -> None:
         while len(head := requests.read(8)) == 8:
             request = msgspec.json.decode(requests.read(int.from_bytes(head, "big")), type=RenderRequest)
             signal.setitimer(signal.ITIMER_VIRTUAL, processor_s)
-            html = render(request.kind, request.text, request.language, split=request.split)
+            html = render(request.kind, request.text, request.language, split=request.split, numbered=request.numbered)
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             data = html.encode("utf-8", "replace")
             answers.write(len(data).to_bytes(8, "big") + data)

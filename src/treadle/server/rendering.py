@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treadle.code_languages import LEXERS
 from treadle.inert import inert, inert_line
 from treadle.server.diff_tables import diff_table
+from treadle.server.markdown_rules import extend
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -19,16 +20,18 @@ Kind = Literal["markdown", "code", "diff"]
 MOST_MARKDOWN = 200_000
 MOST_COLOURED = 64_000
 """Characters; what is longer is shown as plain text."""
+_DIFFS = ("diff", "patch")
+_DIFF_MARKS = {"+": "added", "-": "removed"}
 _LINKS = ("http://", "https://", "mailto:")
 
 
-def render(kind: Kind, text: str, language: str = "", *, split: bool = False) -> str:
+def render(kind: Kind, text: str, language: str = "", *, split: bool = False, numbered: bool = False) -> str:
     """Takes as long as the text makes it: servers ask `render_process` instead."""
     match kind:
         case "markdown":
             return markdown(text)
         case "code":
-            return code(text, language)
+            return code(text, language, numbered=numbered)
         case "diff":
             return diff_table(inert(text), split=split, coloured=lambda lines, path: _lines(lines, path or language))
 
@@ -46,11 +49,22 @@ def markdown(text: str) -> str:
     return inert(_parser().render(safe))  # once more: Markdown decodes entities such as &#x202e;
 
 
-def code(text: str, language: str = "") -> str:
-    """A block of code; `language` is a name or a file name."""
-    coloured = "\n".join(_lines(inert(text).split("\n"), language))
+def code(text: str, language: str = "", *, numbered: bool = False) -> str:
+    """A block of code; `language` is a name or a file name. With `numbered` each line can be found by its number."""
+    lines = inert(text).split("\n")
+    rows = [_diff_line(line) for line in lines] if language.lower() in _DIFFS else _lines(lines, language)
+    if numbered:
+        rows = [f'<span class="numbered" data-line="{number}">{row}</span>' for number, row in enumerate(rows, 1)]
+    coloured = "\n".join(rows)
     label = f"<span class=language>{escape(inert_line(language, 40))}</span>" if language else ""
     return f'<div class="code">{label}<pre tabindex="0"><code>{coloured}</code></pre></div>\n'
+
+
+def _diff_line(line: str) -> str:
+    kind = "hunk" if line.startswith("@@") else _DIFF_MARKS.get(line[:1], "")
+    if not kind or line.startswith(("+++ ", "--- ")):
+        return escape(line)
+    return f'<span class="{kind}">{escape(line)}</span>'
 
 
 @cache
@@ -60,6 +74,7 @@ def _parser() -> "MarkdownIt":
     parser = MarkdownIt("commonmark", {"html": False, "linkify": False, "typographer": False})
     parser.enable(["table", "strikethrough"])
     parser.validateLink = lambda url: url.strip().lower().startswith(_LINKS)  # type: ignore[method-assign]
+    extend(parser)
     parser.add_render_rule("image", _image)
     parser.add_render_rule("link_open", _link)
     parser.add_render_rule("fence", _fence)

@@ -144,7 +144,7 @@ def _config(service: Service) -> uvicorn.Config:
         h11_max_incomplete_event_size=HEADERS,
         ws_max_size=HEADERS,
         ws_ping_interval=service.limits.heartbeat_s,
-        ws_per_message_deflate=False,
+        ws_per_message_deflate=True,
     )
 
 

@@ -14,9 +14,9 @@ from treadle.tui.command_context import CommandContext, Purpose
 from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer, Draft
 from treadle.tui.connection import Asked, ChatLink
-from treadle.tui.file_names import file_names
 from treadle.tui.first_run import first_run
 from treadle.tui.offers import Offers
+from treadle.workspace.file_names import file_names
 
 _STALE = ("no_such_action", "hash_mismatch", "not_awaiting_action")
 

@@ -9,7 +9,7 @@ from treadle.inert import inert_line
 from treadle.presentation.rich_text import Text
 from treadle.tui.app import TreadleApp
 from treadle.tui.commands import COMMANDS
-from treadle.tui.file_names import best
+from treadle.workspace.file_names import best
 
 if TYPE_CHECKING:
     from treadle.skills.reading import OwnCommand

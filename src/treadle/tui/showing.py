@@ -21,10 +21,10 @@ from treadle.tui.blocks import Note
 from treadle.tui.card import Card
 from treadle.tui.connection import Asked, ChatLink
 from treadle.tui.conversation import Conversation
-from treadle.tui.file_names import branch_of
 from treadle.tui.overview import Overview
 from treadle.tui.side import Side
 from treadle.tui.transcript import Transcript
+from treadle.workspace.file_names import branch_of
 
 FLUSH_S = 0.032
 SHARE = 3.0

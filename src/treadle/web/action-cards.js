@@ -1,11 +1,11 @@
 // What a chat waits for: approvals, questions, and tools that a client runs. A card is there as long as the log says so,
 // in every window; whoever answers first is the one.
 
-import { button, h, toast } from "./dom.js";
+import { button, h, inert, toast } from "./dom.js";
 import { show } from "./rendered.js";
 import { api, chatPath } from "./session.js";
 
-const SCOPES = { once: "for this call alone", chat: "in this chat", project: "in this project", user: "everywhere" };
+const SCOPES = { once: "Only this call", chat: "In this chat", project: "In this project", user: "Everywhere" };
 
 /** The scopes that may be chosen; older logs do not list them. */
 const scopesOf = ({ scopes, rule }) => scopes?.length ? scopes : rule.scope === "once" ? ["once"] : ["chat", "project", "user"];
@@ -53,18 +53,31 @@ class ActionCards extends HTMLElement {
         { rows: 2, value: command, "aria-label": "The command, which may be changed", spellcheck: "false" }) : null;
     const feedback = h("input", { type: "text", placeholder: "Why not, or what instead",
         "aria-label": "What to tell the model on refusal" });
-    const rule = h("select", { "aria-label": "How long this answer holds" }, h("option", { value: "" }, "Only this once"),
+    const rule = h("select", { "aria-label": "Where this answer holds", on: { change: () => tellRule() } },
+      h("option", { value: "" }, "Only this call"),
       (action.offers ?? []).flatMap((offer, place) => scopesOf(offer).map((scope) => h("option",
-          { value: `${place} ${scope}` }, `${offer.covers} ${SCOPES[scope]}`))));
+          { value: `${place} ${scope}` }, `${SCOPES[scope]}: ${offer.covers}`))));
+    const covered = h("p", { class: "muted covered", role: "status" });
+    const allow = button("Allow", () => decide("allow"), { class: "primary allow", title: "Allow (Alt+A)" });
+    const deny = button("Refuse", () => decide("deny"), { class: "deny", title: "Refuse (Alt+X)" });
+    /** Before an answer becomes a rule, the card says what the rule covers. */
+    const tellRule = () => {
+      const [place, scope] = rule.value.split(" ");
+      const offer = action.offers?.[place];
+      const standing = offer && scope !== "once";
+      covered.textContent = !offer ? "" : inert(`${standing ? "Adds a rule, which you can revoke under Rules." : "Adds no rule."}`
+          + ` Covers: ${offer.covers}.${offer.leaves ? ` Does not cover: ${offer.leaves}.` : ""}`);
+      allow.textContent = standing ? "Allow and add the rule" : "Allow";
+      deny.textContent = standing ? "Refuse and add the rule" : "Refuse";
+    };
     const card = h("section", { class: `card action severity-${action.severity}`, data: { action: action.action }, tabindex: "-1" },
       h("h2", {}, `Allow ${action.name || "this"}?`, action.severity && action.severity !== "none"
           ? h("span", { class: `badge ${action.severity}` }, action.severity) : null),
-      action.reason ? h("p", {}, action.reason) : null,
+      action.reason ? h("p", {}, `${action.reason[0].toUpperCase()}${action.reason.slice(1)}.`) : null,
       action.network?.length ? h("p", { class: "warn" }, `It may reach: ${action.network.join(", ")}`) : null, shown,
       h("details", {}, h("summary", {}, "Change it, or say why not"), edited ? h("label", {}, "Command", edited) : null,
-          h("label", {}, "On refusal, tell the model", feedback), action.offers?.length ? h("label", {}, "This answer holds", rule) : null),
-      h("footer", {}, button("Allow", () => decide("allow"), { class: "primary allow", accesskey: "a" }),
-          button("Refuse", () => decide("deny"), { class: "deny" })));
+          h("label", {}, "On refusal, tell the model", feedback)),
+      action.offers?.length ? h("label", {}, "This answer holds", rule) : null, covered, h("footer", {}, allow, deny));
     const decide = (decision) => {
       const body = { decision, hash: action.hash, feedback: feedback.value };
       if (decision === "allow" && edited && edited.value !== command) body.arguments = { ...action.arguments, command: edited.value };
@@ -104,7 +117,7 @@ class ActionCards extends HTMLElement {
     return card;
   }
 
-  /** Answer the first approval by key. */
+  /** Answer the first approval by a chord. */
   press(kind) {
     this.querySelector(`.${kind}`)?.click();
   }

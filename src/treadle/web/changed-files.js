@@ -16,7 +16,7 @@ class ChangedFiles extends HTMLElement {
         on: { change: () => { localStorage.setItem("treadle.split", this.split.checked ? "1" : ""); this.draw(); } } });
     this.list = h("div", { class: "changes" });
     this.replaceChildren(h("div", { class: "panel-bar" }, this.runs, h("label", {}, this.split, "Side by side"),
-        h("label", {}, this.kept, "Kept ones, too"), h("span", { class: "space" }),
+        h("label", {}, this.kept, "Include kept changes"), h("span", { class: "space" }),
       button("Keep all", () => this.act("keep", {})), button("Undo all", () => this.undo({})),
           button("Redo", () => this.act("redo", {}, true), { title: "Take the last undo back" })), this.list);
     this.load();

@@ -156,7 +156,7 @@ const HANDLERS = {
     fold.begin(when, data.content);
     fold.counts.queue += data.queue_id ? 1 : 0;
     fold.add({ kind: "user", seq: when.seq, at: when.at, text: data.content, source: data.source, delivery: data.delivery,
-        images: data.images.length });
+        images: data.images.map((each) => each.media_type) });
   },
   "assistant.turn_start": (fold, data, when) => {
     fold.begin(when, "");
@@ -226,7 +226,7 @@ const HANDLERS = {
     if (!found) return;
     const text = data.success ? data.result : data.error || data.result;
     Object.assign(found.call, {
-      state: data.success ? "done" : "failed", text: text.slice(0, KEPT_TEXT), cut: text.length > KEPT_TEXT, done: when.seq, output: "",
+      state: data.success ? "done" : "failed", text: text.slice(0, KEPT_TEXT), cut: text.length > KEPT_TEXT || Boolean(data.output), done: when.seq, output: "",
       brief: data.result_summary, stat: data.diff_stat, ms: data.duration_ms, sandbox: data.sandbox, synthetic: data.synthetic,
           effect: data.effect,
     });

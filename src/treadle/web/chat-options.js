@@ -1,6 +1,6 @@
 // The options of a chat that people change: title, model, mode, what passes by itself, budgets, the archive.
 
-import { ask, h, tried } from "./dom.js";
+import { ask, download, h, tried } from "./dom.js";
 import { modeChoice, modelChoice } from "./composer.js";
 import { api, chatPath } from "./session.js";
 
@@ -15,6 +15,12 @@ export function budgetFields(title, budget = {}) {
       Object.entries(fields).map(([name, field]) => h("label", {}, BUDGET[name], field))));
   return { element, value: () => ({ wall_s: 0, ...budget,
       ...Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, Number(field.value) || 0])) }) };
+}
+
+/** The whole log as a file. */
+export async function exportChat(chat) {
+  const answer = await tried(api("GET", chatPath(chat, "/export")));
+  if (answer) download(await answer.blob(), `${chat}.jsonl`);
 }
 
 export async function changeOptions(page, models) {
@@ -34,8 +40,9 @@ export async function changeOptions(page, models) {
     h("label", { class: "check" }, commands, "Commands pass without asking, but for critical ones"),
         h("label", { class: "check" }, network, "Commands may reach every host"), run.element, chat.element,
     h("p", { class: "muted" }, `Project: ${options.root || "none"}${options.world ? `, in ${options.world}: it changes when that is committed` : ""}`)],
-        [["Save", "save", "primary"], ["Compact now", "compact"], [archive, "archive"], ["Cancel", null]]);
+        [["Save", "save", "primary"], ["Compact now", "compact"], ["Export", "export"], [archive, "archive"], ["Cancel", null]]);
   if (!said) return;
+  if (said === "export") return exportChat(page.chat);
   if (said === "compact") return tried(api("POST", chatPath(page.chat, "/compact"), {}));
   const before = { title: page.fold.title, model: options.model, mode: options.mode, max_turns: options.max_turns,
       auto_approve_commands: options.auto_approve_commands, network: options.network, run_budget: options.run_budget,

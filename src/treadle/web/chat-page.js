@@ -1,11 +1,11 @@
 // One chat: its stream, its conversation, what it waits for, its queue and plan, and panels about its work.
 
 import "./action-cards.js";
-import "./composer.js";
+import { modeChoice, modelChoice } from "./composer.js";
 import "./conversation.js";
 import { planned, tellConflicts } from "./changed-files.js";
 import { ChatFold } from "./chat-fold.js";
-import { changeOptions } from "./chat-options.js";
+import { changeOptions, exportChat } from "./chat-options.js";
 import { STATUSES } from "./chat-list.js";
 import { announce, ask, button, h, iconButton, inert, money, number, toast, tried } from "./dom.js";
 import { api, chatPath } from "./session.js";
@@ -13,7 +13,10 @@ import { Stream } from "./stream.js";
 
 /** By name: what is on the tab, the module, and its element where that has another name. */
 const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "timeline", "run-timeline"], log: ["Log", "log-view"],
-    jobs: ["Jobs", "job-list"], tree: ["Tree", "family", "chat-tree"], world: ["World", "world-view"], replay: ["Replay", "replay-view"] };
+    jobs: ["Jobs", "job-list"], tree: ["Tree", "family", "chat-tree"], world: ["World", "world-view"], replay: ["Replay", "replay-view"], file: ["File", "file-view"] };
+const TABS = 6;
+/** Providers without a price: of this machine, or paid by subscription. */
+const UNPRICED_PROVIDERS = /^(ollama|local|llamacpp|lmstudio|vllm|scripted|recorded|command|copilot|gh):/;
 const LONG = 300;
 const LOOK_MS = 500;
 
@@ -26,7 +29,7 @@ class ChatPage extends HTMLElement {
     this.above = h("a", { class: "badge", hidden: true, title: "The chat whose call began this one" }, "↑ parent");
     this.gauge = h("span", { class: "gauge muted" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Panels" },
-        Object.entries(PANELS).slice(0, -1).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
+        Object.entries(PANELS).slice(0, TABS).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
         { class: "quiet", "aria-pressed": "false", data: { panel: name }, title: `${text} (Alt+${at + 1})`, hidden: at > 3 })));
     this.conversation = document.createElement("chat-conversation");
     this.cards = document.createElement("action-cards");
@@ -40,10 +43,13 @@ class ChatPage extends HTMLElement {
         h("span", { class: "space" }), this.gauge, this.tabs, iconButton("gear", "Options of this chat", () => this.options())),
       h("main", { id: "main" }, h("div", { class: "talk" }, this.conversation,
           h("div", { class: "foot" }, this.working, this.plan, this.cards, this.queue, this.composer)), this.side));
+    this.addEventListener("show-file", ({ detail }) => this.showFile(detail.path, detail.line));
     this.conversation.begin(this.fold, this);
     this.cards.begin(id);
-    this.composer.begin({ chat: id, said: (content, images, delivery) => api("POST", chatPath(id, "/messages"),
-        { content, images, delivery, expand: true }), stop: () => this.interrupt() });
+    this.choices = h("span", { class: "choices-later" });
+    this.composer.begin({ chat: id, said: (message) => this.say(message), stop: () => this.interrupt(), extra: [this.choices],
+        commands: this.commands() });
+    app.models().then((models) => { this.models = models; this.showChoices(); });
     this.start();
   }
 
@@ -63,7 +69,46 @@ class ChatPage extends HTMLElement {
         { place: () => this.fold.seq, take: (event) => this.take(event), told: (state) => this.app.told("chat", state),
         before: () => this.back() });
     this.clock = setInterval(() => this.tick(), 1000);
-    if (matchMedia("(min-width: 700px)").matches) this.composer.area.focus();
+  }
+
+  /** Once all is there: the focus goes to what the chat waits for, else to the message. */
+  placeFocus() {
+    const card = this.cards.querySelector(".action");
+    if (card) card.focus();
+    else if (matchMedia("(min-width: 700px)").matches) this.composer.area.focus();
+  }
+
+  /** The person's own message is always shown, wherever the page is. */
+  async say({ content, images, delivery, key }) {
+    const pictures = images.map(({ media_type, data }) => ({ media_type, data }));
+    await api("POST", chatPath(this.chat, "/messages"), { content, images: pictures, delivery, expand: true }, { patient: true, key });
+    this.conversation.toEnd();
+  }
+
+  /** Commands that the page carries out itself. */
+  commands() {
+    const panel = (name) => ({ about: `Show the panel ${PANELS[name][0]}`, run: () => this.open(name) });
+    return { compact: { about: "Shorten the conversation now", run: () => tried(api("POST", chatPath(this.chat, "/compact"), {})) },
+        export: { about: "Download the chat as JSON lines", run: () => exportChat(this.chat) },
+        files: panel("files"), jobs: panel("jobs"), log: panel("log"), timeline: panel("timeline"),
+        new: { about: "Begin another chat", run: () => { location.hash = "#/new"; } },
+        options: { about: "Title, budgets, archive", run: () => this.options() },
+        rules: { about: "Standing answers to approvals", run: () => { location.hash = `#/rules/${encodeURIComponent(this.chat)}`; } },
+        stop: { about: "Stop the run", run: () => this.interrupt() } };
+  }
+
+  /** Model and mode beside the message, as the chat has them now. */
+  showChoices() {
+    const { model, mode } = this.fold.options;
+    if (!this.models || !model) return;
+    const shown = JSON.stringify([model, mode]);
+    if (this.choices.dataset.shown === shown || this.choices.contains(document.activeElement)) return;
+    this.choices.dataset.shown = shown;
+    const change = (event) => tried(api("PATCH", chatPath(this.chat), { [event.target.name]: event.target.value }))
+        .then(() => { this.choices.dataset.shown = ""; this.showChoices(); });
+    const choices = [modelChoice(this.models, model), modeChoice(mode)];
+    for (const each of choices) each.addEventListener("change", change);
+    this.choices.replaceChildren(...choices);
   }
 
   /** What is recorded of a long chat, in one piece; the stream goes on from there. */
@@ -113,7 +158,7 @@ class ChatPage extends HTMLElement {
         && event.data.actions.length > waited) announce(`The chat waits for you: ${event.data.actions[0].text || event.data.actions[0].name}`);
     if (event.type === "session.idle") announce("The run is over.");
     this.conversation.news();
-    if (!this.timer) this.timer = setTimeout(() => { this.timer = 0; this.update(); }, 40);
+    if (event.seq && !this.timer) this.timer = setTimeout(() => { this.timer = 0; this.update(); }, 40); // live text changes nothing else
   }
 
   get state() {
@@ -135,9 +180,10 @@ class ChatPage extends HTMLElement {
     const { tokens } = fold.context;
     const most = fold.context.window || fold.options.context_window || this.windowOf(fold.options.model);
     const cost = Math.max(fold.cost ?? 0, fold.usage.usd);
+    const price = cost ? money(cost) : tokens && this.isUnpriced(fold.options.model) ? "price unknown" : "";
     this.gauge.textContent = [tokens
-        ? `${number(tokens)}${most ? ` / ${number(most)} (${Math.round((100 * tokens) / most)} %)` : " tokens"}` : "", cost ? money(cost)
-        : ""].filter(Boolean).join(" · ");
+        ? `${number(tokens)}${most ? ` / ${number(most)} (${Math.round((100 * tokens) / most)} %)` : " tokens"}` : "",
+        price].filter(Boolean).join(" · ");
     this.gauge.title = [`${number(fold.usage.input)} tokens read (${number(fold.usage.cached)} cached), ${number(fold.usage.output)} written`,
         `mode: ${fold.options.mode}`, fold.sandbox && `sandbox: ${fold.sandbox}`, fold.branch
         && `branch: ${fold.branch}`, fold.options.world && `world: ${fold.options.world}`].filter(Boolean).join("\n");
@@ -147,12 +193,20 @@ class ChatPage extends HTMLElement {
     tree.hidden = !fold.parent && !fold.counts.children;
     world.hidden = !fold.options.world;
     this.composer.working(Boolean(fold.run));
+    this.showChoices();
     this.cards.update([...fold.actions.map((each) => ({ ...each, chat: this.chat })), ...this.below]);
     this.showPlan();
     this.tick();
     if (this.seenQueue !== fold.counts.queue) { this.seenQueue = fold.counts.queue; this.loadQueue(); }
     if (this.seenFamily !== fold.counts.children) { this.seenFamily = fold.counts.children; this.loadFamily(); }
     this.side.firstElementChild?.update?.(fold);
+    if (!this.placed) { this.placed = true; this.placeFocus(); }
+  }
+
+  /** A model of a provider that has to be paid, whose price is not known here. */
+  isUnpriced(name) {
+    const model = this.models?.models.find((each) => each.model === name);
+    return !UNPRICED_PROVIDERS.test(name) && !(model?.price_input || model?.price_output);
   }
 
   /** How much a model takes in: told while it answers; until then the server is asked, once a model. */
@@ -247,9 +301,20 @@ class ChatPage extends HTMLElement {
     this.conversation.show(seq);
   }
 
-  async whole(seq) {
-    const { events } = await api("GET", chatPath(this.chat, `/log?after=${seq - 1}&limit=1`));
-    return events[0].data.result || events[0].data.error;
+  /** What an event refers to: a picture of a message, or the output of a tool. */
+  part(seq, rest, range = "") { return api("GET", chatPath(this.chat, `/events/${seq}/${rest}`), undefined, { range }); }
+
+  showFile(path, line) { this.open("file", path, line); }
+
+  async askToStop() {
+    if (await ask("Stop the run?", [h("p", {}, "What it has done stays; you can go on with another message.")],
+        [["Stop the run", true, "primary"], ["Let it run", null]])) this.interrupt();
+  }
+
+  /** The message that led to a row, to be sent once more. */
+  retry(row) {
+    const message = this.fold.rows.findLast((each) => each.kind === "user" && each.source === "person" && each.seq < row.seq);
+    if (message) this.edit(message, "Run this again?");
   }
 
   async interrupt() {
@@ -278,10 +343,10 @@ class ChatPage extends HTMLElement {
     if (done && said.conversation) this.composer.fill(row.text);
   }
 
-  async edit(row) {
+  async edit(row, title = "Say it differently") {
     const area = h("textarea", { rows: 6, value: row.text, "aria-label": "Message" });
     const files = h("input", { type: "checkbox", checked: true });
-    const said = await ask("Say it differently", [area, h("label", { class: "check" }, files, "Files go back to that point, too"),
+    const said = await ask(title, [area, h("label", { class: "check" }, files, "Files go back to that point, too"),
         h("p", { class: "muted" }, "What came after it leaves the conversation; the log keeps it.")],
         [["Run again", true, "primary"], ["Cancel", null]]);
     if (said) tried(api("PUT", chatPath(this.chat, `/messages/${row.seq}`), { content: area.value, files: files.checked }));

@@ -1,7 +1,7 @@
-// Saying something: text, pictures and files; queued or steering while the chat works. For a new chat also the model,
-// the mode and the budget.
+// Saying something: text, pictures and files; queued or steering while the chat works; with the model and the mode.
 
-import { h, icon, iconButton, shortModel, toast } from "./dom.js";
+import { ask, h, icon, iconButton, shortModel, shortened, toast } from "./dom.js";
+import { outboxOf } from "./outbox.js";
 import { api, chatPath } from "./session.js";
 
 export const MODES = {
@@ -12,7 +12,7 @@ const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"])
 const MOST = 8 << 20;
 const LONGEST = 100_000;
 const MOST_OFFERED = 8;
-const UNTYPED = /^(\..*|__pycache__|node_modules)$/; // offered only when their first letters are typed
+const SLOW_MS = 300;
 /** What was typed and not sent: it is there again when the page is, in this window. */
 const draft = (chat) => sessionStorage.getItem(`treadle.draft.${chat}`) ?? "";
 function keepDraft(chat, text) {
@@ -34,9 +34,10 @@ export function modeChoice(chosen) {
 }
 
 class Composer extends HTMLElement {
-  /** `extra` are the fields of a new chat, `root` tells its project; `said(content, images, delivery)` sends. */
-  begin({ chat = "", said, stop, extra = [], root = () => "", hint = "Say what comes next" }) {
-    Object.assign(this, { chat, said, root, hint, images: [], busy: false, answers: {}, offers: [], at: 0, selected: "" });
+  /** `extra` are fields beside the text, `root` tells the project of a new chat, `commands` are those of the page by
+   * name; `said(message)` sends a message and may fail. */
+  begin({ chat = "", said, stop, extra = [], root = () => "", commands = {}, hint = "Say what comes next" }) {
+    Object.assign(this, { chat, root, hint, commands, images: [], texts: [], busy: false, answers: {}, offers: [], at: 0, selected: "" });
     this.area = h("textarea", { rows: 1, "aria-label": "Message", "aria-controls": "hints", "aria-autocomplete": "list",
       placeholder: hint, value: draft(chat), on: {
       input: () => { keepDraft(chat, this.area.value); this.grow(); this.suggest(); },
@@ -46,17 +47,20 @@ class Composer extends HTMLElement {
     const files = h("input", { type: "file", multiple: true, hidden: true,
         on: { change: () => { this.attach(files.files); files.value = ""; } } });
     this.attached = h("div", { class: "attached" });
+    this.unsent = h("div", { class: "unsent", role: "status", hidden: true });
     this.hints = h("ul", { class: "hints", id: "hints", role: "listbox", "aria-label": "Suggestions", hidden: true });
     this.sendButton = h("button", { type: "submit", class: "primary send", "aria-label": "Send", title: "Send (Enter)" }, icon("send"));
     this.steerButton = h("button", { type: "button", class: "small", title: "Put in before the next model call (Ctrl+Enter)", hidden: true,
         on: { click: () => this.send("steering") } }, "Steer");
-    this.stopButton = stop ? iconButton("stop", "Stop the run (Esc)", stop, { class: "stop", hidden: true }) : null;
-    this.replaceChildren(h("form",
+    this.stopButton = stop ? iconButton("stop", "Stop the run", stop, { class: "stop", hidden: true }) : null;
+    this.replaceChildren(this.unsent, h("form",
         { on: { submit: (event) => { event.preventDefault(); this.send("queued"); }, dragover: (event) => event.preventDefault(),
         drop: (event) => { event.preventDefault(); this.attach(event.dataTransfer.files); } } },
       this.hints, this.attached, this.area,
       h("div", { class: "bar" }, iconButton("clip", "Attach pictures or files", () => files.click()), files, ...extra,
           h("span", { class: "space" }), this.steerButton, this.stopButton, this.sendButton)));
+    this.outbox = outboxOf(chat);
+    this.outbox.use(said, () => this.showUnsent(), (message, error) => this.giveBack(message, error));
     this.grow();
   }
 
@@ -89,44 +93,68 @@ class Composer extends HTMLElement {
     this.send(event.ctrlKey || event.metaKey ? "steering" : "queued");
   }
 
-  async send(delivery) {
-    const content = this.area.value.trim();
-    if (!content && !this.images.length) return this.area.focus();
-    if (this.sending) return;
-    this.sending = true;
+  send(delivery) {
+    const typed = this.area.value;
+    const content = [typed.trim(), ...this.texts.map(fenced)].filter(Boolean).join("\n\n");
     this.offer([]);
-    try {
-      await this.said(content, this.images.map(({ media_type, data }) => ({ media_type, data })), delivery);
-      Object.assign(this, { images: [], answers: {} });
-      this.fill("");
-      this.showAttached();
-    } catch (error) {
-      toast(error.message, "bad");
-    } finally {
-      this.sending = false;
-    }
+    this.asked = null;
+    if (!content && !this.images.length) return this.area.focus();
+    const own = this.commands[/^\/(\S+)$/.exec(content)?.[1]];
+    if (own) { this.fill(""); return own.run(); }
+    const { images, texts } = this;
+    Object.assign(this, { images: [], texts: [], answers: {} });
+    this.fill("");
+    this.showAttached();
+    this.outbox.put({ content, delivery, images, typed, texts });
+  }
+
+  /** What is on its way, as soon as that takes longer than usual. */
+  showUnsent() {
+    clearTimeout(this.slow);
+    this.slow = 0;
+    const { messages } = this.outbox;
+    if (!messages.length) { Object.assign(this.unsent, { hidden: true }); this.answers = {}; return; }
+    const show = () => {
+      this.unsent.replaceChildren(...messages.map(({ content, images }) => h("div", {}, h("b", {}, "Sending … "),
+          shortened(content || `${images.length} images`, 120))));
+      this.unsent.hidden = false;
+    };
+    if (this.unsent.hidden) this.slow = setTimeout(show, SLOW_MS);
+    else show();
+  }
+
+  /** The server refused a message: it is in the field again. */
+  giveBack({ typed, images, texts }, error) {
+    toast(error.message, "bad");
+    this.images = [...images, ...this.images];
+    this.texts = [...texts, ...this.texts];
+    this.fill(this.area.value ? `${typed}\n${this.area.value}` : typed);
+    this.showAttached();
   }
 
   async attach(files) {
     for (const file of [...files]) { // the list is emptied meanwhile
-      if (file.size > MOST) toast(`${file.name} is larger than 8 MiB`, "bad");
-      else if (PICTURES.has(file.type)) {
-        const bytes = new Uint8Array(await file.arrayBuffer());
+      if (file.size > MOST) { toast(`${file.name} is larger than 8 MiB`, "bad"); continue; }
+      const bytes = new Uint8Array(await file.arrayBuffer());
+      if (PICTURES.has(file.type)) {
         let text = "";
         for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
         this.images.push({ name: file.name, media_type: file.type, data: btoa(text) });
       } else {
-        const text = await file.text();
-        const fence = "`".repeat(Math.max(3, ...[...text.matchAll(/`{3,}/g)].map(([ticks]) => ticks.length + 1)));
-        this.fill(`${this.area.value}${this.area.value ? "\n\n" : ""}${file.name}:\n${fence}\n${text}\n${fence}\n`);
+        const text = textOf(bytes);
+        if (text === null) toast(`${file.name} is neither text nor a picture; name it by its path in the project instead`, "bad");
+        else this.texts.push({ name: file.name, text });
       }
     }
     this.showAttached();
   }
 
   showAttached() {
-    this.attached.replaceChildren(...this.images.map((image, place) => h("span", { class: "file" }, image.name,
-      iconButton("close", `Remove ${image.name}`, () => { this.images.splice(place, 1); this.showAttached(); }))));
+    const chip = (list, each, place, content) => h("span", { class: "file" }, content, each.name,
+        iconButton("close", `Remove ${each.name}`, () => { list.splice(place, 1); this.showAttached(); }));
+    this.attached.replaceChildren(
+        ...this.images.map((image, place) => chip(this.images, image, place, thumbnail(image))),
+        ...this.texts.map((file, place) => chip(this.texts, file, place, icon("clip"))));
   }
 
   // -- what could be meant: commands behind a /, files of the project and resources of MCP servers behind an @ --
@@ -137,11 +165,11 @@ class Composer extends HTMLElement {
     const asked = this.asked = {};
     if (!mark) this.selected = "";
     const offer = (found) => { if (this.asked === asked) this.offer(found); };
-    if (mark === "/") return offer((await this.known("commands")).filter(({ name }) => name.startsWith(typed))
-        .map(({ name, hint, description }) => ({ text: `/${name} `, shown: `/${name} ${hint}`, about: description })));
-    if (!mark || !this.chat) return offer([]);
+    if (mark === "/") return offer(this.matching(typed, await this.known("commands")));
+    if (!mark) return offer([]);
     const files = await this.files(typed);
     offer(files);
+    if (!this.chat || this.asked !== asked) return;
     const wanted = typed.toLowerCase();
     offer([...files, ...(await this.known("resources")).filter(({ mention, name }) =>
         mention.slice(1).toLowerCase().startsWith(wanted) || wanted && name.toLowerCase().startsWith(wanted))
@@ -154,14 +182,19 @@ class Composer extends HTMLElement {
     return this.answers[path] ??= api("GET", path, undefined, { quick: true }).then((found) => found[what], () => []);
   }
 
+  /** Commands of the page, and those that the server expands, by their first letters. */
+  matching(typed, expanded) {
+    const own = Object.entries(this.commands).map(([name, { about }]) => ({ name, hint: "", description: about }));
+    return [...own, ...expanded].filter(({ name }) => name.startsWith(typed))
+        .map(({ name, hint, description }) => ({ text: `/${name} `, shown: `/${name} ${hint}`, about: description }));
+  }
+
   async files(typed) {
-    const cut = typed.lastIndexOf("/") + 1;
-    const listed = await api("GET", chatPath(this.chat, `/files?path=${encodeURIComponent(typed.slice(0, cut) || ".")}`), undefined,
-        { quick: true }).catch(() => null);
-    const wanted = typed.slice(cut).toLowerCase();
-    const found = (listed?.entries ?? []).filter(({ name }) => name.toLowerCase().startsWith(wanted) && (wanted || !UNTYPED.test(name)));
-    return found.slice(0, MOST_OFFERED).map(({ name, kind }) => kind === "directory"
-      ? { text: `@${typed.slice(0, cut)}${name}/`, shown: `${name}/`, more: true } : { text: `${typed.slice(0, cut)}${name} `, shown: name });
+    const query = `query=${encodeURIComponent(typed)}`;
+    const path = this.chat ? chatPath(this.chat, `/files/find?${query}`)
+        : `/api/files/find?${query}&root=${encodeURIComponent(this.root())}`;
+    const { paths } = await api("GET", path, undefined, { quick: true }).catch(() => ({ paths: [] }));
+    return paths.slice(0, MOST_OFFERED).map((name) => ({ text: `${name} `, shown: name }));
   }
 
   /** Late answers redraw the list, and may empty it for a moment: the person's selection is kept by its text. */
@@ -192,13 +225,36 @@ class Composer extends HTMLElement {
     this.selected = this.offers[this.at].text;
   }
 
-  put({ text, more }) {
+  put({ text }) {
     const end = this.area.selectionStart;
     this.selected = "";
     this.area.setRangeText(text, text.startsWith("/") ? 0 : this.area.value.lastIndexOf("@", end - 1), end, "end");
     this.offer([]);
     keepDraft(this.chat, this.area.value);
-    if (more) this.suggest();
   }
 }
 customElements.define("chat-composer", Composer);
+
+/** A file as it stands in a message. */
+function fenced({ name, text }) {
+  const fence = "`".repeat(Math.max(3, ...[...text.matchAll(/`{3,}/g)].map(([ticks]) => ticks.length + 1)));
+  return `${name}:\n${fence}\n${text}\n${fence}`;
+}
+
+/** The text of a file; null if it is none. */
+function textOf(bytes) {
+  if (bytes.includes(0)) return null;
+  try { return new TextDecoder("utf-8", { fatal: true }).decode(bytes); } catch { return null; }
+}
+
+function thumbnail({ media_type: type, data, name }) {
+  const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  return picture(new Blob([bytes], { type }), name);
+}
+
+/** A small picture that opens in full. */
+export function picture(blob, name) {
+  const src = URL.createObjectURL(blob);
+  const open = () => ask(name, [h("img", { class: "full", alt: name, src })], [["Close", null]]);
+  return h("button", { type: "button", class: "thumbnail", "aria-label": `Show ${name}`, on: { click: open } }, h("img", { alt: "", src }));
+}

@@ -9,6 +9,8 @@ const PAGE = 40;
 const NEAR = 500;
 const INTERVAL_MS = 32;
 const FIRST_WORDS = 8;
+const AT_END = 40;
+const ROUNDING = 2;
 
 class Conversation extends HTMLElement {
   /** `page` acts for the rows; `fold` is what is shown. */
@@ -75,12 +77,15 @@ class Conversation extends HTMLElement {
     this.top = this.scroller.scrollTop;
   }
 
+  /** Only a person moves the page up and away from its end. When rows shrink or the page grows, the browser moves it up
+   * as well, but then to the end. Rows that wait to be shown say nothing about what a person did. */
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-    const below = scrollHeight - scrollTop - clientHeight;
-    const up = scrollTop < this.top; // somebody did that: what grows, or gets less room, moves nothing up
+    const end = scrollHeight - clientHeight;
+    const below = end - scrollTop;
+    if (scrollTop < Math.min(this.top, end) - ROUNDING) this.follows = false;
+    else if (below < AT_END && this.last >= this.fold.rows.length) this.follows = true;
     this.top = scrollTop;
-    this.follows = below < 40 ? this.last >= this.fold.rows.length : this.follows && !up;
     this.jump.hidden = this.follows;
     if (scrollTop < NEAR && this.first > 0) this.move(Math.max(0, this.first - PAGE));
     else if (below < NEAR && this.last < this.fold.rows.length) this.move(Math.min(this.first + PAGE, this.fold.rows.length - MOST));

@@ -47,6 +47,7 @@ const ICONS = {
   leave: "M10 5H5v14h5M14 8l4 4-4 4M18 12H9",
   close: "M6 6l12 12M18 6L6 18",
   clip: "M20 11l-8.5 8.5a5 5 0 0 1-7-7L13 4a3.3 3.3 0 0 1 4.7 4.7l-8.4 8.4a1.6 1.6 0 0 1-2.3-2.3L14.500 7.500",
+  copy: "M9 9h10v10H9zM5 15V5h10",
   undo: "M9 7L4 12l5 5M4 12h10a6 6 0 0 1 6 6",
   down: "M12 5v14M6 13l6 6 6-6",
   sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v3M12 19v3M2 12h3M19 12h3",
@@ -112,6 +113,13 @@ export async function copy(text) {
     area.remove();
   }
   toast("Copied");
+}
+
+/** Hand a file to the person. */
+export function download(blob, name) {
+  const link = h("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 export const number = (value) => value < 10_000 ? value.toLocaleString("en") : value < 1_000_000

@@ -1,6 +1,7 @@
 // Background commands of a chat: what they write, a word to their input, and a stop.
 
-import { button, duration, h, tried } from "./dom.js";
+import { ask, button, duration, h, tried } from "./dom.js";
+import { show } from "./rendered.js";
 import { api, chatPath } from "./session.js";
 
 const LOOK_MS = 2_000;
@@ -34,6 +35,18 @@ class JobList extends HTMLElement {
     }
   }
 
+  /** What a commit would change is shown before the button that does it. */
+  async review(job, path, commit) {
+    const found = await tried(api("GET", chatPath(this.page.chat, `${path}/changes`)));
+    if (!found) return;
+    const place = h("div", { class: "diffs shown" });
+    show(place, "diff", found.diff || found.files.map((file) => `${file.action} ${file.path}`).join("\n"));
+    const title = `Commit ${found.files.length} changed file${found.files.length === 1 ? "" : "s"} of ${job.job}?`;
+    if (await ask(title, [h("pre", { class: "command" }, job.command),
+        ...found.conflicts.map((each) => h("p", { class: "warn" }, `${each.path}: ${each.reason}`)), place],
+        [["Commit", true, "primary"], ["Cancel", null]])) commit();
+  }
+
   async job(job) {
     const path = `/jobs/${encodeURIComponent(job.job)}`;
     const open = this.open === job.job || job.status === "running";
@@ -45,7 +58,7 @@ class JobList extends HTMLElement {
         h("code", {}, job.command), h("span", { class: "muted" },
         `${job.job} · ${job.status}${job.status === "exited" ? ` ${job.code}` : ""}${job.ended_ms ? ` · ${duration(job.ended_ms - job.began_ms)}` : ""}${job.pending ? ` · ${job.pending} uncommitted` : ""}`),
         h("span", { class: "space" }),
-      job.pending ? button("Commit", () => act("/commit", {}), { class: "small" }) : null,
+      job.pending ? button("Review and commit", () => this.review(job, path, () => act("/commit", {})), { class: "small" }) : null,
       job.pending ? button("Discard", () => act("/discard", {}), { class: "small" }) : null,
       job.status === "running" ? button("Stop", () => act("/stop", {}), { class: "small" }) : button("Output",
           () => { this.open = job.job; this.load(); }, { class: "small" })),

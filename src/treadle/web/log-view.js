@@ -1,6 +1,7 @@
 // The log as it is: every recorded event, with a filter; copies as JSON lines, and new chats from any place of it.
 
-import { button, copy, h, inert, tried } from "./dom.js";
+import { exportChat } from "./chat-options.js";
+import { button, copy, h, inert } from "./dom.js";
 import { fold as folded } from "./row-views.js";
 import { api, chatPath } from "./session.js";
 
@@ -18,7 +19,7 @@ class LogView extends HTMLElement {
     this.said = h("span", { class: "muted", role: "status" });
     this.replaceChildren(h("div", { class: "panel-bar" }, this.filter, this.said, h("span", { class: "space" }),
       button("Copy as JSONL", () => copy(this.matching().map((event) => JSON.stringify(event)).join("\n")), { title: "The events that were read and fit" }),
-          button("Download", () => this.download())), this.older, this.list);
+          button("Download", () => exportChat(this.page.chat))), this.older, this.list);
   }
 
   async update(fold) {
@@ -88,14 +89,6 @@ class LogView extends HTMLElement {
           h("div", { class: "tools" }, button("Show in the conversation", () => this.page.showEvent(event.seq), { class: "small" }),
         button("Fork from here", () => this.page.fork(event.seq), { class: "small" }),
             button("Copy", () => copy(JSON.stringify(event)), { class: "small" }))]));
-  }
-
-  async download() {
-    const blob = await tried(api("GET", chatPath(this.page.chat, "/export")).then((answer) => answer.blob()));
-    if (!blob) return;
-    const link = h("a", { href: URL.createObjectURL(blob), download: `${this.page.chat}.jsonl` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   }
 }
 customElements.define("log-view", LogView);

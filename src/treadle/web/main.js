@@ -9,7 +9,8 @@ import { api, begin, signedIn, signOut, takeLink } from "./session.js";
 import { Stream } from "./stream.js";
 
 const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "The next and the previous chat"], ["m", "To the message"],
-    ["Esc", "Close what is open; stop the run"], ["a and x", "Allow or refuse the first approval"],
+    ["Esc", "Leave the message, close the panel, then ask whether to stop the run"],
+    ["Alt+A and Alt+X", "Allow or refuse the first approval"],
     ["Alt+1 to 6", "Files, timeline, log, jobs, tree, world"], ["e", "To the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
     ["?", "These keys"]];
 
@@ -22,7 +23,11 @@ class App extends HTMLElement {
     window.addEventListener("signed-in", () => this.open());
     window.addEventListener("signed-out", ({ detail }) => this.close(detail));
     window.addEventListener("hashchange", () => { if (takeLink()) this.open(); else this.route(); });
+    window.addEventListener("server-reached", ({ detail }) => this.told("requests", detail ? "live" : "offline"));
+    window.addEventListener("offline", () => this.told("network", "offline"));
+    window.addEventListener("online", () => this.told("network", "live"));
     document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("keyup", () => { this.held = ""; });
     NARROW.addEventListener("change", () => this.landmark());
     document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); this.skip(); });
     if (signedIn()) this.open();
@@ -48,6 +53,7 @@ class App extends HTMLElement {
     this.offline = h("div", { class: "offline", role: "alert", hidden: true },
         "The server cannot be reached. What is shown may be old; this page comes back by itself.");
     const foot = h("div", { class: "nav-foot" }, h("a", { class: "quiet", href: "#/usage" }, "Usage"),
+        this.rulesLink = h("a", { class: "quiet", href: "#/rules" }, "Rules"),
         h("a", { class: "quiet", href: "/api/docs", target: "_blank", rel: "noopener" }, "API"), h("span", { class: "space" }),
       iconButton("help", "Keys", () => this.help()), iconButton("sun", "Light or dark", () => this.theme()),
           iconButton("leave", "Sign out", () => this.leave()));
@@ -74,11 +80,10 @@ class App extends HTMLElement {
     return this.known;
   }
 
-  told(who, state) {
-    this.states.set(who, state);
-    clearTimeout(this.telling);
-    const lost = [...this.states.values()].includes("offline");
-    this.telling = setTimeout(() => { if (this.offline) this.offline.hidden = !lost; }, lost ? 700 : 0);
+  /** Part of the page, and whether it reaches the server. */
+  told(part, state) {
+    this.states.set(part, state);
+    if (this.offline) this.offline.hidden = ![...this.states.values()].includes("offline");
   }
 
   async route() {
@@ -92,8 +97,10 @@ class App extends HTMLElement {
     this.landmark();
     document.title = "Treadle";
     this.list.draw();
+    this.rulesLink.href = this.chat ? `#/rules/${encodeURIComponent(this.chat)}` : "#/rules";
     if (kind === "chat") this.put("chat-page", (page) => page.begin(this.chat, this));
     else if (kind === "usage") { await import("./usage-page.js"); this.put("usage-page"); }
+    else if (kind === "rules") { await import("./rules-page.js"); this.put("rules-page", (page) => page.begin(decodeURIComponent(id))); }
     else this.put("new-chat", (page) => page.begin(this));
   }
 
@@ -124,25 +131,41 @@ class App extends HTMLElement {
         [["Close", null]]);
   }
 
+  /** Keys without a modifier act only outside of fields. A key that is held down acts once and types nothing into the
+   * field that it brought the focus to. */
   key(event) {
     const page = this.main?.firstElementChild;
     const chat = page?.localName === "chat-page" ? page : null;
     if (document.querySelector("dialog[open]") || event.defaultPrevented) return;
+    if (event.repeat && event.key === this.held) return event.preventDefault();
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key === "Escape") {
-      if (chat?.panel) chat.open("");
-      else if (chat?.fold.run && !(typing && typing.value && typing !== chat.composer.area)) chat.interrupt();
+      event.preventDefault(); // else the browser closes at once what is opened here
+      if (typing) typing.blur();
+      else if (chat?.panel) chat.open("");
+      else if (chat?.fold.run) chat.askToStop();
       return;
     }
-    if (event.altKey && chat
-        && /^Digit[1-6]$/.test(event.code)) { event.preventDefault(); chat.tabs.querySelector(`:nth-child(${event.code.at(-1)}):not([hidden])`)?.click(); return; }
+    if (event.altKey && chat && !event.ctrlKey && !event.metaKey) return this.altKey(event, chat, typing);
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const act = { n: () => { location.hash = "#/new"; }, "/": () => this.list?.search.focus(), j: () => this.list?.step(1),
-        k: () => this.list?.step(-1), m: () => page?.querySelector("chat-composer textarea")?.focus(), a: () => chat?.cards.press("allow"),
-        x: () => chat?.cards.press("deny"), e: () => chat?.conversation.toEnd(), "?": () => this.help() }[event.key];
+        k: () => this.list?.step(-1), m: () => page?.querySelector("chat-composer textarea")?.focus(),
+        e: () => chat?.conversation.toEnd(), "?": () => this.help() }[event.key];
     if (!act || !this.list) return;
     event.preventDefault();
+    this.held = event.key;
     act();
+  }
+
+  /** Chords: a text that somebody types has none, so it never answers an approval. */
+  altKey(event, chat, typing) {
+    const panel = /^Digit([1-6])$/.exec(event.code)?.[1];
+    const answer = typing ? "" : { KeyA: "allow", KeyX: "deny" }[event.code];
+    if (!panel && !answer) return;
+    event.preventDefault();
+    if (event.repeat) return;
+    if (answer) chat.cards.press(answer);
+    else chat.tabs.querySelector(`:nth-child(${panel}):not([hidden])`)?.click();
   }
 }
 customElements.define("treadle-app", App);

@@ -38,8 +38,8 @@ async function send() {
 }
 
 /** Show a passage in an element. Until the answer comes it shows the text; where none comes, it stays text. */
-export async function show(element, kind, text, { language = "", split = false } = {}) {
-  const passage = { kind, text, language, split };
+export async function show(element, kind, text, { language = "", split = false, numbered = false } = {}) {
+  const passage = { kind, text, language, split, numbered };
   element.passage = passage;
   if (!element.hasChildNodes()) element.append(h("span", { class: "raw" }, text));
   try {
@@ -51,6 +51,11 @@ export async function show(element, kind, text, { language = "", split = false }
           on: { click: () => copy(block.querySelector("code").textContent) } }, "Copy");
       block.append(button);
     }
+    for (const link of element.querySelectorAll(".place")) link.addEventListener("click", (event) => {
+      event.stopPropagation();
+      const { path, line } = link.dataset;
+      link.dispatchEvent(new CustomEvent("show-file", { bubbles: true, detail: { path, line: Number(line) || 0 } }));
+    });
     element.dispatchEvent(new Event("rendered", { bubbles: true }));
   } catch {
     // offline: the text is there, and is made HTML when it is shown again

@@ -60,7 +60,7 @@ class ReplayView extends HTMLElement {
       this.fold.take(this.first);
       this.fold.seq = this.from - 1;
       this.at = 0;
-      this.conversation.begin(this.fold, { readOnly: true, split: () => this.page.split(), whole: (seq) => this.page.whole(seq) });
+      this.conversation.begin(this.fold, { readOnly: true, split: () => this.page.split(), part: (...which) => this.page.part(...which), showFile: (...which) => this.page.showFile(...which) });
     }
     this.clock = this.past[at];
     this.takeUpTo(at);

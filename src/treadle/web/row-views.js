@@ -1,7 +1,8 @@
 // How the rows of a conversation look. Each view takes a row and brings an element up to date with it; what was opened
 // stays open.
 
-import { button, duration, h, iconButton, inert, money, number } from "./dom.js";
+import { picture } from "./composer.js";
+import { button, copy, download, duration, h, iconButton, inert, money, number, tried } from "./dom.js";
 import { ENDS, familyTable, stat } from "./family.js";
 import { completeUpTo, show } from "./rendered.js";
 
@@ -12,6 +13,7 @@ const DEEDS = {
       edit_file: ["edited", "time"],
   apply_patch: ["edited", "time"], run_command: ["ran", "command"],
 };
+const PIECE = 64 * 1024; // bytes of an output that are read at once
 const STATES = { waiting: "about to run", asked: "waits for approval", client: "a client runs it", running: "running", done: "done",
     failed: "failed" };
 
@@ -65,6 +67,7 @@ class Answer extends HTMLElement {
   finish(row) {
     if (this.final === row.text) return;
     this.final = row.text;
+    this.querySelector(".answer-tools")?.remove();
     const whole = h("div", { class: "markdown" });
     const swap = () => {
       if (this.final !== row.text) return;
@@ -78,6 +81,8 @@ class Answer extends HTMLElement {
       this.body = whole;
     }
     show(whole, "markdown", row.text).then(swap);
+    if (row.text.trim()) this.append(h("div", { class: "answer-tools" },
+        iconButton("copy", "Copy the answer", () => copy(row.text))));
   }
 }
 customElements.define("chat-answer", Answer);
@@ -88,10 +93,23 @@ function user(row, page) {
   const who = row.source === "person" ? (row.delivery === "idle" ? "You" : `You (${row.delivery})`)
       : `Treadle (${SOURCES[row.source] ?? row.source})`;
   return h("div", { class: `user ${row.source === "person" ? "" : "synthetic"}` },
-    h("div", { class: "who" }, who, row.images ? ` · ${row.images} image${row.images > 1 ? "s" : ""}` : "",
+    h("div", { class: "who" }, who,
       page.readOnly || row.source !== "person" ? null : h("span", { class: "tools" },
         iconButton("undo", "Go back to before this message", () => page.rewind(row)),
-        button("Edit", () => page.edit(row), { class: "quiet small" }))), said);
+        button("Edit", () => page.edit(row), { class: "quiet small" }))), row.text ? said : null, pictures(row, page));
+}
+
+/** The pictures of a message, read once for each row. */
+function pictures(row, page) {
+  if (!row.images.length || !page.part) return null;
+  row.pictures ??= row.images.map((_type, place) => page.part(row.seq, `images/${place}`).then((answer) => answer.blob()));
+  const place = h("div", { class: "pictures", "aria-label": `${row.images.length} image${row.images.length > 1 ? "s" : ""}`, role: "group" });
+  row.pictures.forEach((each, at) => {
+    const frame = h("span", {}, "…");
+    place.append(frame);
+    each.then((blob) => frame.replaceChildren(picture(blob, `image ${at + 1}`)), () => { frame.textContent = "This picture cannot be loaded."; });
+  });
+  return place;
 }
 
 function output(call, page) {
@@ -110,13 +128,36 @@ function output(call, page) {
     show(place, "code", lines.slice(1).map((line) => line.replace(/^\s*\d+\t/, "")).join("\n"), { language: call.summary });
     parts.push(h("p", { class: "muted" }, lines[0]), place);
   } else if (text) parts.push(h("pre", { class: "output", tabindex: "0" }, text));
-  if (call.cut) parts.push(button("Show all of it",
-      async (event) => { call.text = await page.whole(call.done); call.cut = false; event.target.replaceWith(h("pre",
-      { class: "output", tabindex: "0" }, call.text)); }, { class: "quiet small" }));
+  if (call.cut) parts.push(wholeOutput(call, page));
   const facts = [call.permission, call.sandbox && `sandbox: ${call.sandbox}`, call.effect === "direct" && "wrote directly", call.synthetic
       && `no tool said this: ${call.synthetic}`];
   parts.push(h("p", { class: "muted facts" }, facts.filter(Boolean).join(" · ")));
   return parts;
+}
+
+/** All that a tool wrote: read piece by piece, or as a file. */
+function wholeOutput(call, page) {
+  const text = h("pre", { class: "output", tabindex: "0", hidden: true, "aria-label": "Whole output" });
+  const decoder = new TextDecoder();
+  let read = 0;
+  const more = button("Show the whole output", async () => {
+    more.disabled = true;
+    const answer = await tried(page.part(call.done, "output", `bytes=${read}-${read + PIECE - 1}`));
+    more.disabled = false;
+    if (!answer) return;
+    const bytes = new Uint8Array(await answer.arrayBuffer());
+    const total = Number(answer.headers.get("content-range")?.split("/")[1] ?? bytes.length);
+    read += bytes.length;
+    text.hidden = false;
+    text.append(inert(decoder.decode(bytes, { stream: read < total })));
+    more.textContent = `Show more: ${number(Math.ceil((total - read) / 1024))} KB left`;
+    more.hidden = read >= total;
+  }, { class: "quiet small" });
+  const save = button("Download", async () => {
+    const answer = await tried(page.part(call.done, "output"));
+    if (answer) download(await answer.blob(), `${call.name}-${call.done}.txt`);
+  }, { class: "quiet small", "aria-label": "Download the whole output" });
+  return h("div", { class: "whole" }, text, h("div", { class: "answer-tools" }, more, save));
 }
 
 function commandOf(call) {
@@ -124,7 +165,7 @@ function commandOf(call) {
 }
 
 function callLine(call, page) {
-  const line = [h("span", { class: `state ${call.state}`, role: "img", "aria-label": STATES[call.state] }), h("b", {}, call.name), " ",
+  const line = [h("span", { class: `state ${call.state}`, role: "img", "aria-label": STATES[call.state] }), h("span", { class: "tool" }, call.name), " ",
     h("code", { class: "touches" }, call.summary), " ", stat(call.stat),
         h("span", { class: "muted" }, call.state === "done" || call.state === "failed"
         ? [call.brief && !call.stat ? ` ${call.brief}` : "", call.ms > 999 ? ` · ${duration(call.ms)}` : ""].join("")
@@ -159,14 +200,17 @@ function end(row, page) {
     row.files.length > 8 ? `and ${row.files.length - 8} more` : null, page.readOnly ? null
         : button("Review", () => page.review(), { class: "small" })) : null;
   return h("div", { class: `end ${row.reason}` }, h("span", { class: "muted" }, `${ENDS[row.reason] ?? row.reason} · ${facts}`),
-    page.readOnly ? null : h("span", { class: "tools" }, button("Fork here", () => page.fork(row.seq), { class: "quiet small" }),
+    page.readOnly ? null : h("span", { class: "tools" }, button("Retry", () => page.retry(row), { class: "quiet small" }),
+        button("Fork here", () => page.fork(row.seq), { class: "quiet small" }),
         button("Replay", () => page.replay(row.run, row.seq), { class: "quiet small" })), files);
 }
 
 function question(row) {
   const answer = row.answer === null ? h("p", { class: "muted" }, "Waits for an answer.") : h("p", {},
       h("b", {}, row.synthetic ? "Nobody answered. " : "Answer: "), row.answer);
-  return h("div", { class: "inquiry" }, h("p", {}, row.text), answer);
+  const text = h("div", { class: "markdown" });
+  show(text, "markdown", row.text);
+  return h("div", { class: "inquiry" }, text, answer);
 }
 
 function done(row) {

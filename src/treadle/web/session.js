@@ -4,6 +4,7 @@
 const KEY = "treadle.token";
 const TRIES = 4;
 const PATIENCE_MS = 15_000; // a server that is frozen takes connections and says nothing
+const LONGEST_PAUSE_MS = 2_500;
 let token = null;
 
 export class ApiError extends Error {
@@ -50,25 +51,33 @@ export function signOut(why = "") {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-function newKey() {
+export function newKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A request; what changes something is repeated under one key when the connection breaks, and is done once. */
-export async function api(method, path, body, { quick = false } = {}) {
+/** Tell the app at once whether the server answers. */
+const tellReached = (there) => window.dispatchEvent(new CustomEvent("server-reached", { detail: there }));
+
+/** A request; what changes something is repeated under one key when the connection breaks, and is done once. A `patient`
+ * request is repeated until the server answers. */
+export async function api(method, path, body, { quick = false, patient = false, key = newKey(), range = "" } = {}) {
   const headers = token ? { authorization: `Bearer ${token}` } : {};
   if (body !== undefined) headers["content-type"] = "application/json";
-  if (method !== "GET") headers["idempotency-key"] = newKey();
+  if (method !== "GET") headers["idempotency-key"] = key;
+  if (range) headers.range = range;
   const sent = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" };
   for (let tries = 1; ; tries++) {
     let response;
     try {
-      response = await fetch(path, quick ? { ...sent, signal: AbortSignal.timeout(PATIENCE_MS) } : sent);
+      response = await fetch(path, quick || patient ? { ...sent, signal: AbortSignal.timeout(PATIENCE_MS) } : sent);
     } catch {
-      if (quick || tries >= TRIES) throw new ApiError(0, "offline", "The server cannot be reached.");
-      await pause(300 * 2 ** tries);
+      tellReached(false);
+      if (!patient && (quick || tries >= TRIES)) throw new ApiError(0, "offline", "The server cannot be reached.");
+      await pause(Math.min(LONGEST_PAUSE_MS, 300 * 2 ** tries));
       continue;
     }
+    if (patient && response.status === 503) { await pause(LONGEST_PAUSE_MS); continue; }
+    tellReached(true);
     if (response.ok) return response.status === 204 ? null : read(response);
     const said = (await response.json().catch(() => ({}))).error ?? {};
     if (response.status === 401 && path !== "/api/sign-in" && headers.authorization === `Bearer ${token}`) signOut(

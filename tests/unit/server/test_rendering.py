@@ -13,11 +13,14 @@ from treadle.code_languages import LEXERS
 from treadle.server.rendering import MOST_MARKDOWN, Kind, code, markdown, render
 
 TAGS = {
-    "a", "blockquote", "br", "code", "col", "colgroup", "del", "div", "em",
-    "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p",
+    "a", "blockquote", "br", "button", "code", "col", "colgroup", "del", "div", "em",
+    "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "input", "li", "ol", "p",
     "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-ATTRIBUTES = frozenset({"class", "href", "title", "rel", "target", "tabindex", "colspan", "start"})
+ATTRIBUTES = frozenset(
+    {"class", "href", "title", "rel", "target", "tabindex", "colspan", "start"}
+    | {"type", "disabled", "checked", "aria-label", "data-path", "data-line"}
+)
 HOSTILE = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -133,3 +136,24 @@ def test_only_languages_of_the_list_are_coloured() -> None:  # S-20
     assert "<span" not in code("10 PRINT 1", "cbmbas").replace("<span class=language>", "")
     known = {name for name, *_ in get_all_lexers()}
     assert known >= LEXERS
+
+
+def test_task_lists_addresses_and_places() -> None:  # U-03
+    html = markdown("- [ ] open\n- [x] done: https://example.org/a.\n\nSee `src/a.py:12`, b.ts:3 and localhost.dev:80.")
+    assert html.count('<li class="task"><input type="checkbox" disabled') == 2
+    assert 'disabled checked aria-label="done"> done: <a href="https://example.org/a" ' in html
+    assert '<button type="button" class="place" data-path="src/a.py" data-line="12"><code>src/a.py:12</code>' in html
+    assert 'data-path="b.ts" data-line="3">b.ts:3</button> and localhost.dev:80.' in html
+    hostile = markdown('x"onclick=y/a.py:3 https://e.x/"><b> [https://a.b c.py:1](https://d.e) `<i>.py:1`')
+    assert "<b>" not in hostile
+    assert 'onclick=y/a.py" ' not in hostile.replace("&quot;", "")
+    assert hostile.count("<a ") == 2  # no link inside of a link
+    assert "<i>" not in hostile
+
+
+def test_diffs_in_fences_and_numbered_lines() -> None:  # U-03
+    html = markdown("```diff\n--- a\n@@ -1 +1 @@\n-<old>\n+new\n```")
+    assert '<span class="hunk">@@ -1 +1 @@</span>\n<span class="removed">-&lt;old&gt;</span>' in html
+    assert '<span class="added">+new</span>' in html
+    assert "\n--- a" not in html.replace('<span class="removed">--- a', "!")
+    assert render("code", "x\ny", numbered=True).count('class="numbered" data-line=') == 2

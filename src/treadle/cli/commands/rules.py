@@ -47,9 +47,10 @@ class NewRule(NamedTuple):
 @json_option("Print one JSON object a line.")
 @click.pass_context
 def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
-    """List, make and take back standing answers.
+    """List, make and revoke standing answers to approvals.
 
-    With add and revoke; alone, or with list, it lists them.
+    With add and revoke; alone, or with list, it lists them: where each holds, when it was made and last used, and until
+    when it holds.
     """
     if context.invoked_subcommand is None:
         _list(chat, as_json)
@@ -112,11 +113,13 @@ def _list(chat: str | None, as_json: bool) -> None:
     from treadle.policy.rule_book import RuleBook
     from treadle.protocol import wire
 
-    listed_rules, damage = RuleBook(configured().home).readable()
+    book = RuleBook(configured().home)
+    listed_rules, damage = book.readable()
     if chat is not None:
         listed_rules += _in_chat(chat, _chat_rules)
     terminal = Terminal()
-    rows = [(wire.whole(rule), _line(rule)) for rule in listed_rules]
+    used = {rule.id: book.last_used_ms(rule.id) for rule in listed_rules}
+    rows = [(wire.whole(rule) | {"used_ms": used[rule.id]}, _line(rule, used[rule.id])) for rule in listed_rules]
     write_list(terminal, rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
     if damage:
         terminal.note(inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")
@@ -163,12 +166,15 @@ async def _set(chat: "Chat", rules: "tuple[Rule, ...]") -> None:
     await chat.carry_out(ChangeOptions({"rules": msgspec.to_builtins(rules)}), work=False)
 
 
-def _line(rule: "Rule") -> Line:
+def _line(rule: "Rule", used_ms: int = -1) -> Line:
+    """A rule in one line; with the time of its last use, 0 for never."""
     where = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
     scope = f"{rule.scope} {where}".strip()
     what = inert_line(rule.pattern or "(every use)", 120)
     effect = Span(f"{rule.effect:5}", ("green" if rule.effect == "allow" else "yellow",))
-    until = Span(scope + _until(rule), ("dim",))
+    used = "" if used_ms < 0 else f", last used {_moment(used_ms)}" if used_ms else ", never used"
+    made = f", made {_moment(rule.created_ms)}" if rule.created_ms else ""
+    until = Span(scope + made + used + _until(rule), ("dim",))
     return spans(f"{rule.id}  ", effect, f" {inert_line(rule.tool, 40)}  {what}  ", until)
 
 
@@ -178,4 +184,8 @@ def _until(rule: "Rule") -> str:
     left = rule.expires_ms / 1000 - time.time()
     if left <= 0:
         return ", expired"
-    return f", until {time.strftime('%Y-%m-%d %H:%M', time.localtime(rule.expires_ms / 1000))}"
+    return f", until {_moment(rule.expires_ms)}"
+
+
+def _moment(ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))

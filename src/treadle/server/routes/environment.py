@@ -17,14 +17,16 @@ from treadle.protocol.http_answers import (
     CommandView,
     FileEntry,
     FileList,
+    FoundFiles,
     Me,
     ModelList,
     ModelView,
+    ProjectView,
     ResourceList,
     ResourceView,
     Ticket,
 )
-from treadle.protocol.http_queries import FileQuery, PathQuery, RootQuery
+from treadle.protocol.http_queries import FileQuery, FindQuery, PathQuery, RootQuery
 from treadle.protocol.http_requests import Nothing
 from treadle.protocol.options import ChatOptions
 from treadle.server.guard import token_of
@@ -32,11 +34,13 @@ from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.tokens import LOCAL, TICKET_S
+from treadle.workspace.file_names import best, branch_of, file_names
 
 if TYPE_CHECKING:
     from treadle.mcp_hub.offerings import Resource
 
 BYTES = "application/octet-stream"
+MOST_FOUND = 12
 
 
 async def models(call: ApiRequest) -> ApiReply:
@@ -116,13 +120,36 @@ async def commands(call: ApiRequest) -> ApiReply:
     if "chat" in call.request.path_params:
         options = await _usable(call)
     else:
-        admission, root = call.service.admission, call.query(RootQuery).root
-        own = admission.options if call.user == LOCAL else replace(admission.options, root="")
-        checked = await asyncio.to_thread(admission.change, call.user, {"root": root}) if root else {}
-        options = replace(own, **checked)
+        options = await _options_to_come(call, call.query(RootQuery).root)
     found = await message_expansion.commands(call.service.agent, options, own=call.user == LOCAL)
     views = [CommandView(name=each.name, description=each.description, hint=each.hint) for each in found.values()]
     return reply(CommandList(commands=tuple(views)))
+
+
+async def _options_to_come(call: ApiRequest, root: str) -> ChatOptions:
+    """The options of a chat that has not begun, in this project or in that of the server."""
+    admission = call.service.admission
+    own = admission.options if call.user == LOCAL else replace(admission.options, root="")
+    checked = await asyncio.to_thread(admission.change, call.user, {"root": root}) if root else {}
+    return replace(own, **checked)
+
+
+async def find_files(call: ApiRequest) -> ApiReply:
+    """Files by a few letters of their paths; of a chat in a world, those of the world."""
+    wanted = call.query(FindQuery)
+    if "chat" in call.request.path_params:
+        state = await call.service.state(call.user, call.path("chat"))
+        folder = await asyncio.to_thread((await call.service.workspace(state)).directory, ".")
+    else:
+        folder = (await _options_to_come(call, wanted.root)).root
+    names = await asyncio.to_thread(file_names, folder) if folder else []
+    return reply(FoundFiles(paths=tuple(map(inert, best(names, wanted.query, MOST_FOUND)))))
+
+
+async def project(call: ApiRequest) -> ApiReply:
+    root = (await _options_to_come(call, call.query(RootQuery).root)).root
+    branch = await asyncio.to_thread(branch_of, root) if root else ""
+    return reply(ProjectView(root=root, branch=branch))
 
 
 async def resources(call: ApiRequest) -> ApiReply:
@@ -182,6 +209,18 @@ ROUTES = (
     Route(
         "GET", "/api/commands", commands, "List the same commands for a chat that has not begun.", TAG,
         reply=CommandList, query=RootQuery, codes=("root_changed", "invalid_input"),
+    ),
+    Route(
+        "GET", "/api/chats/{chat}/files/find", find_files, "Find files of the chat's project by a few letters.", TAG,
+        reply=FoundFiles, query=FindQuery, codes=_CODES,
+    ),
+    Route(
+        "GET", "/api/files/find", find_files, "Find files of the project of a chat that has not begun.", TAG,
+        reply=FoundFiles, query=FindQuery, codes=("invalid_input",),
+    ),
+    Route(
+        "GET", "/api/project", project, "See in which project and on which branch a chat would begin.", TAG,
+        reply=ProjectView, query=RootQuery, codes=("invalid_input",),
     ),
     Route("GET", "/api/me", me, "See whose token this is.", TAG, reply=Me),
     Route(

@@ -17,6 +17,7 @@ from treadle.errors import ChatExists
 from treadle.protocol.http_answers import ChatView, Rendered, SignedIn, UsageDays, UsageRow
 from treadle.protocol.http_queries import DaysQuery
 from treadle.protocol.http_requests import ForkChat, Passages, SignInCode
+from treadle.server.compression import accepts_gzip, pack
 from treadle.server.idempotency import remember
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
@@ -30,6 +31,9 @@ from treadle.types import ChatId, new_chat_id
 FOLDER = Path(__file__).parents[2] / "web"
 INDEX = "index.html"
 IMPORTED = re.compile(r'^import (?:[^"]+ from )?"\./([\w.-]+)"', re.MULTILINE)
+COMMENTS = re.compile(rb"^[ ]*(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/)\n", re.MULTILINE)
+INDENTATION = re.compile(rb"^ +", re.MULTILINE)
+BEST_LEVEL = 9
 FOREVER = "public, max-age=31536000, immutable"
 KINDS = {
     ".html": "text/html",
@@ -43,7 +47,7 @@ POLICY = "; ".join(
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
-        "img-src 'self'",
+        "img-src 'self' blob:",
         "connect-src 'self'",
         "manifest-src 'self'",
         "base-uri 'none'",
@@ -58,6 +62,8 @@ POLICY = "; ".join(
 
 class PageFile(msgspec.Struct, frozen=True):
     body: bytes
+    packed: bytes
+    """The body by gzip; empty if that is not shorter."""
     kind: str
     tag: str
 
@@ -71,12 +77,19 @@ class Page(msgspec.Struct, frozen=True):
 def web_page() -> Page:
     """The files of the page, read once: nothing else can be asked for. Its parts lie in a folder that is named after
     what is in them, so that a browser asks for each once and never again."""
-    bodies = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    bodies = {path.name: _source(path) for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
     version = hashlib.sha256(b"".join(bodies.values())).hexdigest()[:16]
     links = "\n".join(f'<link rel="modulepreload" href="/web/{name}">' for name in needed(bodies, "main.js"))
     index = bodies[INDEX].decode().replace("<!-- modules -->", links).replace('"/web/', f'"/web/{version}/')
     bodies[INDEX] = index.encode()
     return Page(version, {name: _page_file(name, body) for name, body in bodies.items()})
+
+
+def _source(path: Path) -> bytes:
+    """A file as it is sent: scripts without the comments and the indentation, which are for those who read the source
+    and a seventh of the bytes. No text of a script goes over several lines, so a line can be judged by itself."""
+    data = path.read_bytes()
+    return INDENTATION.sub(b"", COMMENTS.sub(b"", data)) if path.suffix == ".js" else data
 
 
 def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
@@ -88,7 +101,9 @@ def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
 
 
 def _page_file(name: str, body: bytes) -> PageFile:
-    return PageFile(body, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    packed = pack(body, BEST_LEVEL)
+    kept = packed if len(packed) < len(body) else b""
+    return PageFile(body, kept, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
 def _sent(call: ApiRequest, name: str, version: str = "") -> Response:
@@ -97,9 +112,16 @@ def _sent(call: ApiRequest, name: str, version: str = "") -> Response:
     if part is None:
         raise Problem("not_found", "The page has no such part.")
     kept = FOREVER if version == page.version else "no-cache"
-    headers = {"etag": part.tag, "cache-control": kept, "content-security-policy": POLICY}
+    headers = {"etag": part.tag, "cache-control": kept}
+    if (
+        name == INDEX
+    ):  # the policy of a page holds for its parts; a part alone has that of the guard, which allows nothing
+        headers["content-security-policy"] = POLICY
     if part.tag in call.request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
+    headers["vary"] = "Accept-Encoding"
+    if part.packed and accepts_gzip(call.request.headers):
+        return Response(part.packed, media_type=part.kind, headers=headers | {"content-encoding": "gzip"})
     return Response(part.body, media_type=part.kind, headers=headers)
 
 
@@ -123,7 +145,9 @@ async def sign_in(call: ApiRequest) -> ApiReply:
 async def render(call: ApiRequest) -> ApiReply:
     wanted = call.body(Passages).passages
     make = call.service.rendering.html
-    fragments = [await make(each.kind, each.text, each.language, split=each.split) for each in wanted]
+    fragments = [
+        await make(each.kind, each.text, each.language, split=each.split, numbered=each.numbered) for each in wanted
+    ]
     return reply(Rendered(html=tuple(fragments)))
 
 
