@@ -22,7 +22,7 @@ from treadle.tui.screens import Confirm
 class Purpose(msgspec.Struct, frozen=True):
     """What the composer is used for, if not for a message."""
 
-    kind: Literal["feedback", "edit", "queued", "rename"]
+    kind: Literal["feedback", "edit", "queued", "rename", "again"]
     words: str
     asked: Asked | None = None
     arguments: Mapping[str, Any] = {}
@@ -67,11 +67,24 @@ class CommandContext:
     def ask_for(self, purpose: Purpose, text: str = "") -> None:
         """Use the composer for this, until Enter or Esc."""
         if self._purpose is None:
+            self.take_up_draft()
             self._draft = self.app.composer.draft
         self._purpose = purpose
         self.app.composer.put(text)
         self.app.screen.set_focus(self.app.composer)  # at once: the next key is for the composer
         self.app.showing.draw_facts()
+
+    def put_draft_aside(self) -> None:
+        """Empty the composer, so that the card takes keys."""
+        if self._purpose is None and self.app.composer.text:
+            self._draft = self.app.composer.draft
+            self.app.composer.clear_all()
+
+    def take_up_draft(self) -> None:
+        """Put the message back that `put_draft_aside` took away."""
+        if self._purpose is None and self._draft.text:
+            self.app.composer.give_back(self._draft)
+            self._draft = Draft()
 
     def _restore_draft(self) -> None:
         """Put back the text, with its chips, that stood in the composer before it was used for a purpose."""

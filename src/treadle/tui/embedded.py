@@ -232,6 +232,9 @@ class Embedded:
     async def rules(self) -> Sequence[Rule]:
         return await asyncio.to_thread(self.agent.rules.all)
 
+    async def revoke(self, rule: str) -> None:
+        await asyncio.to_thread(self.agent.rules.revoke, rule)
+
     async def disclosure(self, model: str) -> str:
         whom = self.agent.consent.missing(model)
         return disclosure(whom) if whom else ""

@@ -272,10 +272,6 @@ class Transcript(ScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
 
-    def last_answer(self) -> str:
-        spoken = [block.text for block in self.conversation.blocks if isinstance(block, Spoken) and block.text]
-        return spoken[-1] if spoken else ""
-
 
 def _guess(block: AnyBlock, width: int) -> int:
     """How high a block is that nobody has drawn."""
