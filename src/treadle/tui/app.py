@@ -23,7 +23,7 @@ from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.tui.clipboard import copy_to_desktop
 from treadle.tui.composer import Composer
 from treadle.tui.history import History
-from treadle.tui.marks import LIGHT, InertFilter, Plain, marks_for
+from treadle.tui.marks import LIGHT, Colourless, InertFilter, Plain, marks_for
 from treadle.tui.painting import Painter
 from treadle.tui.static import Static
 
@@ -114,8 +114,12 @@ class TreadleApp(App[Left]):
         self._filters.append(InertFilter())
         if not self.marks.unicode:
             self._filters.append(Plain())
+        if self.no_color:
+            self._filters.append(Colourless())
         self._written: dict[str, tuple[str, object]] = {}
         self._painter = Painter()
+        self.last_screenful: list[str] = []
+        """The end of the conversation, as it is written when the app is left."""
 
     # -- layout -------------------------------------------------------------------------------------------------------
 
@@ -266,6 +270,10 @@ class TreadleApp(App[Left]):
             return
         self.run_worker(self.guarded(self.controller.submitted(message)))
 
+    def on_composer_attaching(self, message: Composer.Attaching) -> None:
+        if self.controller is not None:
+            self.run_worker(self.guarded(self.controller.attach(message.path)))
+
     def on_composer_completing(self, message: Composer.Completing) -> None:
         if self.controller is not None:
             self.controller.completing(message)
@@ -307,6 +315,7 @@ class TreadleApp(App[Left]):
             self.exit(Left())
             return
         showing.leave()
+        self.last_screenful = showing.transcript.last_lines(max(1, self.size.height - 4))
         self.exit(Left(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
     async def action_escape(self) -> None:

@@ -92,8 +92,10 @@ async def review(context: CommandContext, rest: str) -> None:
         hunks = {path: (hunk,)} if hunk else None
         if key == "enter":
             shown = _file_diff(files[path], hunk, look_of(context, max(30, context.app.size.width - 8)))
-            await context.app.push_screen_wait(Reading(inert_line(decode_path(path)), shown))
-            return ""
+            reading = Reading(inert_line(decode_path(path)), shown, {"k": "keep", "u": "undo"})
+            key = await context.app.push_screen_wait(reading)
+            if not key:
+                return ""
         try:
             if key == "k":
                 return outcome_words("kept", await link.keep(() if hunk else (path,), hunks))

@@ -108,6 +108,17 @@ class CommandContext:
             app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
             app.showing.draw()
 
+    async def attach(self, path: str, label: str = "") -> None:
+        """Make a picture part of the message. InvalidInput: the model cannot see it."""
+        model = self.app.showing.options.model or self.app.start.model or await self.connection.default_model()
+        rows = {row.model: row for row in await self.connection.models()}
+        if model in rows and not rows[model].vision:
+            others = [row.model for row in sorted(rows.values(), key=lambda row: bool(row.why)) if row.vision]
+            seeing = f"these can: {', '.join(others[:6])}; choose one with /model" if others else "none here can"
+            raise InvalidInput(f"{inert_line(model, 80)} cannot see images, so it was not attached; {seeing}")
+        self.app.composer.add_chip("image", label or path.rpartition("/")[2], "", path)
+        self.app.composer.focus()
+
     async def _ensure_chat(self) -> bool:
         """Begin a chat if there is none; False if the user did not agree to its model."""
         async with self._beginning:

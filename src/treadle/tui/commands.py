@@ -277,8 +277,7 @@ async def _paste(context: CommandContext, rest: str) -> None:
     from treadle.tui.images import clipboard_picture
 
     path = await clipboard_picture(context.app.home)
-    context.app.composer.add_chip("image", "from the clipboard", "", path)
-    context.app.composer.focus()
+    await context.attach(path, "from the clipboard")
 
 
 DOCTOR_S = 120.0

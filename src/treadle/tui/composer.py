@@ -57,6 +57,13 @@ class Composer(TextArea):
             self.draft = draft
             self.steers = steers
 
+    class Attaching(Message):
+        """A picture is to become part of the message."""
+
+        def __init__(self, path: str) -> None:
+            super().__init__()
+            self.path = path
+
     class Completing(Message):
         """What could be completed changed: `kind` is `command`, `file` or nothing."""
 
@@ -149,7 +156,7 @@ class Composer(TextArea):
         event.stop()
         event.prevent_default()
         if path := picture_at(text):
-            self.add_chip("image", path.rpartition("/")[2], "", path)
+            self.post_message(self.Attaching(path))
         elif len(text) > LARGE or text.count("\n") > LARGE_LINES:
             self.add_chip("pasted", f"{text.count(chr(10)) + 1} lines", text)
         else:

@@ -45,6 +45,8 @@ class ModelRow(msgspec.Struct, frozen=True):
     window: int = 0
     why: str = ""
     """What is missing before it can be used."""
+    vision: bool = True
+    """Whether it sees images."""
 
 
 class Asked(msgspec.Struct, frozen=True):

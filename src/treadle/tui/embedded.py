@@ -214,7 +214,9 @@ class Embedded:
         registry = self._registry or ModelRegistry(os.environ)
         offers = await asyncio.to_thread(all_offers, registry)
         return [
-            ModelRow(info.ref, info.window, usable(registry, offer, info)) for offer in offers for info in offer.models
+            ModelRow(info.ref, info.window, usable(registry, offer, info), info.vision)
+            for offer in offers
+            for info in offer.models
         ]
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":

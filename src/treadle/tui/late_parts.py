@@ -69,6 +69,10 @@ class Controlling(Protocol):
 
     async def command(self, name: str, rest: str) -> None: ...
 
+    async def attach(self, path: str) -> None:
+        """Make a picture part of the message, if the model can see it."""
+        ...
+
     def completing(self, message: Composer.Completing) -> None: ...
 
     def settles(self, question: Asked) -> bool:

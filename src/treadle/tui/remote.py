@@ -162,7 +162,9 @@ class Remote:
 
     async def models(self) -> Sequence[ModelRow]:
         listed = await self._http.get("/api/models", ModelList)
-        return [ModelRow(each.model, each.window, "" if each.usable else each.why) for each in listed.models]
+        return [
+            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision) for each in listed.models
+        ]
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
         """They say themselves: the server knows their texts."""
