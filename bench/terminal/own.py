@@ -18,7 +18,7 @@ KEYS = "αβγδεζηθικλμνξοπρστυφχψω"
 """What is typed while an answer streams in: no program writes it by itself."""
 FRAME = "starting"
 """Stands in the first whole frame, below everything else."""
-READY = "Say what is to be done"
+READY = "What should I work on?"
 EVENTS = 10_000
 
 

@@ -250,10 +250,11 @@ async def test_keys_behind_edit_are_no_answer(tmp_path: Path) -> None:  # S-08
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "Go.")
             await until(pilot, lambda: app.card.action is not None and app.card.armed)
-            for key in ("e", "y"):  # the second comes before the command can be edited
-                app.card.on_key(Key(key, key))
-            await until(pilot, lambda: app.composer.text == "echo one > made.txt")
+            await pilot.press("e", "enter", "y")  # the last may come before the command can be edited
+            await until(pilot, lambda: "echo one > made.txt" in app.composer.text)
             assert app.composer.has_focus
+            assert not (tmp_path / "project" / "made.txt").exists()
+            app.composer.put("echo one > made.txt")
             await asyncio.sleep(QUIET_S + 2 * LOOK_S)
             assert app.composer.has_focus, "the card takes no keys while an answer is written"
             await pilot.press("escape")
@@ -276,12 +277,13 @@ async def test_a_draft_keeps_its_chips_and_a_failed_message_its_place(tmp_path: 
         async with app.run_test(size=(100, 30)) as pilot:
             await say(pilot, "Go.")
             await until(pilot, lambda: app.card.action is not None and app.card.armed)
-            app.composer.focus()
-            await app.composer._on_paste(Paste(pasted))
+            app.post_message(Paste(pasted))
+            await until(pilot, lambda: app.composer.text)
             draft = app.composer.text
-            app.card.focus()
-            await pilot.press("f")
-            await until(pilot, lambda: not app.composer.text)
+            await pilot.press("tab")
+            await until(pilot, lambda: app.card.armed)
+            await pilot.press("f", "enter")
+            await until(pilot, lambda: app.controller is not None and app.controller.purpose_words())
             await say(pilot, "Not now.")
             await until(pilot, lambda: app.composer.text == draft)
             assert app.composer.expanded(draft)[0] == pasted
@@ -392,7 +394,8 @@ def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
     return app.controller.chose(Choice(Asked(action, app.link.id), "once"))
 
 
-async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) -> None:  # L-07
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+async def test_esc_and_ctrl_c_stop_the_run_and_a_second_ctrl_c_quits(tmp_path: Path, key: str) -> None:  # L-07, U-10
     steps: list[Any] = [[Call("run_command", command="sleep 300")], Say("Stopped.")]
     async with agent_with(steps, tmp_path / "home") as agent:
         (tmp_path / "project").mkdir()
@@ -400,12 +403,17 @@ async def test_esc_stops_and_double_ctrl_c_leaves_with_a_word(tmp_path: Path) ->
         async with app.run_test(size=(60, 14)) as pilot:
             await until(pilot, lambda: app.controller is not None)
             await until(pilot, lambda: app.conversation.view.activity == "running run_command")
-            await pilot.press("ctrl+c")
-            await until(pilot, lambda: any("stops where it is" in str(each.message) for each in app._notifications))
-            await pilot.press("escape")
+            app.composer.insert("a draft")
+            await pilot.press(key)
             await until(pilot, lambda: app.conversation.view.last_end == "interrupted")
-            await asyncio.sleep(0)
-            app.leave()
+            assert app.composer.text == "a draft"
+            assert app.return_value is None
+            if key == "escape":
+                await pilot.press("ctrl+c")
+                assert app.composer.text == ""
+            app._asked_to_leave = time.monotonic()  # the first press, as if it were just now
+            await pilot.press("ctrl+c")
+            await until(pilot, lambda: app.return_value is not None)
     assert app.return_value == Left(app.link.id if app.link else "", False, False, "this process")
 
 

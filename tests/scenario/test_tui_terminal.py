@@ -34,7 +34,7 @@ def terminal(cli: CommandLine, tmp_path: Path) -> Iterator[Terminal]:
 
 def begin(terminal: Terminal, cli: CommandLine, script: str, *arguments: str) -> None:
     terminal.start("--model", cli.script(script), *arguments, cwd=cli.project)
-    terminal.wait("Say what is to be done")
+    terminal.wait("What should I work on?")
 
 
 def say(terminal: Terminal, text: str) -> None:

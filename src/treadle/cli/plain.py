@@ -11,7 +11,18 @@ if TYPE_CHECKING:
     from treadle.handle import Chat
     from treadle.runtime import Agent
 
-_HELP = "say what is to be done\n/undo takes the last run back, /new begins another chat, /quit or Ctrl-D leaves"
+_HELP = "What should I work on? /help lists the commands, /quit or Ctrl-D leaves."
+_QUIT = ("/quit", "/exit")
+_NEW = ("/new", "/clear")
+_OWN_WORDS = {
+    "help": "list the commands",
+    "new": "begin another chat; /clear does the same",
+    "model": "name the model, or say which it is",
+    "status": "chat, model, mode and project",
+    "cost": "what the chat has cost",
+    "rules": "the standing rules; /permissions does the same",
+    "quit": "leave; /exit does the same",
+}
 
 
 async def converse(root: str, first: str, resume: str | None, flags: Mapping[str, Any]) -> int:
@@ -31,9 +42,9 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
         _say(_HELP)
         text: str | None = first
         while True:
-            if text == "/quit" or text is None:
+            if text is None or text.strip() in _QUIT:
                 break
-            if text == "/new":
+            if text.strip() in _NEW:
                 chat = None
             elif text:
                 if chat is None:
@@ -53,17 +64,63 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
     from treadle.message_expansion import spoken
 
     try:
-        if text == "/undo":
-            undone = await chat.files.undo()
-            _say(undone.error or f"undone: {len(undone.files)} changes; left as they are: {len(undone.conflicts)}")
-            return
         await chat.open()
+        if text.startswith("/") and not text.startswith("//") and await _command(agent, chat, text):
+            return
         state = await chat.state()
         agent.remember_model(state.options.model)
         said, images = await spoken(agent, state.options, text)
         await follow(chat, chat.send(said, images=images), state.head, as_json=False, asks=True, plain=True)
     except TreadleError as error:
         _say(str(error))
+
+
+async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
+    """Carry out a slash command; False for a command of the user's own, which is a message."""
+    from treadle.did_you_mean import did_you_mean
+    from treadle.errors import InvalidInput
+    from treadle.message_expansion import commands
+    from treadle.presentation.slash import SLASHES, find_slash
+
+    name, _, words = text[1:].partition(" ")
+    name, words = name.strip(), words.strip()
+    state = await chat.state()
+    match name:
+        case "help":
+            lines = {**_OWN_WORDS, **{each: slash.does for each, slash in SLASHES.items()}}
+            _say("\n".join(f"/{each}: {does}" for each, does in lines.items()))
+        case "undo" | "redo" | "keep":
+            files = chat.files
+            done = await (
+                files.undo(paths=words.split()) if name == "undo"
+                else files.redo() if name == "redo" else files.keep(paths=words.split())
+            )  # fmt: skip
+            past = {"undo": "undone", "redo": "redone", "keep": "kept"}[name]
+            _say(done.error or f"{past}: {len(done.files)} changes; left as they are: {len(done.conflicts)}")
+        case "model" if words:
+            agent.deps.models.get(words)
+            await agent.chat(chat.id, model=words).open()
+            _say(f"model: {words}")
+        case "model":
+            _say(f"model: {state.options.model}")
+        case "status":
+            options = state.options
+            _say(f"chat {chat.id}, model {options.model}, mode {options.mode}, project {options.root}")
+        case "cost":
+            usage = state.totals.usage
+            _say(f"{usage.input:,} tokens in, {usage.output:,} out, ${usage.usd:.4f}")
+        case "rules" | "permissions":
+            rules = (*state.options.rules, *agent.rules.all())
+            _say("\n".join(f"{rule.effect} {rule.tool} {rule.pattern} ({rule.scope})" for rule in rules) or "no rules")
+        case _ if (slash := find_slash(text)) is not None:
+            if told := await slash[0].run(agent, chat, slash[1]):
+                _say(told)
+        case _ if name in (own := await commands(agent, state.options)):
+            return False
+        case _:
+            near = did_you_mean(name, [*_OWN_WORDS, *SLASHES, *own])
+            raise InvalidInput(f"there is no command /{name}{near}; see /help")
+    return True
 
 
 def _say(text: str) -> None:

@@ -22,7 +22,6 @@ from treadle.protocol.content import Seen
 from treadle.protocol.events import (
     Event,
     ExecutionComplete,
-    ExecutionOutput,
     ExecutionStart,
     ExternalToolRequested,
     PermissionCompleted,
@@ -90,7 +89,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         changed=frozenset(state.run.changed if state.run is not None else ()),
         trial=_trial_of(call),
         answers=call.answers,
-        emit=lambda output: tenure.live(ExecutionOutput(call.key, redact(output))),
+        emit=lambda output: tenure.show_output(call.key, redact(output)),
         ask_model=asking(tenure, call.key, deps),
     )
 

@@ -42,7 +42,7 @@ AGAIN = 3
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, loses its lease, or its worker is about to leave."""
-    tenure.ahead = lambda state: ahead(state, deps, begin=not tenure.leaving)
+    tenure.ahead = lambda state: tenure.with_outputs(ahead(state, deps, begin=not tenure.leaving))
     progress = Progress()
     settled = failed = False
     while True:
@@ -146,7 +146,7 @@ async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:
         case Summarize():
             await summarize(tenure, deps)
         case AppendEvents(events=events):
-            await tenure.append(*events)
+            await tenure.append(*tenure.with_outputs(events))
         case Wait() | Rest():
             pass
         case _ as never:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from msgspec.structs import replace
+
 from treadle.chat.state import ChatState, runnable
 from treadle.engine.hub import SoFar
 from treadle.engine.log import Ahead, Log
@@ -18,10 +20,13 @@ from treadle.errors import HeadMoved, StoreBusy, StoreError
 from treadle.ports.model import Memo
 from treadle.ports.store import LEASE_S, Lease
 from treadle.protocol.content import Usage
-from treadle.protocol.events import Event, Live
+from treadle.protocol.events import Event, ExecutionComplete, ExecutionOutput, Live
+from treadle.types import CallKey
 
 T = TypeVar("T")
 WATCH_S = 5.0
+OUTPUT_KEPT = 16_000
+"""Characters of a running call's output."""
 BUSY_PAUSE_S = 0.2
 UNWATCHED_S = 0.03
 """An effect that is over this soon needs nobody to watch for an interrupt: it is seen at the next append."""
@@ -72,6 +77,7 @@ class Tenure:
     __slots__ = (
         "_lease_s",
         "_log",
+        "_outputs",
         "_writing",
         "ahead",
         "lease",
@@ -98,6 +104,8 @@ class Tenure:
         self.reserved: list[Usage] = []
         """What model calls in the middle of tool calls will probably cost, until that is recorded."""
         self._log = log
+        self._outputs: dict[CallKey, str] = {}
+        """The end of what calls have written so far: all that is left of a call that is stopped."""
         self._writing = asyncio.Lock()
 
     async def append(self, *events: Event, durable: bool = True) -> None:
@@ -159,6 +167,21 @@ class Tenure:
 
     def live(self, event: Live) -> None:
         self._log.live(self.state.chat, event)
+
+    def show_output(self, call: CallKey, text: str) -> None:
+        """Tell readers what a call writes, and keep the end of it."""
+        self._outputs[call] = (self._outputs.get(call, "") + text)[-OUTPUT_KEPT:]
+        self.live(ExecutionOutput(call, text))
+
+    def with_outputs(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
+        """The same events; a call that is closed because the run was stopped keeps what it had written."""
+        return tuple(self._with_output(event) for event in events)
+
+    def _with_output(self, event: Event) -> Event:
+        if not isinstance(event, ExecutionComplete) or event.synthetic != "interrupted":
+            return event
+        output = self._outputs.get(event.call, "").rstrip("\n")
+        return replace(event, result=f"{output}\n[{event.error}]") if output else event
 
     def speak(self, so_far: SoFar | None) -> None:
         self._log.hub.speak(self.state.chat, so_far)

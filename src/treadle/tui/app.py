@@ -6,20 +6,25 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from textual import events
+from textual._compositor import CompositorUpdate
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.notifications import SeverityLevel
+from textual.screen import Screen
 
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
+from treadle.lines.changes import count
 from treadle.presentation.rich_text import Drawable, Group, Text
+from treadle.tui.clipboard import copy_to_desktop
 from treadle.tui.composer import Composer
 from treadle.tui.history import History
-from treadle.tui.marks import LIGHT, InertFilter, Plain, marks_for
+from treadle.tui.marks import LIGHT, Colourless, InertFilter, Plain, marks_for
+from treadle.tui.painting import Painter
 from treadle.tui.static import Static
 
 if TYPE_CHECKING:
@@ -67,9 +72,12 @@ class TreadleApp(App[Left]):
         Binding("ctrl+o", "unfold", show=False, priority=True),
         Binding("ctrl+b", "side", show=False, priority=True),
         Binding("ctrl+g", "editor", show=False, priority=True),
-        Binding("ctrl+r", "do('review')", show=False),
+        Binding("ctrl+r", "do('history')", show=False),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
+        Binding("f2", "do('review')", show=False),
         Binding("shift+tab", "do('mode', 'next')", show=False, priority=True),
         Binding("f1", "do('help')", show=False),
+        Binding("ctrl+l", "redraw", show=False, priority=True),
         Binding("pageup", "scroll(-1)", show=False, priority=True),
         Binding("pagedown", "scroll(1)", show=False, priority=True),
         Binding("ctrl+end", "end", show=False, priority=True),
@@ -106,7 +114,12 @@ class TreadleApp(App[Left]):
         self._filters.append(InertFilter())
         if not self.marks.unicode:
             self._filters.append(Plain())
+        if self.no_color:
+            self._filters.append(Colourless())
         self._written: dict[str, tuple[str, object]] = {}
+        self._painter = Painter()
+        self.last_screenful: list[str] = []
+        """The end of the conversation, as it is written when the app is left."""
 
     # -- layout -------------------------------------------------------------------------------------------------------
 
@@ -122,7 +135,22 @@ class TreadleApp(App[Left]):
             with VerticalScroll(id="side", can_focus=False):
                 yield Static(id="facts")
 
+    def _display(self, screen: "Screen[Any]", renderable: Any) -> None:
+        """Textual's way to the terminal. Of an update only the cells that differ are written."""
+        driver = self._driver
+        is_written = self._running and not (self._closed or self._batch_count or self.is_headless)
+        if isinstance(renderable, CompositorUpdate) and is_written and driver is not None and not driver.is_inline:
+            renderable = self._painter.difference(renderable, self.size, self.console)
+        super()._display(screen, renderable)
+
+    def action_redraw(self) -> None:
+        """Ctrl-L: write the whole screen again."""
+        self._painter.forget()
+        self.refresh()
+
     def on_mount(self) -> None:
+        for signal in (self.app_suspend_signal, self.app_resume_signal):
+            signal.subscribe(self, lambda _app: self._painter.forget())
         chosen = self._theme_name or os.environ.get("TREADLE_THEME", "")
         self.theme = chosen if chosen in self.available_themes else "textual-dark"
         self.composer.focus()
@@ -169,6 +197,7 @@ class TreadleApp(App[Left]):
         return self.showing.card
 
     def on_resize(self) -> None:
+        self._painter.forget()
         self.fold_side()
 
     @property
@@ -217,15 +246,33 @@ class TreadleApp(App[Left]):
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste):
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self.last_key = time.monotonic()
+            if self._showing is not None and len(self.screen_stack) == 1 and not self.composer.has_focus:
+                if isinstance(event, events.Key) and self.card.has_focus and self.card.take_key(event):
+                    return
+                if isinstance(event, events.Paste) or event.is_printable:
+                    self._begin_message()
         await super().on_event(event)
+
+    def _begin_message(self) -> None:
+        """Text that is typed or pasted anywhere goes to the composer, a key that the card held before it."""
+        held = self.card.yield_to_message()
+        if self.controller is not None:
+            self.controller.take_up_draft()
+        self.screen.set_focus(self.composer)
+        if held is not None:
+            self.composer._forward_event(held)
 
     async def on_composer_submitted(self, message: Composer.Submitted) -> None:
         if self.controller is None:
             self.composer.give_back(message.draft)
             return
         self.run_worker(self.guarded(self.controller.submitted(message)))
+
+    def on_composer_attaching(self, message: Composer.Attaching) -> None:
+        if self.controller is not None:
+            self.run_worker(self.guarded(self.controller.attach(message.path)))
 
     def on_composer_completing(self, message: Composer.Completing) -> None:
         if self.controller is not None:
@@ -235,48 +282,52 @@ class TreadleApp(App[Left]):
         if self.controller is not None:
             self.run_worker(self.guarded(self.controller.chose(choice)))
 
-    def action_leave(self) -> None:
-        """Ctrl-C: what is written goes first; twice leaves, and says what becomes of the run."""
-        if self.composer.text.strip() and self.composer.has_focus:
-            self.composer.clear_all()
-            return
+    async def action_leave(self) -> None:
+        """Ctrl-C stops the run; without one it clears what is written. The second press quits."""
         now = time.monotonic()
         if now - self._asked_to_leave < LEAVE_S:
             self.leave()
             return
-        self._asked_to_leave = now
-        self.notify(f"Ctrl-C again quits. {self._what_becomes()}", timeout=LEAVE_S)
+        if self._showing is not None and self.conversation.view.busy:
+            self._asked_to_leave = now
+            self.notify("Ctrl-C again quits.", timeout=LEAVE_S)
+            await self._stop_run()
+        elif self.composer.text.strip() and self.composer.has_focus:
+            self.composer.clear_all()
+        else:
+            self._asked_to_leave = now
+            self.notify("Ctrl-C again quits.", timeout=LEAVE_S)
 
-    def _what_becomes(self) -> str:
-        if self._showing is None or not self.conversation.view.busy:
-            return ""
-        if self.connection is not None and self.connection.stays:
-            return f"The run goes on at {self.connection.place}."
-        return "The run stops where it is, and can be resumed; Esc ends it."
+    async def _stop_run(self) -> None:
+        if self.link is not None:
+            self.say_status("stopping …", "yellow")
+            await self.guarded(self.link.interrupt())
 
     def action_leave_if_empty(self) -> None:
+        """Ctrl-D quits; a run on a server goes on."""
         if not self.composer.text:
-            self.action_leave()
+            self.leave()
 
     def leave(self) -> None:
+        self.history.add(self.composer.text)
         showing, connection = self._showing, self.connection
         if showing is None or showing.link is None or connection is None:
             self.exit(Left())
             return
         showing.leave()
+        self.last_screenful = showing.transcript.last_lines(max(1, self.size.height - 4))
         self.exit(Left(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
     async def action_escape(self) -> None:
         if self.controller is None or self.controller.put_down():
             return
         if self.conversation.view.busy and self.link is not None:
-            self.say_status("stopping …", "yellow")
-            await self.guarded(self.link.interrupt())
+            await self._stop_run()
             return
         now = time.monotonic()
         if now - self._escaped < TWICE_S and not self.composer.text:
             self._escaped = 0.0
-            self.run_worker(self.guarded(self.controller.command("rewind", "")))
+            self.run_worker(self.guarded(self.controller.command("edit", "")))
         else:
             self._escaped = now
 
@@ -304,6 +355,17 @@ class TreadleApp(App[Left]):
         self.refresh()
         if text is not None:
             self.composer.put(text.rstrip("\n"))
+
+    def on_text_selected(self) -> None:
+        """What is selected with the mouse is copied when the button is released."""
+        if text := self.screen.get_selected_text():
+            self.copy_to_clipboard(text)
+            self.notify(f"copied: {count(len(text), 'character')}", timeout=2)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """By the terminal (OSC 52), and by the desktop's own program where there is one."""
+        super().copy_to_clipboard(inert(text))
+        self.run_worker(copy_to_desktop(inert(text)), group="copy", exclusive=True)
 
     def action_do(self, command: str, rest: str = "") -> None:
         """A slash command by a key."""

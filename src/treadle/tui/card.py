@@ -1,8 +1,15 @@
 """The card of something that the chat asks a person: an approval, answered by one key, or a question (S-08, U-03).
 
-Why a card is armed late. Keys that were under way before it appeared were meant for something else, and one of them
-might be a `y`. So a card takes keys only when it has been seen for a moment in which nothing was typed; until then keys
-go where they went before. It is the same for the next card behind an answered one.
+No typed or pasted text answers a card (U-10):
+
+1. Keys that were under way before a card appeared were meant for something else. The card takes the focus only after a
+   moment in which no key was pressed and the composer was empty. The same holds for the next card.
+2. Only the keys that it shows act. Any other key begins a message: it goes to the composer, with the focus.
+3. A sentence may begin with one of these keys. So a key acts only when no other key follows it within `ANSWER_S`; if
+   one does, both are the beginning of a message. Enter makes it act at once.
+4. An answer that makes a standing rule needs Enter behind its key.
+
+The app gives the card its keys before any widget sees them (`TreadleApp.on_event`), so that keys keep their order.
 """
 
 import time
@@ -10,8 +17,9 @@ from collections.abc import Callable
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
-from textual.events import Key
+from textual.events import Blur, Focus, Key
 from textual.message import Message
+from textual.timer import Timer
 
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import count
@@ -26,7 +34,8 @@ from treadle.tui.static import Static
 
 QUIET_S = 0.5
 LOOK_S = 0.1
-_NOT_ANSWERS = ("tab", "escape", "enter", "ctrl+c", "ctrl+o")
+ANSWER_S = 0.5
+"""A key answers when no other key follows for so long: the second letter of a sentence comes sooner."""
 _RED = ("critical", "high")
 NARROW = 50
 _SHORT = {"y": "yes", "f": "why not", "w": "with net", "c": "chat", "p": "project", "u": "all"}
@@ -54,57 +63,109 @@ class Card(VerticalScroll, can_focus=True):
     Card.armed.severe { border: heavy $error; }
     """
 
-    def __init__(self, marks: Marks, last_key: Callable[[], float]) -> None:
+    def __init__(self, marks: Marks, last_key: Callable[[], float], is_composer_empty: Callable[[], bool]) -> None:
         super().__init__(id="card")
         self._marks = marks
         self._last_key = last_key
+        self._is_composer_empty = is_composer_empty
         self.asked: Asked | None = None
         self._others = 0
         self._shown_at = 0.0
         self.armed = False
+        """Whether its keys act."""
         self._yields = False
         """True while an answer is being written in the composer: until that ends, no key is for the card."""
+        self._left = False
+        """True if the person moved the focus away: the card does not take it back by itself."""
+        self._message = False
+        """Whether the composer had a text when it was last looked at."""
+        self._held: Key | None = None
+        """The key that was pressed, until it acts or turns out to be the beginning of a message."""
+        self._timer: Timer | None = None
+        self._confirms = False
+        """Whether the held key makes a rule and waits for Enter."""
         self.display = False
 
     def compose(self) -> ComposeResult:
         yield Static(id="asked")
 
     def on_mount(self) -> None:
-        self.set_interval(LOOK_S, self._look)
+        self._looking = self.set_interval(LOOK_S, self._look, pause=True)
 
     @property
     def action(self) -> OpenAction | None:
         return None if self.asked is None else self.asked.action
 
+    @property
+    def takes_focus(self) -> bool:
+        """A question without options is answered in the composer."""
+        return self.action is not None and bool(self.action.kind == "permission" or self.action.options)
+
+    @property
+    def _is_focused(self) -> bool:
+        """As the screen has it: `has_focus` follows when the event was handled."""
+        return self.screen.focused is self
+
     def ask(self, asked: Asked | None, others: int = 0) -> None:
         """Show this, and how many more wait behind it; None: nothing is asked."""
         if asked is None or self.asked is None or asked.key != self.asked.key:
-            self.armed = self._yields = False
+            self.armed = self._yields = self._left = False
+            self._release_key()
             self._shown_at = time.monotonic()
         elif others == self._others and asked == self.asked:
             return
         self.asked, self._others = asked, others
         self.display = asked is not None
         if asked is not None:
+            self._looking.resume()
             self.set_class(asked.action.severity in _RED, "severe")
             self._draw()
+        else:
+            self._looking.pause()
 
     def _look(self) -> None:
-        """Arm it when nobody has typed for a moment since it appeared."""
-        if self.action is None or self.armed or self._yields:
+        """Arm it when nobody has typed for a moment since it appeared, and nothing is written in the composer."""
+        if not self.takes_focus or self._yields or self.app.screen is not self.screen:
             return
-        if time.monotonic() - max(self._shown_at, self._last_key()) >= QUIET_S:
-            self.armed = True
+        if self._is_composer_empty() == self._message:
+            self._message = not self._message
+            self._left = self._left and not self._message  # when the message is sent or cleared, the card comes back
             self._draw()
-            if self.action.kind == "permission":
-                self.screen.set_focus(self)  # at once: the next key is for the card
+        if self.armed:
+            if self._message or not self._is_focused:
+                self._left = not self._message
+                self._disarm()
+        elif not (self._left or self._message) and self._is_quiet():
+            self._arm()
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - max(self._shown_at, self._last_key()) >= QUIET_S
+
+    def _arm(self) -> None:
+        self.armed, self._left = True, False
+        self._draw()
+        self.screen.set_focus(self)  # at once: the next key is for the card
+
+    def _disarm(self) -> None:
+        self.armed = False
+        self._release_key()
+        self._draw()
+
+    def on_focus(self, event: Focus) -> None:
+        can_arm = self.takes_focus and not self._yields and not self.armed
+        if can_arm and self._is_focused and self._is_composer_empty():
+            self._arm()
+
+    def on_blur(self, event: Blur) -> None:
+        if self.armed and not self._is_focused and self.app.screen is self.screen:
+            self._left = True
+            self._disarm()
 
     def take_keys_again(self) -> None:
         """The answer in the composer was given up."""
         if self._yields and self.asked is not None:
-            self._yields, self.armed = False, True
-            self._draw()
-            self.screen.set_focus(self)
+            self._yields = False
+            self._arm()
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
@@ -122,60 +183,113 @@ class Card(VerticalScroll, can_focus=True):
         if action.kind == "user_input":
             head = Text(f"{look.marks.asks} {inert(action.text)}{more}", "bold")
             options = [Text(f"  {number} {inert_line(text, 200)}") for number, text in enumerate(action.options, 1)]
-            hint = "your own words and Enter"
-            hint = f"a number, or {hint}" if options and self.armed else hint
-            return [head, *options, Text(hint, "dim")]
+            return [head, *options, self._question_hint(action)]
         style = "bold red" if action.severity in _RED else "bold yellow"
         head = Text(f"{look.marks.asks} {inert_line(action.name or 'a call', 60)} needs your approval{more}", style)
         why = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
         return [head, self._keys(action, look.width), *asked_for(action, look), *why]
 
+    def _question_hint(self, action: OpenAction) -> Text:
+        if self._held is not None:
+            chosen = action.options[int(self._held.character or 1) - 1]
+            return Text(f"answering: {inert_line(chosen, 100)} (type on to write a message instead)", "bold")
+        hint = "your own words and Enter"
+        return Text(f"a number, or {hint}" if self.armed else hint, "dim")
+
     def _keys(self, action: OpenAction, width: int) -> Text:
         if self._yields:
             return Text("write in the line below, or press Esc to return to the choices", "dim")
+        if self._held is not None:
+            return self._held_words(action, self._held.character or "")
         if not self.armed:
+            if self._message:
+                return Text("Tab puts your message aside and shows the choices", "dim")
+            if self._left:
+                return Text("Tab shows the choices", "dim")
             return Text("one moment: what is being typed is no answer", "dim")
         found = choices(action)
         return key_hints(found if width >= NARROW else [(key, _SHORT.get(key, words)) for key, words in found], width)
 
+    def _held_words(self, action: OpenAction, key: str) -> Text:
+        words = dict(choices(action))[key]
+        if not self._confirms:
+            return Text(f"{words} (type on to write a message instead)", "bold")
+        rule = _rule_of(action, key)
+        assert rule is not None
+        offer, scope = rule
+        reach = {"chat": "in this chat", "project": "in this project", "user": "everywhere"}[scope]
+        covers = inert_line(action.offers[offer].covers, 300)
+        return Text(f"Always allow {reach}: {covers}? Enter makes this rule, Esc goes back", "bold")
+
     # -- keys ---------------------------------------------------------------------------------------------------------
 
-    def on_key(self, event: Key) -> None:
-        if event.character is None or event.key in _NOT_ANSWERS:
-            return
-        event.stop()
-        event.prevent_default()
-        if self.armed:
-            self.press(event.character or event.key)
-
-    def press(self, key: str) -> bool:
-        """Take a key if it means something here."""
-        if self.asked is None or not self.armed:
+    def take_key(self, event: Key) -> bool:
+        """Whether the key is for the card. Otherwise it is the beginning, or the continuation, of a message."""
+        if self.asked is None or not self.armed or not self._is_composer_empty():
             return False
-        action = self.asked.action
-        if action.kind == "user_input":
-            if key.isdecimal() and 1 <= int(key) <= len(action.options):
-                self._choose("answer", text=action.options[int(key) - 1])
+        held = self._held
+        match event.key:
+            case "enter" if held is not None:
+                self._act(confirmed=self._confirms)
                 return True
-            return False
-        if key not in {each for each, _ in choices(action)}:
-            return False
-        match key:
-            case "y":
-                self._choose("once")
-            case "n":
-                self._choose("deny")
-            case "f":
-                self._yield_to_composer("feedback")
-            case "e":
-                self._yield_to_composer("edit")
-            case "w":
-                self._choose("rule", scope="once", offer=_network_offer(action))
-            case "c" | "p" | "u":
-                self._choose("rule", scope=_SCOPE_KEYS[key], offer=0)
-            case number if number.isdecimal():
-                self._choose("rule", scope="chat", offer=int(number) - 1)
-        return True
+            case "escape" if held is not None:
+                self._release_key()
+                self._draw()
+                return True
+            case _ if held is None and event.character in shown_keys(self.asked.action):
+                self._held = event
+                self._timer = self.set_timer(ANSWER_S, self._act)
+                self._draw()
+                return True
+            case _:
+                return False
+
+    def yield_to_message(self) -> Key | None:
+        """A message begins. The key that was held, if any, is its first letter."""
+        held = self._held
+        if self.armed:
+            self._message = True
+            self._disarm()
+        return held
+
+    def _release_key(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+        self._held = self._timer = None
+        self._confirms = False
+
+    def _act(self, *, confirmed: bool = False) -> None:
+        """The held key was the whole answer."""
+        if self._held is None or self.asked is None or not self.armed or not self._is_composer_empty():
+            return
+        key = self._held.character or ""
+        if not confirmed and _rule_of(self.asked.action, key) is not None:
+            if self._timer is not None:
+                self._timer.stop()
+            self._confirms = True
+            self._draw()
+            return
+        self._release_key()
+        self._answer(self.asked.action, key)
+
+    def _answer(self, action: OpenAction, key: str) -> None:
+        rule = _rule_of(action, key)
+        if action.kind == "user_input":
+            self._choose("answer", text=action.options[int(key) - 1])
+        elif rule is not None:
+            self._choose("rule", offer=rule[0], scope=rule[1])
+        else:
+            match key:
+                case "y":
+                    self._choose("once")
+                case "n":
+                    self._choose("deny")
+                case "f":
+                    self._yield_to_composer("feedback")
+                case "e":
+                    self._yield_to_composer("edit")
+                case "w":
+                    self._choose("rule", scope="once", offer=_network_offer(action))
 
     def _yield_to_composer(self, kind: str) -> None:
         """Treat further keys as text, also before the composer has the text to edit."""
@@ -191,6 +305,22 @@ class Card(VerticalScroll, can_focus=True):
 
 
 _SCOPE_KEYS: dict[str, RuleScope] = {"c": "chat", "p": "project", "u": "user"}
+
+
+def shown_keys(action: OpenAction) -> list[str]:
+    """The keys that answer."""
+    if action.kind == "user_input":
+        return [str(number) for number in range(1, min(9, len(action.options)) + 1)]
+    return [key for key, _ in choices(action)]
+
+
+def _rule_of(action: OpenAction, key: str) -> tuple[int, RuleScope] | None:
+    """The offer, and its scope, that a key turns into a standing rule; None for any other key."""
+    if action.kind != "permission":
+        return None
+    if key in _SCOPE_KEYS:
+        return 0, _SCOPE_KEYS[key]
+    return (int(key) - 1, "chat") if key.isdecimal() else None
 
 
 def choices(action: OpenAction) -> list[tuple[str, str]]:

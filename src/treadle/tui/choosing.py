@@ -1,17 +1,20 @@
 """What is chosen from lists: messages to go back to, changed files and hunks, jobs, models, modes, colours."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from treadle.errors import TreadleError
+from treadle.errors import InvalidInput, TreadleError
 from treadle.inert import inert_line
 from treadle.lines.hunks import Shown
 from treadle.presentation.names import MODE_WORDS
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.protocol.files import decode_path
 from treadle.protocol.options import MODES
+from treadle.protocol.permissions import Rule
 from treadle.tui.command_context import CommandContext, Purpose, look_of, outcome_words
 from treadle.tui.connection import ChatLink
+from treadle.tui.copying import copies
 from treadle.tui.drawing import Look, diff, numbers
 from treadle.tui.picker import Entry, Picker
 from treadle.tui.screens import Reading
@@ -89,8 +92,10 @@ async def review(context: CommandContext, rest: str) -> None:
         hunks = {path: (hunk,)} if hunk else None
         if key == "enter":
             shown = _file_diff(files[path], hunk, look_of(context, max(30, context.app.size.width - 8)))
-            await context.app.push_screen_wait(Reading(inert_line(decode_path(path)), shown))
-            return ""
+            reading = Reading(inert_line(decode_path(path)), shown, {"k": "keep", "u": "undo"})
+            key = await context.app.push_screen_wait(reading)
+            if not key:
+                return ""
         try:
             if key == "k":
                 return outcome_words("kept", await link.keep(() if hunk else (path,), hunks))
@@ -224,3 +229,88 @@ async def choose_theme(context: CommandContext, rest: str) -> None:
     if chosen:
         app.theme = chosen
         app.transcript.again()
+
+
+async def search_history(context: CommandContext, rest: str) -> None:
+    """Messages that were sent before, in any chat; the chosen one goes to the composer."""
+    app = context.app
+
+    async def found(query: str) -> Sequence[Entry[str]]:
+        words = query.casefold()
+        return [Entry(inert_line(text, 200), text) for text in app.history.newest() if words in text.casefold()]
+
+    async def preview(text: str) -> Drawable:
+        return Text(text)
+
+    chosen = await app.push_screen_wait(Picker("Messages that you sent before", found, preview=preview))
+    if chosen is not None:
+        app.composer.put(chosen)
+        app.composer.focus()
+
+
+async def copy(context: CommandContext, rest: str) -> None:
+    """Copy something that was said, run or changed; the newest first."""
+    app = context.app
+    parts = list(copies(app.conversation.blocks))
+    if not parts:
+        raise InvalidInput("there is nothing to copy yet")
+
+    async def found(query: str) -> Sequence[Entry[str]]:
+        wanted = query.casefold()
+        return [
+            Entry(Text.assemble((f"{kind:8} ", "dim"), inert_line(text, 200), no_wrap=True), text)
+            for kind, text in parts
+            if wanted in f"{kind} {text}".casefold()
+        ]
+
+    async def preview(text: str) -> Drawable:
+        return Text(text)
+
+    chosen: str | None = parts[0][1]
+    if rest not in ("answer", "last"):
+        chosen = await app.push_screen_wait(Picker("Copy", found, preview=preview))
+    if chosen is not None:
+        app.copy_to_clipboard(chosen)
+        app.tell("copied", grave=False)
+
+
+async def rules(context: CommandContext, rest: str) -> None:
+    """The standing rules: what each covers, where it is from, how long it holds; `r` revokes one (S-07)."""
+
+    async def found(query: str) -> Sequence[Entry[Rule]]:
+        listed = (*context.app.showing.options.rules, *await context.connection.rules())
+        return [Entry(_rule_line(rule), rule) for rule in listed]
+
+    async def act(key: str, rule: Rule) -> str | None:
+        try:
+            if rule.scope == "chat":
+                left = tuple(each for each in context.app.conversation.view.options.rules if each.id != rule.id)
+                await context.link().change(rules=left)
+            else:
+                await context.connection.revoke(rule.id)
+        except TreadleError as error:
+            return inert_line(str(error))
+        return f"revoked: {inert_line(f'{rule.tool} {rule.pattern}', 100)}"
+
+    await context.app.push_screen_wait(
+        Picker("Standing rules (an approval offers them)", found, keys={"r": "revoke"}, act=act, searches=False)
+    )
+
+
+_SCOPE_WORDS = {"chat": "in this chat", "project": "in this project", "user": "everywhere", "once": "once"}
+
+
+def _rule_line(rule: Rule) -> Text:
+    style = {"allow": "green", "ask": "yellow", "deny": "red"}[rule.effect]
+    made = f", made {_day(rule.created_ms)}" if rule.created_ms else ""
+    until = f", until {_day(rule.expires_ms)}" if rule.expires_ms else ""
+    place = f" {inert_line(rule.root, 60)}" if rule.scope == "project" and rule.root else ""
+    return Text.assemble(
+        (f"{rule.effect:5} ", style), (f"{inert_line(rule.tool, 40)} ", "bold"),
+        inert_line(rule.pattern or "(every use)", 100),
+        (f"  {_SCOPE_WORDS[rule.scope]}{place}{made}{until}", "dim"), no_wrap=True, overflow="ellipsis",
+    )  # fmt: skip
+
+
+def _day(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000).strftime("%Y-%m-%d")

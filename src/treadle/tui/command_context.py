@@ -22,7 +22,7 @@ from treadle.tui.screens import Confirm
 class Purpose(msgspec.Struct, frozen=True):
     """What the composer is used for, if not for a message."""
 
-    kind: Literal["feedback", "edit", "queued", "rename"]
+    kind: Literal["feedback", "edit", "queued", "rename", "again"]
     words: str
     asked: Asked | None = None
     arguments: Mapping[str, Any] = {}
@@ -67,11 +67,24 @@ class CommandContext:
     def ask_for(self, purpose: Purpose, text: str = "") -> None:
         """Use the composer for this, until Enter or Esc."""
         if self._purpose is None:
+            self.take_up_draft()
             self._draft = self.app.composer.draft
         self._purpose = purpose
         self.app.composer.put(text)
         self.app.screen.set_focus(self.app.composer)  # at once: the next key is for the composer
         self.app.showing.draw_facts()
+
+    def put_draft_aside(self) -> None:
+        """Empty the composer, so that the card takes keys."""
+        if self._purpose is None and self.app.composer.text:
+            self._draft = self.app.composer.draft
+            self.app.composer.clear_all()
+
+    def take_up_draft(self) -> None:
+        """Put the message back that `put_draft_aside` took away."""
+        if self._purpose is None and self._draft.text:
+            self.app.composer.give_back(self._draft)
+            self._draft = Draft()
 
     def _restore_draft(self) -> None:
         """Put back the text, with its chips, that stood in the composer before it was used for a purpose."""
@@ -94,6 +107,17 @@ class CommandContext:
             app.composer.give_back(draft or Draft(text))
             app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
             app.showing.draw()
+
+    async def attach(self, path: str, label: str = "") -> None:
+        """Make a picture part of the message. InvalidInput: the model cannot see it."""
+        model = self.app.showing.options.model or self.app.start.model or await self.connection.default_model()
+        rows = {row.model: row for row in await self.connection.models()}
+        if model in rows and not rows[model].vision:
+            others = [row.model for row in sorted(rows.values(), key=lambda row: bool(row.why)) if row.vision]
+            seeing = f"these can: {', '.join(others[:6])}; choose one with /model" if others else "none here can"
+            raise InvalidInput(f"{inert_line(model, 80)} cannot see images, so it was not attached; {seeing}")
+        self.app.composer.add_chip("image", label or path.rpartition("/")[2], "", path)
+        self.app.composer.focus()
 
     async def _ensure_chat(self) -> bool:
         """Begin a chat if there is none; False if the user did not agree to its model."""

@@ -10,8 +10,9 @@ from typing import get_args
 from treadle import host_patterns
 from treadle.did_you_mean import did_you_mean
 from treadle.errors import InvalidInput
-from treadle.inert import inert, inert_line
+from treadle.inert import inert_line
 from treadle.lines.changes import count
+from treadle.presentation.names import MODE_WORDS
 from treadle.presentation.rich_text import Group, Text
 from treadle.protocol.options import MODES, Mode
 from treadle.subprocesses import run_program
@@ -39,32 +40,44 @@ COMMANDS = {
     "chats": "find a chat, and go on with it",
     "resume": "the same as /chats",
     "new": "begin another chat",
+    "clear": "the same as /new",
+    "edit": "edit your last message and send it again",
+    "history": "search the messages that you sent before",
     "rename": "give the chat a title",
     "queue": "messages that wait: change, drop or send one now",
     "jobs": "background commands: look at them, stop them",
-    "rules": "standing answers",
+    "rules": "standing rules: look at them, revoke one",
+    "permissions": "the same as /rules",
+    "status": "model, mode, sandbox and project of this chat",
+    "init": "let the model write AGENTS.md, the instructions for this project",
     "network": "which hosts commands may reach: none, all, or a list",
     "cost": "what the chat has cost",
     "export": "write the chat to a file",
-    "copy": "copy the last answer",
+    "copy": "copy an answer, code block, command or diff",
     "paste": "put the picture of the clipboard into the message",
     "doctor": "see whether all is well here",
     "theme": "choose the colours",
-    "quit": "leave",
+    "quit": "leave; a run on a server goes on",
+    "exit": "the same as /quit",
 }
 """By name: what the help says of it."""
 KEYS = {
     "Enter": "send; while it works: queue",
     "Ctrl-S": "send, steering the run that is under way",
-    "Shift-Enter, Ctrl-J, \\ Enter": "a new line",
-    "Esc": "stop the run; twice, when it is idle: go back to a message",
-    "Ctrl-C": "twice: quit",
-    "Up, Down": "what was typed before",
+    "Shift-Enter, Alt-Enter, Ctrl-J, \\ Enter": "a new line",
+    "Esc": "stop the run; twice, when it is idle: edit your last message",
+    "Ctrl-C": "stop the run, or clear the message; twice: quit",
+    "Ctrl-D": "quit, when nothing is written; a run on a server goes on",
+    "Ctrl-Z": "suspend the app; fg brings it back",
+    "Up, Down": "messages that you sent before",
+    "Ctrl-R": "search the messages that you sent before",
+    "Tab": "complete a name; when a card is open: go to the card",
     "@": "name a file",
     "!": "run a command of your own; the model sees it with the next message",
     "Ctrl-V": "put the picture of the clipboard into the message",
     "Ctrl-O": "unfold all calls, thinking and diffs; a click unfolds one",
-    "Ctrl-R": "review what changed",
+    "F2": "review what changed",
+    "F1": "this help",
     "Ctrl-B": "the panel at the side",
     "Ctrl-G": "write in your editor",
     "Shift-Tab": "the next mode",
@@ -89,7 +102,7 @@ async def _help(context: CommandContext, rest: str) -> None:
 
 
 async def _mode(context: CommandContext, rest: str) -> None:
-    now = context.app.conversation.view.options.mode
+    now = context.app.showing.options.mode
     if rest == "next":
         rest = _CYCLE[(_CYCLE.index(now) + 1) % len(_CYCLE)] if now in _CYCLE else _CYCLE[0]
     wanted = rest or await choosing.choose_mode(context)
@@ -191,14 +204,44 @@ async def _new(context: CommandContext, rest: str) -> None:
         await context.say(rest, ())
 
 
-async def _rules(context: CommandContext, rest: str) -> None:
-    chat = context.app.conversation.view.options.rules
-    lines = [
-        Text(f"{rule.effect:5} {rule.tool} {inert_line(rule.pattern or '(every use)', 100)}  ({rule.scope})")
-        for rule in (*chat, *await context.connection.rules())
-    ]
-    none = [Text("There are none. An approval offers them; see also: treadle rules", "dim")]
-    context.app.push_screen(Reading("Standing answers", Group(*(lines or none))))
+async def _status(context: CommandContext, rest: str) -> None:
+    app, view = context.app, context.app.conversation.view
+    options = app.showing.options
+    rows = {
+        "chat": f"{app.link.id}  {view.title}" if app.link is not None else "none yet",
+        "model": options.model or app.start.model,
+        "mode": f"{options.mode}: {MODE_WORDS[options.mode][1]}",
+        "project": options.root or app.start.root,
+        "branch": app.showing.side.branch or view.branch,
+        "network": network_words(options.network),
+        "sandbox": view.sandbox or "not used yet",
+        "world": options.world,
+        "runs in": context.connection.place,
+        "context": f"{view.tokens:,} of {view.window:,} tokens" if view.window else "",
+        "cost": f"${view.cost or view.usage.usd:.4f}",
+    }
+    cells = [(Text(name, "dim"), Text(inert_line(value, 200))) for name, value in rows.items() if value]
+    app.push_screen(Reading("Status", grid(cells, 2)))
+
+
+INIT_PROMPT = (
+    "Look at this project and write a file AGENTS.md at its root for the agents that work here after you: how to "
+    "build, test and lint (the exact commands), how the code is laid out, and the conventions that a newcomer would "
+    "miss. Keep it under 60 lines. If there is an AGENTS.md already, improve it."
+)
+
+
+async def _init(context: CommandContext, rest: str) -> None:
+    await context.say(f"{INIT_PROMPT} {rest}".strip(), ())
+
+
+async def _edit(context: CommandContext, rest: str) -> None:
+    """The last message goes to the composer; Enter sends it in the place of the old one. Files stay as they are."""
+    context.link()
+    if not (messages := context.app.conversation.messages()):
+        raise InvalidInput("there is no message to edit yet")
+    words = "edit your last message: Enter sends it again, Esc goes back; /rewind takes files back, too"
+    context.ask_for(Purpose("again", words, target=str(messages[-1].seq)), messages[-1].text)
 
 
 async def _cost(context: CommandContext, rest: str) -> None:
@@ -230,20 +273,11 @@ def _write_new(name: str, data: bytes) -> Path:
     return path
 
 
-async def _copy(context: CommandContext, rest: str) -> None:
-    text = context.app.transcript.last_answer()
-    if not text:
-        raise InvalidInput("there is no answer to copy")
-    context.app.copy_to_clipboard(inert(text))
-    context.app.tell("copied, where the terminal allows it", grave=False)
-
-
 async def _paste(context: CommandContext, rest: str) -> None:
     from treadle.tui.images import clipboard_picture
 
     path = await clipboard_picture(context.app.home)
-    context.app.composer.add_chip("image", "from the clipboard", "", path)
-    context.app.composer.focus()
+    await context.attach(path, "from the clipboard")
 
 
 DOCTOR_S = 120.0
@@ -265,8 +299,9 @@ _ACTS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "help": _help, "model": _model, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
     "review": choosing.review, "world": _world,
     "diff": choosing.review, "compact": _compact, "fork": _fork, "rewind": choosing.rewind,
-    "chats": pick_chat, "resume": pick_chat, "new": _new, "rename": _rename,
-    "queue": choosing.queue, "jobs": choosing.jobs, "rules": _rules, "network": _network,
-    "cost": _cost, "export": _export, "copy": _copy, "paste": _paste, "doctor": _doctor,
-    "theme": choosing.choose_theme, "quit": _quit,
+    "chats": pick_chat, "resume": pick_chat, "new": _new, "clear": _new, "rename": _rename,
+    "queue": choosing.queue, "jobs": choosing.jobs, "rules": choosing.rules, "permissions": choosing.rules,
+    "network": _network, "history": choosing.search_history, "edit": _edit, "status": _status, "init": _init,
+    "cost": _cost, "export": _export, "copy": choosing.copy, "paste": _paste, "doctor": _doctor,
+    "theme": choosing.choose_theme, "quit": _quit, "exit": _quit,
 }  # fmt: skip

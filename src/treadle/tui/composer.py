@@ -46,7 +46,7 @@ class Composer(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "app.leave", "Quit", show=False, priority=True),
         Binding("ctrl+d", "app.leave_if_empty", show=False),
-        Binding("ctrl+z", "undo", show=False),
+        Binding("ctrl+underscore,ctrl+minus", "undo", show=False),
     ]
 
     class Submitted(Message):
@@ -56,6 +56,13 @@ class Composer(TextArea):
             self.images = list(images)
             self.draft = draft
             self.steers = steers
+
+    class Attaching(Message):
+        """A picture is to become part of the message."""
+
+        def __init__(self, path: str) -> None:
+            super().__init__()
+            self.path = path
 
     class Completing(Message):
         """What could be completed changed: `kind` is `command`, `file` or nothing."""
@@ -69,6 +76,7 @@ class Composer(TextArea):
         super().__init__(
             id="composer", soft_wrap=True, show_line_numbers=False, tab_behavior="focus", highlight_cursor_line=False
         )
+        self.cursor_blink = False  # a blinking cursor is painted twice a second for as long as the app is open
         self.typed = history
         self._chips: dict[int, Chip] = {}
         self.completes: Callable[[str], bool] = lambda key: False
@@ -77,8 +85,7 @@ class Composer(TextArea):
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     async def _on_key(self, event: Key) -> None:
-        choice = event.key.isdecimal() and not self.text
-        if (choice or event.key in ("up", "down", "tab", "enter", "escape")) and self.completes(event.key):
+        if event.key in ("up", "down", "tab", "enter", "escape") and self.completes(event.key):
             event.stop()
             event.prevent_default()
             return
@@ -149,7 +156,7 @@ class Composer(TextArea):
         event.stop()
         event.prevent_default()
         if path := picture_at(text):
-            self.add_chip("image", path.rpartition("/")[2], "", path)
+            self.post_message(self.Attaching(path))
         elif len(text) > LARGE or text.count("\n") > LARGE_LINES:
             self.add_chip("pasted", f"{text.count(chr(10)) + 1} lines", text)
         else:

@@ -46,6 +46,8 @@ class ModelRow(msgspec.Struct, frozen=True):
     window: int = 0
     why: str = ""
     """What is missing before it can be used."""
+    vision: bool = True
+    """Whether it sees images."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -233,7 +235,13 @@ class Connection(Protocol):
         """Ways to work under a name, likewise."""
         ...
 
-    async def rules(self) -> Sequence[Rule]: ...
+    async def rules(self) -> Sequence[Rule]:
+        """The standing rules of projects and of the user."""
+        ...
+
+    async def revoke(self, rule: str) -> None:
+        """Take back one of them, by its id."""
+        ...
 
     async def disclosure(self, model: str) -> str:
         """What the user must be told before this model is used, or nothing (S-10)."""

@@ -9,11 +9,13 @@ from treadle.errors import InvalidInput, TreadleError
 from treadle.inert import inert_line
 from treadle.presentation.notices import chosen_option
 from treadle.tui.app import TreadleApp
+from treadle.tui.blocks import Calls, Note
 from treadle.tui.card import Choice
 from treadle.tui.command_context import CommandContext, Purpose
 from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer, Draft
 from treadle.tui.connection import Asked, ChatLink
+from treadle.tui.conversation import Conversation
 from treadle.tui.first_run import first_run
 from treadle.tui.offers import Offers
 from treadle.workspace.file_names import file_names
@@ -112,6 +114,9 @@ class Controller(CommandContext):
                 await self._answer(asked, lambda link: link.approve(asked.action, arguments=arguments))
             case "queued":
                 await link.edit_queued(purpose.target, text)
+            case "again":
+                await link.back_to(int(purpose.target), conversation=True, files=False)
+                await self.say(text, ())
             case "rename":
                 chat = link if not purpose.target else await self.connection.open(purpose.target)
                 await chat.change(title=text)
@@ -155,9 +160,38 @@ class Controller(CommandContext):
         if not await self._ensure_chat():
             self.app.composer.give_back(Draft(f"!{command}"))
             return
+        if self.app.conversation.view.busy:
+            await self._run_beside(command)
+            return
         self._typed = (self.link().id, command)
         await self.link().run_command(command)
         self.app.transcript.go_to_end()
+
+    async def _run_beside(self, command: str) -> None:
+        """The chat works or waits: run the command in a chat of its own, and show here what it did. Typing it answers
+        the question about it, unless the command is critical (S-05)."""
+        options = self.app.conversation.view.options
+        beside = await self.connection.create(model=options.model, root=options.root, mode=options.mode)
+        shown, main = Conversation(), self.app.conversation
+        place = -1
+        await beside.run_command(command)
+        async for batch in beside.news():
+            for envelope in batch:
+                shown.apply(envelope)
+            for block in shown.blocks:
+                if isinstance(block, Calls):
+                    place = main.put_local(place, block)
+            self.app.showing.draw()
+            for action in shown.view.actions:
+                if action.kind != "permission" or action.severity == "critical":
+                    await beside.interrupt()
+                    raise InvalidInput("this command needs an approval of its own: run it when the chat is idle")
+                await beside.approve(action)
+            if shown.view.last_end:
+                break
+        note = f"ran beside this chat, which the model does not see; take it back: treadle undo {beside.id}"
+        main.add_local(Note(text=note))
+        self.app.showing.draw()
 
     async def resume(self) -> None:
         self._cut_at = -1
@@ -234,8 +268,9 @@ class Controller(CommandContext):
             self._mine.discard(asked.key)
         elif self.app.conversation.view.busy and not self.app.conversation.view.stopping:
             self.app.tell("answered elsewhere", grave=False)
-        if self._purpose is not None and self._purpose.asked == asked:
+        if self._purpose is not None and self._purpose.asked is not None and self._purpose.asked.key == asked.key:
             self.put_down()
+        self.take_up_draft()
 
     # -- keys that are offered to others first ------------------------------------------------------------------------
 
@@ -246,8 +281,10 @@ class Controller(CommandContext):
         self.offers.offer(message.kind, message.typed)
 
     def _take_key(self, key: str) -> bool:
-        if key.isdecimal():
-            return self.app.card.press(key)
+        if key == "tab" and self.app.card.takes_focus and self._purpose is None:
+            self.put_draft_aside()
+            self.app.screen.set_focus(self.app.card)
+            return True
         if key == "enter" and self.cut_off and not self.app.composer.text:
             self.app.run_worker(self.app.guarded(self.resume()))
             return True

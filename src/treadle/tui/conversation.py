@@ -48,6 +48,8 @@ class Conversation:
         """Files that the run changed more than once: the log does not tell how many lines that comes to."""
         self._asked: dict[str, CallKey] = {}
         """By action: the call that a person is asked about."""
+        self._closed: set[str] = set()
+        """Actions that the log has closed."""
         self._applies = False
         self.applied_call = ""
         """The call that the last command of a person's own became."""
@@ -62,7 +64,7 @@ class Conversation:
             if envelope.seq <= self.seq:
                 return
             self.seq = envelope.seq
-        self.view = self._named(after(self.view, envelope), envelope.data)
+        self.view = self._complete_actions(self.view, after(self.view, envelope), envelope.data)
         self._show(envelope)
 
     def messages(self) -> list[Said]:
@@ -72,6 +74,13 @@ class Conversation:
     def add_local(self, block: AnyBlock) -> None:
         """Something that only this screen has seen."""
         self._add(block)
+
+    def put_local(self, at: int, block: AnyBlock) -> int:
+        """The same, in the place of an earlier one; -1: it has none yet. Its place."""
+        if at < 0:
+            return self._add(block)
+        self._put(at, block)
+        return at
 
     # -- by event -----------------------------------------------------------------------------------------------------
 
@@ -248,16 +257,32 @@ class Conversation:
             calls = tuple(call for call in changed if call is not None)
             self._put(at, replace(block, calls=calls, live=any(call.done is None for call in calls)))
 
-    def _named(self, view: Overview, event: e.Event) -> Overview:
-        """An approval that was just asked for, with the name of its call; what is asked live says all by itself."""
-        if isinstance(event, e.ActionRequired):
-            return replace(view, actions=event.actions, busy=True, activity="waiting for you")
-        if not isinstance(event, e.PermissionRequested):
-            return view
+    def _complete_actions(self, before: Overview, view: Overview, event: e.Event) -> Overview:
+        """Open actions with all that is known of them. The log alone opens and closes them: a live event, which may be
+        late, adds details to an open one, and names one whose record has not been read yet."""
+        match event:
+            case e.ActionRequired(actions=actions):
+                details = {each.action: each for each in actions if each.action not in self._closed}
+                known = [details.pop(each.action, each) for each in view.actions]
+                both = (*known, *details.values())
+                return replace(view, actions=both, busy=True, activity="waiting for you") if both else view
+            case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
+                self._closed.add(action)
+                return view
+            case e.UserInputRequested(action=action):
+                self._closed.discard(action)
+                return view
+            case e.RunEnd():
+                self._closed |= {each.action for each in before.actions}
+                return view
+            case e.PermissionRequested(action=action):
+                self._closed.discard(action)
+            case _:
+                return view
         block = self.blocks[self._at[event.call]] if event.call in self._at else None
         names = {call.key: call.name for call in block.calls} if isinstance(block, Calls) else {}
-        *before, asked = view.actions
-        return replace(view, actions=(*before, replace(asked, name=names.get(event.call, ""))))
+        *others, asked = view.actions
+        return replace(view, actions=(*others, replace(asked, name=names.get(event.call, ""))))
 
     # -- places -------------------------------------------------------------------------------------------------------
 

@@ -219,7 +219,9 @@ class Embedded:
         registry = self._registry or ModelRegistry(os.environ)
         offers = await asyncio.to_thread(all_offers, registry)
         return [
-            ModelRow(info.ref, info.window, usable(registry, offer, info)) for offer in offers for info in offer.models
+            ModelRow(info.ref, info.window, usable(registry, offer, info), info.vision)
+            for offer in offers
+            for info in offer.models
         ]
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
@@ -236,6 +238,9 @@ class Embedded:
 
     async def rules(self) -> Sequence[Rule]:
         return await asyncio.to_thread(self.agent.rules.all)
+
+    async def revoke(self, rule: str) -> None:
+        await asyncio.to_thread(self.agent.rules.revoke, rule)
 
     async def disclosure(self, model: str) -> str:
         whom = self.agent.consent.missing(model)

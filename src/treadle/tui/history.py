@@ -47,6 +47,10 @@ class History:
         except OSError:  # a home that cannot be written costs the history, and nothing else
             pass
 
+    def newest(self) -> list[str]:
+        """Every entry once, the newest first."""
+        return list(dict.fromkeys(reversed(self._entries)))
+
     def before(self, present: str) -> str | None:
         """The entry before the one that is shown; None at the first."""
         if self._at == 0:

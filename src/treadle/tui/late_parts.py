@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from treadle.protocol.options import ChatOptions
 from treadle.tui.card import Card, Choice
 from treadle.tui.composer import Composer
 from treadle.tui.connection import Asked, ChatLink
@@ -18,6 +19,11 @@ class Showing(Protocol):
     transcript: Transcript
     card: Card
     side: Side
+
+    @property
+    def options(self) -> ChatOptions:
+        """Those of the chat, or of the next one."""
+        ...
 
     async def mount(self) -> None:
         """Take the places that the first frame left open."""
@@ -63,6 +69,10 @@ class Controlling(Protocol):
 
     async def command(self, name: str, rest: str) -> None: ...
 
+    async def attach(self, path: str) -> None:
+        """Make a picture part of the message, if the model can see it."""
+        ...
+
     def completing(self, message: Composer.Completing) -> None: ...
 
     def settles(self, question: Asked) -> bool:
@@ -71,6 +81,10 @@ class Controlling(Protocol):
 
     def answered(self, asked: Asked) -> None:
         """A card went."""
+        ...
+
+    def take_up_draft(self) -> None:
+        """Put back the message that was put aside to answer a card."""
         ...
 
     def put_down(self) -> bool:

@@ -1,5 +1,6 @@
 """Opening the app: the screen first, and what makes it work behind it."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,12 @@ def make_app(
 
 
 async def run(connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None) -> Left | None:
-    return await make_app(connect, start, home=home).run_async()
+    app = make_app(connect, start, home=home)
+    left = await app.run_async()
+    if app.last_screenful:
+        # Written as the screen was: its text went through the same filters.
+        sys.stdout.write("\n".join(app.last_screenful) + "\n")
+    return left
 
 
 def _show(app: TreadleApp) -> "Showing":

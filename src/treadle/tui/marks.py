@@ -76,6 +76,13 @@ def _inert_segment(segment: Segment) -> Segment:
     return Segment(text, style and style.update_link(None), control)
 
 
+class Colourless(LineFilter):
+    """NO_COLOR: no colour at all, neither of letters nor of their ground. Bold, underlined and reversed text stays."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(text, style and style.without_color, control) for text, style, control in segments]
+
+
 class Plain(LineFilter):
     """Signs for terminals without Unicode, borders and bars included."""
 

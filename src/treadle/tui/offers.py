@@ -79,7 +79,7 @@ class Offers:
 
     def _key(self, key: str) -> bool:
         composer = self._app.composer
-        if not self._names or key.isdecimal():
+        if not self._names:
             return self._otherwise(key)
         if self._kind == "command" and not all(f"/{name}".startswith(composer.text) for name in self._names):
             # What is offered is for what was typed before: who types on quickly means what is written.

@@ -155,12 +155,12 @@ def _actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenA
                 offers=event.offers,
                 network=event.network,
             )
-            return (*actions, asked)
+            return (*(each for each in actions if each.action != event.action), asked)
         case e.UserInputRequested():
             asked = e.OpenAction(
                 event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
             )
-            return (*actions, asked)
+            return (*(each for each in actions if each.action != event.action), asked)
         case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
             return tuple(each for each in actions if each.action != action)
         case _:

@@ -11,7 +11,7 @@ from treadle.client.chats import Chats, ClientChat
 from treadle.client.files import Restoration, Run
 from treadle.client.http import Http
 from treadle.client.worlds import ClientWorlds
-from treadle.errors import NotFound
+from treadle.errors import InvalidInput, NotFound
 from treadle.lines.changes import change_lines, is_folder
 from treadle.lines.hunks import Shown
 from treadle.model_choice import ModelChoice
@@ -164,7 +164,9 @@ class Remote:
 
     async def models(self) -> Sequence[ModelRow]:
         listed = await self._http.get("/api/models", ModelList)
-        return [ModelRow(each.model, each.window, "" if each.usable else each.why) for each in listed.models]
+        return [
+            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision) for each in listed.models
+        ]
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
         """They say themselves: the server knows their texts."""
@@ -187,6 +189,9 @@ class Remote:
 
     async def rules(self) -> Sequence[Rule]:
         return ()
+
+    async def revoke(self, rule: str) -> None:
+        raise InvalidInput("rules of a server are revoked where it runs: treadle rules revoke")
 
     async def disclosure(self, model: str) -> str:
         return ""  # whoever runs the server was told

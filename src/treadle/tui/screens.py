@@ -1,10 +1,12 @@
 """Small screens over the app: a text to read, a question to answer by one key."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.events import Key
 from textual.screen import ModalScreen
 
 from treadle.presentation.rich_text import Drawable, Text
@@ -12,8 +14,8 @@ from treadle.tui.drawing import key_hints
 from treadle.tui.static import Static
 
 
-class Reading(ModalScreen[None]):
-    """A text, to be read and left."""
+class Reading(ModalScreen[str]):
+    """A text to read. Its result is the key by which it was left, if that is one of `keys`."""
 
     DEFAULT_CSS = """
     Reading { align: center middle; background: $background 60%; }
@@ -21,19 +23,29 @@ class Reading(ModalScreen[None]):
         padding: 0 1; background: $surface; }
     Reading VerticalScroll { height: auto; max-height: 1fr; scrollbar-size-vertical: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,ctrl+c", "dismiss", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,ctrl+c", "leave('')", show=False, priority=True)]
 
-    def __init__(self, title: str, text: Drawable) -> None:
+    def __init__(self, title: str, text: Drawable, keys: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self._title = title
         self._text = text
+        self._keys = keys or {}
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_subtitle = "Esc leaves"
+            words = "".join(f"{key} {does}, " for key, does in self._keys.items())
+            box.border_subtitle = f"{words}Esc back" if words else "Esc leaves"
             yield Static(Text(self._title, "bold"))
             with VerticalScroll():
                 yield Static(self._text)
+
+    def on_key(self, event: Key) -> None:
+        if event.key in self._keys:
+            event.stop()
+            self.action_leave(event.key)
+
+    def action_leave(self, key: str) -> None:
+        self.dismiss(key)
 
 
 class Confirm(ModalScreen[bool]):

@@ -16,6 +16,7 @@ from treadle.errors import TreadleError
 from treadle.inert import inert_line
 from treadle.presentation.names import model_name, tail
 from treadle.presentation.rich_text import Text
+from treadle.protocol.options import ChatOptions
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.card import Card
@@ -30,12 +31,12 @@ FLUSH_S = 0.032
 SHARE = 3.0
 """Drawing may take one part of the time, and leave so many to keys and to the run."""
 TICK_S = 0.25
+TICKS_PER_S = 4
 LOOK_S = 2.0
-BELOW_S = 1.0
 TIDY_S = 20.0
 QUIET_S = 1.0
 HINT = "Enter queues, Ctrl-S steers, Esc stops"
-WELCOME = "Say what is to be done · / commands · @ files · ! shell · F1 help"
+WELCOME = "What should I work on? · / commands · @ files · ! shell · F1 help"
 
 
 class Shown:
@@ -44,16 +45,17 @@ class Shown:
         self.conversation = Conversation()
         self.link: ChatLink | None = None
         self.transcript = Transcript(app.marks)
-        self.card = Card(app.marks, lambda: app.last_key)
+        self.card = Card(app.marks, lambda: app.last_key, lambda: not app.composer.text)
         self.side = Side(app.marks, lambda facts: app.write("#facts", facts, grows=True))
         self._following: asyncio.Task[None] | None = None
         self._flushing: Timer | None = None
         self._drew_s = 0.0
         self._frame = 0
+        self._ticking: Timer | None = None
+        """Moves the spinner and the timers, while a run is under way."""
         self._files_at = -1
         self._lost = ""
         """Why the chat cannot be followed, if so."""
-        self._troubled = ""
         self._below: Sequence[Asked] = ()
         self._below_lock = asyncio.Lock()
 
@@ -66,9 +68,8 @@ class Shown:
         if words := app.start.first_words.strip():
             self.conversation.add_local(Note(text=words, colour="cyan"))
         self.transcript.show(self.conversation)
-        app.set_interval(TICK_S, self._tick)
+        self._ticking = app.set_interval(TICK_S, self._tick, pause=True)
         app.set_interval(LOOK_S, self._look)
-        app.set_interval(BELOW_S, self._look_if_below)
         app.set_interval(TIDY_S, self._tidy)
 
     # -- the chat -----------------------------------------------------------------------------------------------------
@@ -130,10 +131,6 @@ class Shown:
                 self.side.files = await link.changes()
         self.draw_facts()
 
-    async def _look_if_below(self) -> None:
-        if self.conversation.view.children or self._below or self.side.children:
-            await self.look_below()
-
     async def look_below(self) -> None:
         link, known = self.link, self.conversation.view.children
         if link is None or self._below_lock.locked():
@@ -161,6 +158,8 @@ class Shown:
         self._drew_s = time.perf_counter() - began
         self.draw_facts()
         self._draw_card()
+        if self._ticking is not None:
+            (self._ticking.resume if self.conversation.view.busy else self._ticking.pause)()
         if self.card.action is None and self.card.has_focus:
             app.composer.focus()
 
@@ -178,11 +177,15 @@ class Shown:
         if controller is not None and before is not None and (not asked or asked[0].key != before.key):
             controller.answered(before)
 
+    @property
+    def options(self) -> ChatOptions:
+        app = self._app
+        if self.link is not None or app.connection is None:
+            return self.conversation.view.options
+        return change_options(app.connection.initial, app.controller.chosen if app.controller is not None else {})
+
     def draw_facts(self) -> None:
-        app, view = self._app, self.conversation.view
-        if self.link is None and app.connection is not None:
-            chosen = app.controller.chosen if app.controller is not None else {}
-            view = replace(view, options=change_options(app.connection.initial, chosen))
+        app, view = self._app, replace(self.conversation.view, options=self.options)
         self.side.place = app.connection.place if app.connection is not None else ""
         self.side.show(view)
         app.write("#footer", Text(self._footer(view), no_wrap=True))
@@ -244,10 +247,8 @@ class Shown:
 
     def _tick(self) -> None:
         self._frame += 1
-        trouble, self._troubled = self._troubled, self._trouble()
-        if trouble or self._troubled:
-            self._draw_status()
-        if self.conversation.view.busy:
-            self._draw_status()
-            if self._frame % 4 == 0:
-                self.transcript.tick()
+        self._draw_status()
+        if self._frame % TICKS_PER_S == 0:
+            self.transcript.tick()
+            if self.conversation.view.children or self._below or self.side.children:
+                self._app.run_worker(self.look_below(), group="below")

@@ -5,6 +5,7 @@ import time
 from bisect import bisect_right
 from itertools import accumulate
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click
@@ -269,12 +270,22 @@ class Transcript(ScrollView, can_focus=True):
         strips = self._lines.get(at)
         return strips if strips is not None else [Strip.blank(0)] * self._heights[at]
 
+    def last_lines(self, most: int) -> list[str]:
+        """The end of the conversation as it would be written to a terminal, at most so many lines."""
+        filters = self.app.get_line_filters()
+        ground = self.background_colors[1]
+        lines: list[str] = []
+        for at in range(len(self.conversation.blocks) - 1, -1, -1):
+            if len(lines) >= most:
+                break
+            strips = [strip.crop(0, cell_len(strip.text.rstrip())) for strip in self._drawn(at)]
+            for each in filters:
+                strips = [strip.apply_filter(each, ground) for strip in strips]
+            lines = [strip.render(self.app.console) for strip in strips] + lines
+        return lines[-most:]
+
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
-
-    def last_answer(self) -> str:
-        spoken = [block.text for block in self.conversation.blocks if isinstance(block, Spoken) and block.text]
-        return spoken[-1] if spoken else ""
 
 
 def _guess(block: AnyBlock, width: int) -> int:

@@ -1,0 +1,226 @@
+"""What goes to the terminal: only the cells that differ from those it shows. Textual repaints every line of a widget
+that scrolls or grows, which is most of the screen for each word of an answer.
+
+The painter holds the screen as it was written last. An update of Textual's compositor is applied to a copy of it, and
+the way from one to the other is written:
+
+1. If many lines moved up by the same number of rows, the terminal moves them (a scroll region).
+2. Of every row that still differs, the cells that differ are written.
+
+A row with characters whose width terminals disagree about is written whole. What the terminal shows is unknown after a
+resize and after another program had it: then `forget` makes the next update a full one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual.geometry import Size
+from textual.strip import Strip
+
+RESET = "\x1b[0m"
+GAP = 8
+"""Equal cells between two runs that differ; fewer are written again, since moving the cursor costs as much."""
+FARTHEST = 12
+"""Rows by which lines are looked for after a scroll."""
+LEAST_SAVED = 4
+"""Rows that a scroll must save."""
+_STYLES = 4_000
+
+
+class Cell(NamedTuple):
+    text: str
+    sgr: str
+    """The escape sequence that sets its style."""
+
+
+Row = tuple[Cell, ...]
+UNKNOWN = Cell("", "?")
+"""What stands in a cell that was never written."""
+
+
+class Difference(CompositorUpdate):
+    """What the terminal has to be told, as it is written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def render_segments(self, console: Console) -> str:
+        return self.text
+
+
+class Painter:
+    def __init__(self) -> None:
+        self._size = Size(0, 0)
+        self._rows: list[Row] = []
+        self._styles: dict[tuple[Style, object], str] = {}
+        self._strips: dict[str, Row] = {}
+        """Cells of strips, by what they are written as."""
+
+    def forget(self) -> None:
+        """The terminal shows something else by now."""
+        self._size = Size(0, 0)
+
+    def difference(self, update: CompositorUpdate, size: Size, console: Console) -> CompositorUpdate:
+        if not isinstance(update, ChopsUpdate | LayoutUpdate):
+            self.forget()
+            return update
+        if size != self._size:
+            self._size = size
+            self._rows = [(UNKNOWN,) * size.width] * size.height
+        wanted = list(self._rows)
+        for y, x, strip in _parts(update):
+            if any(segment.control for segment in strip):
+                self.forget()
+                return update
+            if y < size.height and x < size.width:
+                cells = self._cells(strip, console)[: size.width - x]
+                row = wanted[y]
+                if row[x : x + len(cells)] != cells:
+                    wanted[y] = row[:x] + cells + row[x + len(cells) :]
+        text = "".join(self._way_to(wanted))
+        self._rows = wanted
+        return Difference(text)
+
+    # -- cells --------------------------------------------------------------------------------------------------------
+
+    def _cells(self, strip: Strip, console: Console) -> Row:
+        written = strip.render(console)
+        if (known := self._strips.get(written)) is not None:
+            return known
+        cells: list[Cell] = []
+        for segment in strip:
+            cells += self._segment_cells(segment, console)
+        if len(self._strips) > _STYLES:
+            self._strips.clear()
+        row = self._strips[written] = tuple(cells)
+        return row
+
+    def _segment_cells(self, segment: Segment, console: Console) -> Iterator[Cell]:
+        text, style, _ = segment
+        sgr = self._sgr(style, console) if style is not None else ""
+        blank = Cell(" ", sgr if style is None or _shows_on_blanks(style) else self._sgr(_ground(style), console))
+        if text.isascii():
+            return (blank if letter == " " else Cell(letter, sgr) for letter in text)
+        return (blank if cell.text == " " else cell for cell in _wide_cells(text, sgr))
+
+    def _sgr(self, style: Style, console: Console) -> str:
+        system = console._color_system
+        if (known := self._styles.get((style, system))) is None:
+            if len(self._styles) > _STYLES:
+                self._styles.clear()
+            known = self._styles[style, system] = style.render("x", color_system=system).partition("x")[0]
+        return known
+
+    # -- the way ------------------------------------------------------------------------------------------------------
+
+    def _way_to(self, wanted: Sequence[Row]) -> Iterator[str]:
+        shown: Sequence[Row] = self._rows
+        if (scroll := _best_scroll(shown, wanted)) is not None:
+            first, end, by = scroll
+            yield f"{RESET}\x1b[{first + 1};{end}r\x1b[{end};1H" + "\n" * by + "\x1b[r"
+            blank = (UNKNOWN,) * self._size.width
+            shown = [*shown[:first], *shown[first + by : end], *[blank] * by, *shown[end:]]
+        for y, (old, new) in enumerate(zip(shown, wanted, strict=True)):
+            if old is not new and old != new:
+                yield from _row_difference(y, old, new)
+
+
+def _parts(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
+    """The row, the column and the strip of everything that an update writes."""
+    if isinstance(update, LayoutUpdate):
+        for y, strips in enumerate(update.strips, update.region.y):
+            x = update.region.x
+            for strip in strips:
+                yield y, x, strip
+                x += strip.cell_length
+        return
+    chops: Sequence[Mapping[int, Strip | None]] = update.chops
+    for y, begin, end in update.spans:
+        for chop_end, (x, chop) in zip(update.chop_ends[y], chops[y].items(), strict=False):
+            if chop is not None and x <= end and chop_end > begin:
+                yield y, x, chop if chop_end <= end else chop.crop(0, end - x)
+
+
+def _shows_on_blanks(style: Style) -> bool:
+    return bool(style.reverse or style.underline or style.underline2 or style.strike or style.overline)
+
+
+def _ground(style: Style) -> Style:
+    """All that is seen of a style where nothing is written: two blanks of one ground are the same cell."""
+    return Style(bgcolor=style.bgcolor)
+
+
+def _wide_cells(text: str, sgr: str) -> Iterator[Cell]:
+    from rich.cells import cell_len, get_character_cell_size
+
+    cells: list[Cell] = []
+    for letter in text:
+        width = get_character_cell_size(letter)
+        if width:
+            cells.append(Cell(letter, sgr))
+            cells += [Cell("", sgr)] * (width - 1)
+        elif cells:
+            at = next(at for at in range(len(cells) - 1, -1, -1) if cells[at].text)
+            cells[at] = Cell(cells[at].text + letter, sgr)
+        else:
+            cells.append(Cell(letter, sgr))
+    cells += [Cell("", sgr)] * (cell_len(text) - len(cells))
+    return iter(cells[: cell_len(text)])
+
+
+def _has_plain_widths(row: Row) -> bool:
+    return all(len(cell.text) == 1 or cell is UNKNOWN for cell in row)
+
+
+def _best_scroll(shown: Sequence[Row], wanted: Sequence[Row]) -> tuple[int, int, int] | None:
+    """The rows, from the first to before the end, that moved up, and by how many; None if too little would be saved."""
+    changed = [y for y, (old, new) in enumerate(zip(shown, wanted, strict=True)) if old is not new and old != new]
+    if len(changed) <= LEAST_SAVED:
+        return None
+    first, end = changed[0], changed[-1] + 1
+    best, saved = 0, LEAST_SAVED
+    for by in range(1, min(FARTHEST, end - first - 1) + 1):
+        same = sum(_is_alike(shown[y + by], wanted[y]) for y in range(first, end - by))
+        if same - 2 * by > saved:
+            best, saved = by, same - 2 * by
+    return (first, end, best) if best else None
+
+
+def _is_alike(old: Row, new: Row) -> bool:
+    """Whether most of a row is the same, and not only because it is empty."""
+    half = len(new) // 2
+    return old[:half] == new[:half] and any(cell.text.strip() for cell in new[:half])
+
+
+def _row_difference(y: int, old: Row, new: Row) -> Iterator[str]:
+    if not (_has_plain_widths(old) and _has_plain_widths(new)):
+        yield from _written(y, 0, new)
+        return
+    begin = last = -1
+    for x, (before, cell) in enumerate(zip(old, new, strict=True)):
+        if before == cell:
+            continue
+        if begin >= 0 and x - last > GAP:
+            yield from _written(y, begin, new[begin : last + 1])
+            begin = x
+        elif begin < 0:
+            begin = x
+        last = x
+    if begin >= 0:
+        yield from _written(y, begin, new[begin : last + 1])
+
+
+def _written(y: int, x: int, cells: Sequence[Cell]) -> Iterator[str]:
+    yield f"\x1b[{y + 1};{x + 1}H"
+    sgr = ""
+    for cell in cells:
+        if cell.sgr != sgr:
+            yield (RESET if sgr else "") + cell.sgr
+            sgr = cell.sgr
+        yield cell.text
+    if sgr:
+        yield RESET
