@@ -16,7 +16,7 @@ COMMANDS = {
     "world": "List, look into, commit and drop worlds: copies of a project in which chats work.",
     "pending": "List what chats ask of a person.",
     "approve": "Allow or refuse what a chat asks for, and go on with it.",
-    "rules": "List, make and take back standing answers.",
+    "rules": "List, make and revoke standing answers to approvals.",
     "trust": "Let Treadle honour a file of a repository, such as its hooks, skills and agents.",
     "skills": "List the skills, own commands and custom agents that there are here.",
     "untrust": "Take back the trust in a file of a repository.",
