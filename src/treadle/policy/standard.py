@@ -17,6 +17,7 @@ would be asked for is denied, and the changes of a command are discarded.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError
@@ -45,6 +46,10 @@ _READ_ONLY = (
     "{} changes or executes something, and this chat is read-only. Do without it: use tools that only read, and "
     "describe the change instead of making it."
 )
+_NO_TEXT = (
+    "The arguments contain half of a character (a lone surrogate), which no file name and no command can hold. Send "
+    "the call again without it."
+)
 _BY_PERSON = "a person commits what the background command changed"
 _DISCARDED = "this chat is read-only, so nothing of what the command changed was kept"
 _UNASKED = (
@@ -71,6 +76,8 @@ class StandardPolicy:
     def _review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         if spec.kind != "function":
             return Verdict("allow")
+        if not _is_recordable(invocation):
+            return Verdict("deny", _NO_TEXT)
         # What sub-agents may do is judged in their own chats, which have this one's mode.
         delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
         is_closed = options.mode == "read-only" and not spec.read_only and not delegates and not spec.job_argument
@@ -109,7 +116,7 @@ class StandardPolicy:
         if rehearsal is None:
             return word_verdicts.verdict(case) if case.act.kind == "job" else _unrehearsed(case)
         if rehearsal.command:
-            case = _as_command(case, rehearsal.command)
+            case = _as_command(case, rehearsal)
         if (denied := stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
             return word_verdicts.refused(denied)
         if case.spec.job_argument and invocation.by_person:
@@ -137,6 +144,14 @@ class StandardPolicy:
         return rules_of(self._book, root, options, self._now_ms())
 
 
+def _is_recordable(invocation: Invocation) -> bool:
+    try:
+        msgspec.json.encode(invocation.arguments)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _stopped_by_words(case: Case) -> Verdict | None:
     """The refusal, or the one question with every reason that the words give. A person who approved the words of a
     command is not asked about them again; what it changes is still judged (decision 0010)."""
@@ -151,7 +166,9 @@ def _stopped_by_words(case: Case) -> Verdict | None:
 
 
 def _words_are_approved(case: Case) -> bool:
-    return case.act.kind == "command" and case.invocation.approved and _can_be_rehearsed(case)
+    """True if a person approved this command. A call that commits the changes of a job was approved by its effect."""
+    is_command = case.act.kind == "command" and not case.spec.job_argument
+    return is_command and case.invocation.approved and _can_be_rehearsed(case)
 
 
 def _by_words_or_review(case: Case) -> Verdict:
@@ -181,10 +198,13 @@ def _can_be_rehearsed(case: Case) -> bool:
     return case.act.kind == "edit" and not case.spec.needs_approval
 
 
-def _as_command(case: Case, line: str) -> Case:
-    """A call that commits the changes of a background command is judged as that command."""
-    invocation = replace(case.invocation, name=COMMAND_TOOL, arguments={"command": line, "background": True})
-    return replace(case, invocation=invocation, act=job_act(line, case.invocation))
+def _as_command(case: Case, rehearsal: Rehearsal) -> Case:
+    """A call that commits the changes of a background command is judged as that command, in the folder and with the
+    variables that it was started with."""
+    arguments = {"command": rehearsal.command, "background": True}
+    shell = case.invocation.shell if rehearsal.shell is None else rehearsal.shell
+    invocation = replace(case.invocation, name=COMMAND_TOOL, arguments=arguments, shell=shell)
+    return replace(case, invocation=invocation, act=job_act(rehearsal.command, invocation))
 
 
 def _unrehearsed(case: Case) -> Verdict:
