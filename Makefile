@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run run-web test compiled quick again soak mutants check bench docs conformance lock clean
+.PHONY: help venv run run-web test suite quick again soak mutants check bench docs conformance lock clean
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST)
@@ -33,13 +33,15 @@ run: $(STAMP)  ## show what Treadle does
 run-web: $(STAMP)  ## the web app on a small project; without a key the model is a script
 	@$(BIN)/treadle web --demo
 
-test: $(STAMP)  ## check, then all tests
-	@$(MAKE) --no-print-directory -j2 check compiled
+test: $(STAMP)  ## check and all tests
+	@$(MAKE) --no-print-directory -j2 check suite
+
+suite: $(VENV)/collected
 	@$(BIN)/python -m pytest -q $(SPREAD)
 
-# Else every process of the run would compile all tests, at the same time. Meanwhile `check` is busy with one core.
-compiled: $(STAMP)
-	@$(BIN)/python -m pytest -q --collect-only > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
+# Without it every process of the run would compile all tests, at the same time. Meanwhile `check` is busy with one core.
+$(VENV)/collected: $(STAMP) $(shell find src tests -name '*.py')
+	@$(BIN)/python -m pytest -q --collect-only > $@ || { cat $@; rm $@; exit 1; }
 
 QUICK ?= tests/attacks tests/contract/test_memory_store.py tests/contract/test_sqlite_store.py \
   tests/unit/chat tests/unit/engine tests/unit/protocol tests/unit/tools \
@@ -55,7 +57,7 @@ again: $(STAMP)  ## what failed, one after the other, unless it is much
 
 soak: $(STAMP)  ## every fault at every point, which takes long
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/differential tests/scenario/test_dangerous_commands.py \
-	  tests/scenario/test_extreme_values.py \
+	  tests/scenario/test_cli_eval.py tests/scenario/test_extreme_values.py tests/scenario/test_http_openapi.py tests/unit/chat/test_walk.py tests/unit/sandbox/test_choose.py \
 	  tests/scenario/test_fork.py tests/scenario/test_ordinary_commands.py tests/scenario/test_three_rounds.py tests/unit/models/text_calls \
 	  tests/unit/worlds/test_two_worlds.py tests/unit/workspace/history/test_transaction.py
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 -m hypothesis tests/unit tests/contract

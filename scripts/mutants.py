@@ -90,11 +90,12 @@ def _test(tests: Sequence[str], sources: Path) -> tuple[int, str]:
 
 
 def try_all(mutants: Sequence[Mutant], jobs: int) -> Iterator[Outcome]:
-    """The outcomes, in the order of the list."""
+    """The outcomes, in the order of the list. The copies hold the compiled modules, too: a changed file is newer than
+    its compiled module."""
     with tempfile.TemporaryDirectory(prefix="treadle-mutants-") as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(jobs):
-            copies.put(Path(shutil.copytree(ROOT / "src", Path(folder) / str(number), ignore=_no_caches)))
+            copies.put(Path(shutil.copytree(ROOT / "src", Path(folder) / str(number))))
 
         def work(mutant: Mutant) -> Outcome:
             sources = copies.get()
@@ -105,9 +106,6 @@ def try_all(mutants: Sequence[Mutant], jobs: int) -> Iterator[Outcome]:
 
         with ThreadPoolExecutor(jobs) as pool:
             yield from pool.map(work, mutants)
-
-
-_no_caches = shutil.ignore_patterns("__pycache__")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ those who ask for it."""
 import gc
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.faults.chance import examples
@@ -30,6 +31,11 @@ settings.register_profile(
 )
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slowest first: one of them at the end would keep a single process busy while the others have no work left."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish() -> None:

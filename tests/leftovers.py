@@ -20,11 +20,14 @@ import pytest
 
 from treadle import orphan_watcher
 
-GRACE_S = 20.0
-"""How long a process may take to end that was told to: a busy machine is slow."""
+GRACE_S = 60.0
+"""How long a process may take to end that was told to: on a busy machine it may wait for the disk."""
 RUN_FOLDER = "TREADLE_TEST_RUN_FOLDER"
 SHARED: set[int] = set()
 """Processes that serve all tests of this process of the run."""
+_made_here: list[str] = []
+"""The folder of the run, in the process that made it."""
+WORLD_HOLDER = "treadle.sandbox.launch.world"
 _PROC = Path("/proc")
 
 
@@ -40,6 +43,7 @@ def run_folder() -> Path:
     os.environ[RUN_FOLDER] = os.environ["TMPDIR"] = folder
     tempfile.tempdir = None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _made_here.append(folder)
     return Path(folder)
 
 
@@ -60,10 +64,11 @@ def descendants(pid: int, known: Collection[int] = ()) -> Iterator[int]:
             yield from descendants(child, known)
 
 
-def share_orphan_watcher(pids: Iterable[int]) -> None:
-    """Treadle keeps one of these beside each process that starts programs, for as long as that process lives."""
+def share_helpers(pids: Iterable[int]) -> None:
+    """Processes of Treadle that outlive a test, and end by themselves: the orphan watcher beside each process that
+    starts programs, and the holder of a world, which waits a while for its next reader."""
     for pid in pids:
-        if _status(pid)[1] == os.getpid() and orphan_watcher.__file__ in describe([pid]):
+        if orphan_watcher.__file__ in (words := describe([pid])) or WORLD_HOLDER in words:
             SHARED.add(pid)
 
 
@@ -155,7 +160,7 @@ def no_process_is_left(process_watch: Watch) -> Iterator[None]:
     before = process_watch.running()
     yield
     started = process_watch.running(before)
-    share_orphan_watcher(started)
+    share_helpers(started)
     if left := still_running(started - SHARED):
         words = describe(left)
         _end(left)
@@ -174,8 +179,8 @@ def _end(pids: Iterable[int]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
     yield
-    if hasattr(session.config, "workerinput"):
-        return  # the process that started this one looks when all have ended
+    if not _made_here:
+        return  # the process that began the run looks when all others have ended
     if words := _left_by_the_run():
         print(f"\n\nLeft behind by the tests:\n{words}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -185,6 +190,8 @@ def _left_by_the_run() -> str:
     folder = run_folder()
     own = {os.getpid(), *SHARED}
     every = (int(name) for name in os.listdir(_PROC) if name.isdigit()) if _PROC.is_dir() else ()
-    left = still_running([pid for pid in every if pid not in own and mentions(pid, [str(folder)])])
+    started = [pid for pid in every if pid not in own and mentions(pid, [str(folder)])]
+    _end(pid for pid in started if WORLD_HOLDER in describe([pid]))  # they would end a minute later
+    left = still_running(started)
     files = sorted(path.name for path in folder.iterdir() if path.name != "home")
     return "\n".join(filter(None, [describe(left), *(f"{folder}/{name}" for name in files)]))

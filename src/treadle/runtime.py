@@ -59,6 +59,7 @@ from treadle.protocol.options import (
     Project,
     RaceKeywords,
     check_numbers,
+    check_root_name,
 )
 from treadle.protocol.permissions import Rule, check_standing
 from treadle.stores import store_of
@@ -319,6 +320,7 @@ class Agent:
             if "dynamic_tools" in named:
                 self.tool_warnings(self._changed(self.options, named))
             if "root" in named:
+                check_root_name(named["root"])
                 named["root_id"] = identify(named["root"])
             return Chat(self._chats, ChatId(id), named)
         made = self._changed(options or self.options, given)
@@ -340,6 +342,7 @@ class Agent:
         instructions of the project, from folders no higher than `highest`. `own_world` is the id of the world that is
         opened for it, if it is to have one. InvalidInput if its tools cannot be accepted (A-01)."""
         check_numbers(options)
+        check_root_name(options.root)
         found: dict[str, Any] = {}
         for rule in options.rules:
             check_standing(rule)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode, checks
 
+from tests.faults.chance import SOAK
 from tests.scenario.command_line import CommandLine, end
 from treadle.server.app import ROUTES
 from treadle.server.openapi import describe
@@ -62,10 +63,12 @@ def test_the_document_is_the_one_that_is_served(served: tuple[str, str]) -> None
 def _examples(operation: tuple[str, str]) -> int:
     """What takes nothing but its path has little to be tried; bodies of many fields take long to make."""
     if operation in (("post", "/api/chats"), ("patch", "/api/chats/{chat}")):
-        return 8
+        return 40 if SOAK else 6
     described = DOCUMENT["paths"][operation[1]][operation[0]]
     queries = any(each["in"] == "query" for each in described["parameters"])
-    return 12 if queries or "requestBody" in described else 4
+    if queries or "requestBody" in described:
+        return 60 if SOAK else 8
+    return 4
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda pair: f"{pair[0]} {pair[1]}")

@@ -1,6 +1,7 @@
 """A chat is bound to the folder that its root was when it was made, not to a path (S-01, S-13): whatever is put in its
 place, by whomever, is neither read nor written. Naming the root again binds the chat anew."""
 
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import Agent, ScriptedModel
-from treadle.errors import RootChanged, RunFailed
+from treadle.errors import InvalidInput, RootChanged, RunFailed
 from treadle.models.scripted import Call, Say
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
@@ -206,3 +207,19 @@ async def test_a_root_that_nobody_saw_is_bound_where_it_is_first_used(tmp_path: 
         assert (await chat.state()).options.root_id
         await chat.command(c.ChangeOptions({"root": str(places.mine)}))
         assert (await chat.state()).options.root_id == ""  # another root is another folder
+
+
+async def test_a_root_whose_name_cannot_be_recorded_is_refused(server: Server, places: Places) -> None:  # S-01
+    odd = os.fsencode(places.mine) + b"\xff"
+    os.mkdir(odd)
+    async with Agent(model=ScriptedModel([Say("Done.")])) as agent:
+        with pytest.raises(InvalidInput, match="not valid UTF-8"):
+            agent.chat(root=os.fsdecode(odd))
+        chat = agent.chat(root=places.mine)
+        with pytest.raises(InvalidInput, match="not valid UTF-8"):
+            agent.chat(chat.id, root=os.fsdecode(odd))
+    linked = places.mine.with_name("linked")
+    linked.symlink_to(os.fsdecode(odd))
+    answer = await server.user("alice")("POST", "/api/chats", {"root": str(linked)})
+    assert (answer.status, answer.code) == (400, "invalid_input")
+    assert "not valid UTF-8" in answer.data.decode()

@@ -140,7 +140,7 @@ def _client_calls(state: ChatState) -> list[Call]:
 def _submit(state: ChatState, command: c.SubmitResults) -> Events:
     waiting = _client_calls(state)
     if status(state) != "requires_action" or not waiting:
-        raise Refused("not_awaiting_action", f"Chat {state.chat} waits for no tool results; it is {status(state)}.")
+        raise Refused("not_awaiting_action", f"Chat {state.chat} waits for no tool results.")
     expected = {call.action.tool_call_id: call for call in waiting if call.action is not None}
     sent = [result.tool_call_id for result in command.results]
     if len(set(sent)) != len(sent) or set(sent) != set(expected):

@@ -217,6 +217,17 @@ def check_numbers(options: ChatOptions, names: Collection[str] | None = None) ->
                 _check_number(f"{name}.{kind}", getattr(budget, kind), bounds)
 
 
+def check_root_name(root: str) -> None:
+    """InvalidInput if the path of a root is not valid UTF-8: the log could not record it."""
+    try:
+        root.encode()
+    except UnicodeEncodeError:
+        shown = root.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        raise InvalidInput(
+            f"The path of the root, {shown!r}, is not valid UTF-8 and cannot be recorded; rename the folder."
+        ) from None
+
+
 def _check_number(name: str, value: float, bounds: Bounds) -> None:
     if not bounds.admits(value):
         raise InvalidInput(f"{name} must be a number from {bounds.least:,.15g} to {bounds.most:,.15g}, not {value}.")

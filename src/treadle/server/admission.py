@@ -14,7 +14,7 @@ import msgspec
 from treadle import host_patterns
 from treadle.errors import InvalidInput
 from treadle.file_system import is_below
-from treadle.protocol.options import ChatOptions, NetworkChoice
+from treadle.protocol.options import ChatOptions, NetworkChoice, check_root_name
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.server.tokens import LOCAL
 from treadle.workspace.paths.identity import changed, locate
@@ -132,6 +132,7 @@ class Admission(msgspec.Struct, frozen=True):
             raise InvalidInput(f"The root {named!r} must be an absolute path.")
         found = locate(named)
         root, identity = found or (os.path.realpath(named), "")
+        check_root_name(root)
         opened = self.highest(user, root)
         if found is None and not self.shared:
             raise InvalidInput(f"The root {named!r} is no folder of the server.")

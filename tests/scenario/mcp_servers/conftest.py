@@ -3,7 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenario.mcp_servers.kit import Kit
+from tests.scenario.mcp_servers.kit import PATIENCE_S, Kit
+from treadle.mcp_hub import hub
+
+
+@pytest.fixture(autouse=True)
+def patient_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server takes longer to start on a busy machine than the first model call waits for it, which would then be made
+    without its tools."""
+    monkeypatch.setattr(hub, "WAIT_S", PATIENCE_S)
 
 
 @pytest.fixture

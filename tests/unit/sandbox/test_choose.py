@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.faults.chance import SOAK
 from tests.unit.sandbox.grounds import Grounds, grounds, missing
 from treadle.errors import SandboxError
 from treadle.sandbox import probe_fixture as stage
@@ -110,7 +111,7 @@ print(chosen.level, chosen.sandbox.views, *chosen.reasons)
 
 def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> None:
     """Fault 40: the sockets and folders of each probe vanish while the others cover them."""
-    for turn in range(2):
+    for turn in range(4 if SOAK else 1):
         started = [
             subprocess.Popen(
                 [sys.executable, "-c", PROBE, str(bubblewrap.folder / f"home-{turn}-{number}")],
