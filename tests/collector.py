@@ -27,6 +27,7 @@ class Received(msgspec.Struct, frozen=True):
     error: bool
     resource: dict[str, Any]
     moments: tuple[str, ...]
+    schema_url: str = ""
 
 
 class Collector:
@@ -142,6 +143,7 @@ def _spans(sent: ExportTraceServiceRequest) -> list[Received]:
             span.status.code == 2,
             _attributes(resource.resource.attributes),
             tuple(event.name for event in span.events),
+            scope.schema_url,
         )
         for resource in sent.resource_spans
         for scope in resource.scope_spans

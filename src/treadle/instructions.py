@@ -3,6 +3,7 @@ options: the same bytes go into every request (L-21), and a worker on another ma
 nothing here is read as a setting, and nothing in it can widen a permission (S-09)."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from treadle.errors import TreadleError
@@ -27,9 +28,28 @@ def read_instructions(root: str, bound: str = "", highest: str = "") -> str:
     there are none."""
     if not root:
         return ""
-    found = [(name, text) for name, text in _files(root, bound, highest) if text.strip()]
+    return _joined(_files(root, bound, highest))
+
+
+def read_folders(folders: Iterable[str], room: int = MAX_BYTES) -> str:
+    """The instructions that lie in folders beside the project, in at most so many bytes: AGENTS.md or what stands for
+    it, and all `*.instructions.md`."""
+    files: list[tuple[str, str]] = []
+    for folder in folders:
+        try:
+            place = Root(folder)
+            more = sorted(path.name for path in Path(folder).glob("*.instructions.md"))
+        except (TreadleError, OSError):
+            continue
+        usual = [(name, text) for name in (NAME, *OTHERS) if (text := _read(place, name)) is not None][:1]
+        others = [(name, text) for name in more if (text := _read(place, name)) is not None]
+        files += [(f"{folder}/{name}", text) for name, text in (*usual, *others)]
+    return _joined(files, room)
+
+
+def _joined(files: Iterable[tuple[str, str]], room: int = MAX_BYTES) -> str:
+    found = [(name, text) for name, text in files if text.strip()]
     parts: list[str] = []
-    room = MAX_BYTES
     for name, text in reversed(found):  # what is near is kept whole first
         part = _part(name, text, room)
         if part:

@@ -28,6 +28,20 @@ async def test_a_worker_takes_up_what_another_process_asked_for(stage: Stage) ->
     assert of(await chat.events(), e.AssistantMessage)[-1].content == "two"
 
 
+async def test_a_message_right_after_another_command_is_answered(stage: Stage) -> None:
+    """The lease comes with the message while the drive of the command before it, which has nothing to do, ends."""
+    chat = stage.agent([Say("Done.")] * 12).chat()
+    await chat.open()
+    for moment in range(12):
+        await chat.command(c.Rename(f"at {moment}"))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        head = (await chat.carry_out(c.Send("go"))).head
+        async with asyncio.timeout(10):
+            while len(of(await chat.events(), e.RunEnd)) <= moment:
+                head = await stage.store.wait(chat.id, head, 5)
+
+
 async def test_a_worker_that_is_stopped_at_any_await_holds_no_lease(stage: Stage) -> None:
     """Closing a worker gives its leases back, whatever it was about to do; the next one can begin at once."""
     steps = [Call("change", n=1), Say("Done.")]

@@ -14,6 +14,7 @@ from tests.collector import Collector
 from tests.scenario.command_line import CommandLine
 from tests.scenario.http_kit import serving
 from tests.scenario.kit import change, fail, look, play
+from tests.scenario.providers import PROVIDERS
 from treadle import Agent, DynamicTool, ScriptedModel, tool
 from treadle.models.script import Call, Fail, Say, Used
 from treadle.ports.model import ModelInfo
@@ -22,6 +23,7 @@ from treadle.protocol.permissions import SECRET_NAME
 from treadle.stores.sqlite import SqliteStore
 from treadle.telemetry.settings import Telemetry
 from treadle.testing.clock import ManualClock
+from treadle.testing.fake_model import Reply
 
 OUTSIDE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 KEY = "sk-ant-api03-" + "Zx9" * 20
@@ -77,7 +79,23 @@ async def test_a_run_is_a_tree_by_the_conventions(collector: Collector) -> None:
     tool_span = collector.one("execute_tool look")
     assert tool_span.attributes["gen_ai.tool.name"] == "look"
     assert tool_span.attributes["gen_ai.tool.call.id"]
+    assert tool_span.attributes["gen_ai.tool.type"] == "function"
+    assert tool_span.schema_url == "https://opentelemetry.io/schemas/1.41.0"
     assert collector.one("execute_tool fail").attributes["error.type"] == "tool_error"
+
+
+@pytest.mark.parametrize("name", ["openai", "responses", "anthropic", "gemini", "ollama"])
+def test_a_model_call_tells_who_answered(cli: CommandLine, collector: Collector, name: str) -> None:
+    provider = PROVIDERS[name]
+    with provider.make([Reply(text="Hello.")]) as fake:
+        env = {**provider.env(fake), "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        done = cli("run", "--model", provider.model, "Say hello.", env=env)
+        port = int(fake.url.rpartition(":")[2])
+    assert done.code == 0, done.err
+    (span,) = [span for span in collector.spans if span.name.startswith("chat ")]
+    assert (span.attributes["server.address"], span.attributes["server.port"]) == ("127.0.0.1", port)
+    assert span.attributes["gen_ai.response.model"]
+    assert ("gen_ai.response.id" in span.attributes) == (name != "ollama")  # Ollama's answers have none
 
 
 async def test_metrics_tell_tokens_cost_and_times(collector: Collector) -> None:

@@ -123,6 +123,7 @@ class Assembler:
     # fmt: off
     __slots__ = (
         "_blocks", "_by_id", "_by_index", "_calls", "_current", "_on_call", "_size", "_text", "_thoughts", "_turn",
+        "ending",
         "finish_reason", "notices", "usage",
     )
     # fmt: on
@@ -141,6 +142,7 @@ class Assembler:
         self._current: _PartialCall | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
+        self.ending: FinishDelta | None = None
         """None until the stream has ended well."""
         self.notices: list[NoticeDelta] = []
 
@@ -176,6 +178,7 @@ class Assembler:
                 self.usage = _sane(usage)
             case FinishDelta(reason=reason):
                 self.finish_reason = reason[:REASON_CHARS]
+                self.ending = delta
             case NoticeDelta():
                 if delta not in self.notices and len(self.notices) < NOTICES:
                     self.notices.append(delta)

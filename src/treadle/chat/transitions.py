@@ -150,7 +150,7 @@ def _submit(state: ChatState, command: c.SubmitResults) -> Events:
         call = expected[result.tool_call_id]
         text = _text_of(result)
         events.append(e.ExternalToolCompleted(call.key, result.is_error, command.by))
-        events.append(_completed(call, text, not result.is_error))
+        events.append(msgspec.structs.replace(_completed(call, text, not result.is_error), synthetic=result.failure))
     return tuple(events)
 
 

@@ -11,16 +11,18 @@ from typing import Any
 
 import msgspec
 
+from treadle.copilot_words.config import HOOKS
 from treadle.copilot_words.names import own_arguments, shown_arguments, shown_name
 from treadle.errors import ToolError
 from treadle.jsonrpc.connection import Connection, Gone, RpcError
-from treadle.ports.hooks import Instead
+from treadle.ports.hooks import AskPerson, HookVerdict, Instead
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec
 
 UNCHECKED = "The program that checks the calls of this session is not connected, so nothing is run; try again later."
 NO_ANSWER = "The program's hook {} gave no valid answer, so nothing was done; try again later."
 REFUSED = "The program's hook refused this call."
+ASKED = "the program's hook wants a person's approval"
 ANSWER_S = 600.0
 """How long a program may take to answer a hook. It may ask a person meanwhile."""
 _DECISIONS = (None, "allow", "deny", "ask")
@@ -191,12 +193,15 @@ class ProgramHooks:
     def __init__(self) -> None:
         self.of: Callable[[str], SessionHooks | None] = lambda _chat: None
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str | Instead:
+    async def before(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
         hooks = self.of(invocation.chat)
-        if hooks is None:
-            return ""
-        said = await hooks.before(invocation.call, spec.name, invocation.arguments)
-        return Instead(said) if isinstance(said, dict) else said or ""
+        if hooks is None:  # a run that went on after a restart, before its program came again
+            return UNCHECKED if HOOKS in invocation.options.labels else ""
+        verdict = await hooks.before(invocation.call, spec.name, invocation.arguments)
+        arguments = verdict if isinstance(verdict, dict) else None
+        if invocation.call in hooks.asking and not isinstance(verdict, str):
+            return AskPerson(ASKED, arguments)
+        return Instead(arguments) if arguments is not None else str(verdict or "")
 
     async def meta(self, invocation: Invocation, server: str, tool: str) -> dict[str, Any] | None:
         """As of `treadle.mcp.tool.Keeping.meta`."""

@@ -1,7 +1,7 @@
 """What may be called of a session (`copilot_words.methods`). Each is a few lines: parameters in, the library, an answer
 out."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from treadle.chat.state import status
@@ -13,6 +13,10 @@ from treadle.protocol import events as e
 from treadle.protocol.trace_context import brought
 
 _COMMANDS = {"compact": "Sum up the conversation to make room.", "model": "Say which model answers."}
+_REFUSED_OF_MESSAGES = {
+    "responseFormat": "say in the prompt how the answer is to look.",
+    "requestHeaders": "give the session a provider with these headers.",
+}
 _OWN_MODES = {"interactive": "confirm", "plan": "read-only", "autopilot": "autopilot"}
 
 
@@ -21,12 +25,27 @@ class Method(ExtensionCall):
 
     # -- the conversation ---------------------------------------------------------------------------------------------
 
-    def _sending(self) -> Awaitable[str]:
-        if self.params.get("responseFormat"):
-            raise RpcError(INVALID_PARAMS, "Treadle does not support responseFormat for messages of a session.")
+    async def _sending(self) -> str:
+        for field, instead in _REFUSED_OF_MESSAGES.items():
+            if self.params.get(field):
+                raise RpcError(INVALID_PARAMS, f"Treadle does not support {field} for messages of a session; {instead}")
+        if self.params.get("agentMode"):
+            await self._change_mode(text_of(self.params, "agentMode"))
         mode = str(self.params.get("mode") or "enqueue")
         attachments, trace = self.params.get("attachments") or (), brought(self.params)
-        return self.session.send(text_of(self.params, "prompt"), mode, attachments, trace)
+        return await self.session.send(text_of(self.params, "prompt"), mode, attachments, trace)
+
+    async def _change_mode(self, name: str) -> None:
+        """RpcError for a mode that there is not, and while a run goes on in another one."""
+        wanted = _OWN_MODES.get(name)
+        if wanted is None:
+            raise RpcError(INVALID_PARAMS, f"There is no mode {name!r}; there is: {', '.join(_OWN_MODES)}.")
+        if wanted == self.session.options.mode:
+            return
+        is_sent = self.method.startswith("session.send")
+        if is_sent and status(await self.session.chat.state()) not in ("idle", "error"):
+            raise RpcError(INVALID_PARAMS, f"The session works in another mode than {name!r}; wait until it is idle.")
+        await self.session.change({"mode": wanted})
 
     async def send(self) -> Any:
         return {"messageId": await self._sending()}
@@ -179,12 +198,7 @@ class Method(ExtensionCall):
         return MODES.get(self.session.options.mode, "interactive")
 
     async def mode_set(self) -> Any:
-        wanted = _OWN_MODES.get(text_of(self.params, "mode"))
-        if wanted is None:
-            raise RpcError(
-                INVALID_PARAMS, f"There is no mode {self.params['mode']!r}; there is: {', '.join(_OWN_MODES)}."
-            )
-        await self.session.change({"mode": wanted} if wanted != self.session.options.mode else {})
+        await self._change_mode(text_of(self.params, "mode"))
         return {"status": "applied", "modeApplied": True, "modelChanged": False}
 
     async def name_get(self) -> Any:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,6 +29,12 @@ from treadle.watching import read_patiently
 Announce = Callable[[str, dict[str, Any]], object]
 GATE = "permission-"
 """Begins the id of an approval for a program's own tool."""
+_FAILURES: Mapping[str, Literal["", "rejected", "denied", "timeout"]] = {
+    "rejected": "rejected",
+    "denied": "denied",
+    "timeout": "timeout",
+}
+"""The types of results that say why there is none."""
 _FAILED = "Failed to execute `{}` tool with arguments: {} due to error: Error: Tool execution failed"
 """What a program's exception said is for the program: it may hold what the model must not see."""
 
@@ -118,7 +124,7 @@ class Requests:
             if decision.decision == "allow":
                 await self._announce_tool(action)
             else:
-                await self._keep(action, decision.feedback, failed=True, final=decision.final)
+                await self._keep(action, decision.feedback, failed=True, kind="rejected", final=decision.final)
             return True
         try:
             if decision.decision == "allow":
@@ -140,7 +146,7 @@ class Requests:
     async def _gate(self, action: OpenAction) -> None:
         said = await self._hooks.before(action.call, action.name, action.arguments)
         if isinstance(said, str):
-            await self._keep(action, said, failed=True)
+            await self._keep(action, said, failed=True, kind="denied")
             return
         self._arguments[action.call] = action.arguments if said is None else said
         tool = next((each for each in self._tools() if each.name == action.name), None)
@@ -177,12 +183,12 @@ class Requests:
         given = msgspec.json.encode(arguments).decode()
         text = _FAILED.format(action.name, given) if error is not None else result_text(result)
         text = await self._hooks.after(action.call, action.name, arguments, text, not failed)
-        await self._keep(action, text, failed=failed, final=kind == "rejected")
+        await self._keep(action, text, failed=failed, kind=str(kind), final=kind == "rejected")
         return True
 
-    async def _keep(self, action: OpenAction, text: str, *, failed: bool, final: bool = False) -> None:
+    async def _keep(self, action: OpenAction, text: str, *, failed: bool, kind: str = "", final: bool = False) -> None:
         """With `final` the run is over once the chat has its results."""
-        self._results[action.tool_call_id] = Result(action.tool_call_id, text, failed)
+        self._results[action.tool_call_id] = Result(action.tool_call_id, text, failed, _FAILURES.get(kind, ""))
         self._final = self._final or final
         await self._settle()
 

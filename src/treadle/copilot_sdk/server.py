@@ -24,6 +24,8 @@ from treadle.copilot_words.system_message import transforms
 from treadle.errors import ChatExists, NotFound, Refused
 from treadle.handle import Chat
 from treadle.inert import inert_line, print_note
+from treadle.instructions import MAX_BYTES as INSTRUCTION_BYTES
+from treadle.instructions import read_folders
 from treadle.jsonrpc.connection import INVALID_PARAMS, METHOD_NOT_FOUND, Connection, RpcError
 from treadle.models.bare_names import BareNames
 from treadle.models.client_models import ClientModels
@@ -162,7 +164,10 @@ class Runtime:
         builtin = builtin_names(self.agent, base, extras.skills)
         if config.effort:
             check_effort(self.agent.deps.models, base.model, config.effort)
-        chat = self.agent.begin(session, options_of(base, config, config.tools or (), builtin, extras))
+        options = options_of(base, config, config.tools or (), builtin, extras)
+        if config.instruction_directories:
+            options = await asyncio.to_thread(self._with_instructions, options, config.instruction_directories)
+        chat = self.agent.begin(session, options)
         try:
             await chat.open()
         except ChatExists as error:
@@ -176,6 +181,13 @@ class Runtime:
         self._warn(made, connection, params)
         self.tell_all("session.created", session)
         return _made(made)
+
+    def _with_instructions(self, options: ChatOptions, folders: Iterable[str]) -> ChatOptions:
+        """Those of the project count most: they come last, and keep their room."""
+        own = self.agent.prepare(options).options.instructions
+        paths = [os.path.join(options.root, os.path.expanduser(folder)) for folder in folders]
+        others = read_folders(paths, INSTRUCTION_BYTES - len(own.encode()))
+        return msgspec.structs.replace(options, instructions="\n\n".join(filter(None, (others, own))))
 
     def _config(self, params: Params) -> Config:
         config = read_config(params)

@@ -14,7 +14,7 @@ from treadle.copilot_sdk.dialogues import Dialogues
 from treadle.copilot_sdk.extensions import bring, builtin_names, extras_of
 from treadle.copilot_sdk.hooks import SessionHooks
 from treadle.copilot_sdk.requests import GATE, Requests
-from treadle.copilot_words.config import Config, McpServer, Tool, options_of
+from treadle.copilot_words.config import HOOKS, Config, McpServer, Tool, options_of
 from treadle.copilot_words.events import SdkEvent, Telling, event_id, stamp
 from treadle.copilot_words.system_message import transformed_prompt, transforms
 from treadle.errors import Refused
@@ -57,6 +57,7 @@ class Session:
         self.stopped: set[str] = set()
         """Servers that a program stopped."""
         self.hooks = SessionHooks(chat.id, options.root, lambda: self._with(lambda config: bool(config.hooks)))
+        self.hooks.wanted = HOOKS in options.labels
         answering = lambda: self._with(lambda config: bool(config.request_user_input))  # noqa: E731
         trace = agent.deps.observer.traceparent
         self.dialogues = Dialogues(self.programs, self.announce)

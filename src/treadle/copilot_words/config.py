@@ -8,6 +8,7 @@ import msgspec
 
 from treadle.copilot_words.names import OURS, matches, server_patterns
 from treadle.copilot_words.system_message import SystemMessage, prompt_of
+from treadle.inert import inert_line
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
 from treadle.models.client_models import Provider, ProviderModel
 from treadle.protocol.options import ChatOptions, ReasoningEffort, Skill
@@ -17,6 +18,10 @@ LABEL = "copilot-sdk"
 """The label of chats that were made by a program of the SDKs."""
 ASKS = "copilot-sdk-asks"
 """The label of those whose program wants to be asked before anything is run."""
+HOOKS = "copilot-sdk-hooks"
+"""The label of those of which a program has checked calls. It stays: no later process runs their calls unchecked."""
+CLIENT = "client:"
+"""Begins the label that names the program."""
 MAX_TURNS = 200
 """Turns a run: the SDKs know no cap, and a loop that never ends helps nobody."""
 
@@ -29,11 +34,10 @@ _REFUSED: Mapping[str, str] = {
     "additionalDirectories": "folders beside the working directory",
     "managedSettings": "managed settings",
     "enableManagedSettings": "managed settings",
+    "sessionLimits": "limits in AI credits, only budgets in dollars (its setting chat_budget)",
 }
 """What a program relies on if it asks for it, by the name of the field."""
 _WITHOUT_EFFECT = (
-    "instructionDirectories",
-    "sessionLimits",
     "largeOutput",
     "toolSearch",
 )
@@ -113,6 +117,8 @@ class Config(msgspec.Struct, rename="camel"):
     system_message: SystemMessage | None = None
     available_tools: list[str] | None = None
     excluded_tools: list[str] | None = None
+    client_name: str | None = None
+    instruction_directories: list[str] | None = None
     request_permission: bool | None = None
     request_user_input: bool | None = None
     request_elicitation: bool | None = None
@@ -203,7 +209,6 @@ def options_of(
     anything, with `tools`, those of all programs that are attached. `prompt`: the system text, if it is known."""
     agent = config.custom_agent
     text = prompt if prompt is not None else prompt_of(config.system_message)
-    others = [each for each in base.labels if each not in (LABEL, ASKS)]
     return msgspec.structs.replace(
         base,
         mode=base.mode if LABEL in base.labels else "confirm",
@@ -226,8 +231,15 @@ def options_of(
             for tool in tools
             if _wanted(config, tool.name, builtin=False)
         ),
-        labels=(*others, LABEL, ASKS) if config.request_permission else (*others, LABEL),
+        labels=_labels(base, config),
     )
+
+
+def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
+    client = f"{CLIENT}{inert_line(config.client_name, 60)}" if config.client_name else ""
+    others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
+    added = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
+    return tuple(dict.fromkeys([*others, *filter(None, added)]))
 
 
 def _enabled(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:

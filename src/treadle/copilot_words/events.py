@@ -1,6 +1,6 @@
 """What happened to a chat, in the words of the SDKs: their names, their payloads, one id for the same event live and on
-reload (D-04). Events that the SDKs have no word for keep ours. What is asked of a program (`permission.requested` and
-its like) is not told from here but by `requests`, which may ask again."""
+reload (D-04). Events that the SDKs have no word for are custom notifications of the source `treadle`. What is asked of
+a program (`permission.requested` and its like) is not told from here but by `requests`, which may ask again."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ _NOT_TOLD = (
 )
 _TRIGGERS = {"context_limit": "context_limit_retry"}
 _ERRORS = {"auth": "authentication"}
-_CODES = {"denied": "denied", "interrupted": "aborted"}
+_CODES = {"denied": "denied", "rejected": "rejected", "timeout": "timeout", "interrupted": "aborted"}
 MODES = {"autopilot": "autopilot", "read-only": "plan"}
 APPROVED, REFUSED = "approved", "denied-interactively-by-user"
 
@@ -106,7 +106,8 @@ class Telling:
                 kind, live, payload = _WORDS[type(data)]
                 yield kind, payload(self, data, envelope), live
             case other:
-                yield envelope.type, msgspec.to_builtins(other), envelope.ephemeral
+                notification = {"source": "treadle", "name": envelope.type, "version": 1}
+                yield "session.custom_notification", {**notification, "payload": msgspec.to_builtins(other)}, True
 
     def _answer(self, answer: e.AssistantMessage) -> Iterator[Told]:
         model = self.shown_model(self.model)

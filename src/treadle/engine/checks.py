@@ -13,6 +13,7 @@ from treadle.engine.outcome import CallRun, Unknown, checkpoint, crashed, first_
 from treadle.engine.tenure import STOPPED, Tenure
 from treadle.engine.tool_calls import stop, told
 from treadle.errors import ToolError
+from treadle.ports.hooks import AskPerson
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Tool
 from treadle.protocol.events import DIAGNOSTICS, CheckCompleted, CheckStarted, Event, ExecutionOutput
@@ -32,9 +33,11 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
         return await _skip(tenure, check, NO_TOOL.format(name=invocation.name), begun)
     if not begun:
         try:
-            said = await deps.hooks.before(tool.spec, invocation)
-            if said:
-                raise ToolError(said if isinstance(said, str) else CHANGED)
+            refused = await deps.hooks.before(tool.spec, invocation)
+            if isinstance(refused, AskPerson):
+                raise ToolError(refused.reason)
+            if refused:
+                raise ToolError(refused if isinstance(refused, str) else CHANGED)
             plan = await tool.prepare(invocation)
         except ToolError as error:
             return await _skip(tenure, check, deps.redact(str(error)), begun)

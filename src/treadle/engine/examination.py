@@ -15,7 +15,7 @@ from treadle.engine.side_call import asking
 from treadle.engine.tenure import Stopped, Tenure
 from treadle.errors import ToolError, TrialLost
 from treadle.host_patterns import joined
-from treadle.ports.hooks import Instead
+from treadle.ports.hooks import AskPerson
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal, Tool, Trial
 from treadle.protocol.content import Seen
@@ -169,20 +169,26 @@ def _going_on(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
 async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Doubtful | Settled:
     """Ask the hooks and the policy, which judges what the hooks leave."""
     spec = ready.tool.spec
-    said = await deps.hooks.before(spec, ready.invocation)
-    if isinstance(said, Instead):
-        changed = deps.tools.arguments(spec, msgspec.json.encode(said.arguments).decode())
+    hooked = await deps.hooks.before(spec, ready.invocation)
+    if isinstance(hooked, str):
+        if hooked:
+            return _refused_tried(ready, hooked, deps)
+    elif hooked.arguments is not None:
+        changed = deps.tools.arguments(spec, msgspec.json.encode(hooked.arguments).decode())
         if isinstance(changed, str):
             return _refused_tried(ready, f"A hook changed the arguments: {changed}", deps)
         invocation = replace(ready.invocation, arguments=changed)
         ready = replace(ready, invocation=invocation, summary=summarize(spec, changed))
-    elif said:
-        return _refused_tried(ready, said, deps)
     if ready.call.phase == "approved":
         options = replace(options, interactive=True)  # whoever answered is a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
     reached = joined(ready.invocation.network, verdict.network)
     ready = replace(ready, invocation=replace(ready.invocation, network=reached, barred=verdict.barred))
+    if isinstance(hooked, AskPerson) and verdict.decision not in ("ask", "deny") and ready.call.phase != "approved":
+        if not options.interactive:
+            return _refused_tried(ready, f"{hooked.reason}, and nobody is here to give it.", deps)
+        question = replace(verdict, decision="ask", reason=hooked.reason)
+        return Settled((await _question(ready, question, None, deps),), blocks=True)
     if verdict.decision == "review":
         return Doubtful(ready, verdict, options, await ready.tool.trial(ready.invocation))
     return await _decided(ready, verdict, None, deps)

@@ -156,6 +156,8 @@ class ModelAttempt:
                 if self._tenure.listened:
                     self._show(deltas)
         faultpoint("model.after_call")
+        if (ending := self._assembler.ending) is not None:
+            self._deps.observer.answered(self._tenure.state.chat, self.turn, ending)
         return self._assembler.finish(self._model.info.ref)
 
     def _so_far(self) -> list[Envelope]:

@@ -202,8 +202,12 @@ class Worker:
     def _forget(self, chat: ChatId, task: asyncio.Task[None]) -> None:
         if self._driving.get(chat) is task:
             del self._driving[chat]
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
             log_error("chat %s cannot go on: %s", chat, error)
+        if chat in self._taken:  # the lease came with a command while this drive found nothing to do and ended
+            self.start(chat)
 
     async def _drive_quietly(self, chat: ChatId) -> None:
         clock = self._deps.clock

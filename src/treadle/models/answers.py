@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from treadle.models.text_thinking import TextThinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, NoticeDelta, TextDelta
 from treadle.protocol.tools import ToolSpec
@@ -132,4 +134,4 @@ def _calls(calls: "Iterable[TextCall]") -> Sequence[Delta]:
 
 
 def _finished(finish: FinishDelta, called: bool) -> FinishDelta:
-    return FinishDelta("tool_calls") if called and finish.reason == "stop" else finish
+    return replace(finish, reason="tool_calls") if called and finish.reason == "stop" else finish

@@ -1,6 +1,6 @@
 """What may look at every call before it runs and at every result before it is recorded: one enforcement point for all
-tools (E-03). A hook may refuse a call, change its arguments or reword its result; it can never allow what the policy
-did not, which judges what the hooks leave."""
+tools (E-03). A hook may refuse a call, change its arguments, have a person asked or reword its result; it can never
+allow what the policy did not, which judges what the hooks leave."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -17,9 +17,21 @@ class Instead(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
 
+class AskPerson(msgspec.Struct, frozen=True):
+    """A person must approve the call, also where the policy would let it pass."""
+
+    reason: str
+    arguments: dict[str, Any] | None = None
+    """Those that the call is to have in place of the model's."""
+
+
+HookVerdict = str | Instead | AskPerson
+
+
 class Hooks(Protocol):
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str | Instead:
-        """Why the call must not run, as the model will read it; empty: it may; or other arguments for it."""
+    async def before(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
+        """Why the call must not run, as the model will read it; empty: it may; or other arguments for it, or that a
+        person must be asked."""
 
     async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         """The outcome as it is recorded."""
@@ -31,15 +43,23 @@ class Chain:
     def __init__(self, hooks: Sequence[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str | Instead:
-        said: str | Instead = ""
+    async def before(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
+        arguments: dict[str, Any] | None = None
+        reasons: list[str] = []
         for hook in self._hooks:
-            found = await hook.before(spec, invocation)
-            if isinstance(found, Instead):
-                said, invocation = found, msgspec.structs.replace(invocation, arguments=found.arguments)
-            elif found:
-                return found
-        return said
+            verdict = await hook.before(spec, invocation)
+            if isinstance(verdict, str):
+                if verdict:
+                    return verdict
+                continue
+            if isinstance(verdict, AskPerson):
+                reasons.append(verdict.reason)
+            if verdict.arguments is not None:
+                arguments = verdict.arguments
+                invocation = msgspec.structs.replace(invocation, arguments=arguments)
+        if reasons:
+            return AskPerson("; ".join(reasons), arguments)
+        return Instead(arguments) if arguments is not None else ""
 
     async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         for hook in self._hooks:

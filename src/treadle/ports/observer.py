@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from treadle.chat.state import ChatState
+from treadle.protocol.deltas import FinishDelta
 from treadle.protocol.events import Envelope
 from treadle.types import CallKey, ChatId
 
@@ -19,6 +20,9 @@ class Observer:
 
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
         """The model has begun to answer, so long after it was asked."""
+
+    def answered(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
+        """The model has answered."""
 
     def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
         """What is done inside belongs to the chat's run; with `call` to that call."""

@@ -30,6 +30,8 @@ class Result(Value, frozen=True):
     tool_call_id: str
     output: Any = None
     is_error: bool = False
+    failure: Literal["", "rejected", "denied", "timeout"] = ""
+    """Of an error: a person rejected the call, a rule denied it, or it took too long."""
 
 
 class SubmitResults(Value, tag="submit_results", frozen=True):

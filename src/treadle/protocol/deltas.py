@@ -43,6 +43,12 @@ class FinishDelta(msgspec.Struct, frozen=True):
 
     reason: str = "stop"
     """stop, tool_calls, length, content_filter, or the provider's own word."""
+    response_id: str = ""
+    """The provider's id of the answer."""
+    response_model: str = ""
+    """The model that answered, in the provider's word."""
+    server_address: str = ""
+    server_port: int = 0
 
 
 class NoticeDelta(msgspec.Struct, frozen=True):

@@ -1,12 +1,20 @@
 """The names that spans and metrics use: those of OpenTelemetry's GenAI conventions where there is one, else our own
 under `treadle.`."""
 
+from treadle.protocol.deltas import FinishDelta
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
+"""The version of the conventions that the names are from."""
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 CONVERSATION = "gen_ai.conversation.id"
 AGENT = "gen_ai.agent.name"
 AGENT_VERSION = "gen_ai.agent.version"
 MODEL = "gen_ai.request.model"
+RESPONSE_ID = "gen_ai.response.id"
+RESPONSE_MODEL = "gen_ai.response.model"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
 FINISH = "gen_ai.response.finish_reasons"
 FIRST_TOKEN = "gen_ai.response.time_to_first_chunk"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
@@ -14,6 +22,7 @@ OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
 TOOL = "gen_ai.tool.name"
+TOOL_TYPE = "gen_ai.tool.type"
 TOOL_CALL = "gen_ai.tool.call.id"
 ERROR = "error.type"
 TOKEN_TYPE = "gen_ai.token.type"
@@ -41,6 +50,17 @@ _PROVIDERS = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
+
+
+def of_response(ending: FinishDelta) -> dict[str, str | int]:
+    """The attributes of an answer, as far as its provider tells them."""
+    told: dict[str, str | int] = {
+        RESPONSE_ID: ending.response_id,
+        RESPONSE_MODEL: ending.response_model,
+        SERVER_ADDRESS: ending.server_address,
+        SERVER_PORT: ending.server_port,
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def of_model(ref: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from treadle._version import __version__
 from treadle.inert import inert_line
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
+from treadle.protocol.deltas import FinishDelta
 from treadle.protocol.events import Envelope
 from treadle.telemetry import names
 from treadle.telemetry.spans import ROOT, RUN, Moment, Portion, Span, Trace
@@ -33,10 +34,17 @@ _ASKED = e.PermissionRequested | e.ExternalToolRequested | e.UserInputRequested
 
 class Projection:
     """Give it every event from the beginning of a run on; it gives back a portion where one ends. `said`: whether
-    messages, arguments and results are shown. `first_tokens`: by turn, how long its model took to begin."""
+    messages, arguments and results are shown. `first_tokens`: by turn, how long its model took to begin.
+    `endings`: by turn, how its model call ended."""
 
     def __init__(
-        self, chat: ChatId, model: str = "", *, said: bool = False, first_tokens: dict[int, float] | None = None
+        self,
+        chat: ChatId,
+        model: str = "",
+        *,
+        said: bool = False,
+        first_tokens: dict[int, float] | None = None,
+        endings: dict[int, FinishDelta] | None = None,
     ) -> None:
         self.reached = 0
         """The last event that was taken."""
@@ -44,6 +52,7 @@ class Projection:
         self._default_model = model
         self._said = said
         self._first_tokens = {} if first_tokens is None else first_tokens
+        self._endings = {} if endings is None else endings
         self._begin(None, 0)
         self._before_ms = 0
 
@@ -211,6 +220,8 @@ class Projection:
         key = f"chat {self._turn} {self._attempt}"
         if (first := self._first_tokens.pop(turn, None)) is not None:
             attributes = {**attributes, names.FIRST_TOKEN: round(first, 6)}
+        if (ending := self._endings.pop(turn, None)) is not None:
+            attributes = {**attributes, **names.of_response(ending)}
         self._model_called(key, self._here, min(asked, at), usage)
         self._end(key, at, attributes, error=error, told=told)
 
@@ -230,6 +241,7 @@ class Projection:
             case e.ExecutionStart(call=call):
                 self._end(f"try {call}", at)
                 own = {names.OPERATION: "execute_tool", names.TOOL: event.name, "treadle.effect": event.effect}
+                own[names.TOOL_TYPE] = "extension" if "__" in event.name else "function"
                 known = {names.TOOL_CALL: self._requests.get(call, ("", ""))[1], names.CALL: call}
                 said = {names.ARGUMENTS: _json(event.arguments)} if self._said else {}
                 name = f"execute_tool {event.name}"

@@ -47,13 +47,13 @@ class Recorder:
             where = wanted.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "by OTEL_*")
             self._sender = Sender(_exporter(wanted, "TRACES", ConsoleSpanExporter, "OTLPSpanExporter"), where)
             self._provider.add_span_processor(self._sender)
-        self._tracer = self._provider.get_tracer("treadle", __version__)
+        self._tracer = self._provider.get_tracer("treadle", __version__, schema_url=names.SCHEMA_URL)
         readers = []
         if wanted.exporter("METRICS", os.environ):
             exporter = _exporter(wanted, "METRICS", ConsoleMetricExporter, "OTLPMetricExporter")
             readers.append(PeriodicExportingMetricReader(exporter))
         self._meters = MeterProvider(readers, resource, shutdown_on_exit=False)
-        self._measures = Measures(self._meters.get_meter("treadle", __version__))
+        self._measures = Measures(self._meters.get_meter("treadle", __version__, names.SCHEMA_URL))
 
     def record(self, portion: Portion) -> None:
         for span in portion.spans:

@@ -18,6 +18,7 @@ from treadle.ports.observer import Observer
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
+from treadle.protocol.deltas import FinishDelta
 from treadle.protocol.events import Envelope
 from treadle.protocol.trace_context import TraceContext, span_id, trace_of
 from treadle.telemetry.projection import EVERY_MS, Projection
@@ -65,6 +66,7 @@ class _Watched(msgspec.Struct):
     handed_ms: int = 0
     """When the last portion ended, as far as this process has read; it may have been another's."""
     first_tokens: dict[int, float] = {}
+    endings: dict[int, FinishDelta] = {}
     projection: Projection | None = None
 
 
@@ -107,6 +109,9 @@ class Watcher(Observer):
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
         self._of(chat).first_tokens[turn] = seconds
 
+    def answered(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
+        self._of(chat).endings[turn] = ending
+
     @contextmanager
     def working(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
         """What is done inside finds the span that it belongs to as OpenTelemetry's current one: spans that tools make
@@ -146,8 +151,13 @@ class Watcher(Observer):
         watched = self._of(job.chat)
         projection, watched.projection = watched.projection, None  # what fails in its middle is of no more use
         if projection is None or not job.begin - 1 <= projection.reached < job.first:
-            tokens = watched.first_tokens
-            projection = Projection(job.chat, job.model, said=self._wanted.content, first_tokens=tokens)
+            projection = Projection(
+                job.chat,
+                job.model,
+                said=self._wanted.content,
+                first_tokens=watched.first_tokens,
+                endings=watched.endings,
+            )
             projection.reached = job.begin - 1
         records = await self._store.read(job.chat, projection.reached, job.last - projection.reached)
         for record in records:

@@ -89,6 +89,8 @@ class _Piece(msgspec.Struct, gc=False):
 
 class _AnthropicMessage(msgspec.Struct, gc=False):
     type: str = ""
+    id: Any = None
+    model: Any = None
     content: list[dict[str, Any]] | None = None
     stop_reason: str | None = None
     stop_details: Any = None
@@ -158,6 +160,7 @@ class AnthropicReader(EventReader):
             case "content_block_stop":
                 self._stop(self._index(part))
             case "message_start" if part.message is not None:
+                self._identify(part.message.id, part.message.model)
                 self._count(part.message.usage)
             case "message_delta":
                 self._count(part.usage)
@@ -238,6 +241,7 @@ class AnthropicReader(EventReader):
             raise self._no_document(body) from error
         if message.error or message.content is None:
             raise self._no_document(body)
+        self._identify(message.id, message.model)
         for index, block in enumerate(message.content):
             self._start(index, block)
             self._stop(index)

@@ -1,6 +1,8 @@
 """A Gemini stream as neutral deltas. Every chunk holds whole parts: pieces of text and of thoughts, and calls that are
 complete. What cannot be understood is a failure, never a guess, because a lost part would be a lost call."""
 
+from typing import Any
+
 import msgspec
 
 from treadle.errors import ModelError
@@ -62,6 +64,8 @@ class Chunk(msgspec.Struct, gc=False, rename="camel"):
     usage_metadata: GeminiUsage | None = None
     prompt_feedback: Feedback | None = None
     error: msgspec.Raw = msgspec.Raw()
+    response_id: Any = None
+    model_version: Any = None
 
 
 _decode = msgspec.json.Decoder(Chunk).decode
@@ -144,6 +148,7 @@ class GeminiReader(EventReader):
         chunk = decode_chunk(data)
         if chunk is None:
             raise self._nonsense(data)
+        self._identify(chunk.response_id, chunk.model_version)
         if chunk.usage_metadata is not None:
             self._report = chunk.usage_metadata
         for candidate in chunk.candidates or ():

@@ -36,6 +36,7 @@ class _OllamaMessage(msgspec.Struct, gc=False):
 
 
 class _Part(msgspec.Struct, gc=False):
+    model: Any = None
     message: _OllamaMessage | None = None
     done: bool | None = None
     done_reason: str | None = None
@@ -116,6 +117,7 @@ class OllamaReader(AnswerReader):
             self._finish(part)
 
     def _finish(self, part: _Part) -> None:
+        self._identify(None, part.model)
         self.done = True
         reason = part.done_reason or "stop"
         if reason in _NOTHING_SAID:

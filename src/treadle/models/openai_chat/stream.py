@@ -133,6 +133,8 @@ class _Usage(msgspec.Struct, gc=False):
 
 
 class ChatChunk(msgspec.Struct, gc=False):
+    id: Any = None
+    model: Any = None
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
@@ -193,6 +195,7 @@ class ChatReader(EventReader):
 
     def _rest(self, part: ChatChunk) -> None:
         """Take in a chunk that holds more than text."""
+        self._identify(part.id, part.model)
         if part.choices:
             choice = part.choices[0]
             message = choice.delta or choice.message

@@ -59,6 +59,8 @@ class _Incomplete(msgspec.Struct, gc=False):
 class Whole(msgspec.Struct, gc=False):
     """The answer as a whole, which stands in the last event and in a document that is no stream."""
 
+    id: Any = None
+    model: Any = None
     status: str | None = None
     output: list[msgspec.Raw] | None = None
     usage: _Usage | None = None
@@ -294,6 +296,7 @@ class ResponsesReader(EventReader):
         self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:
+        self._identify(whole.id, whole.model)
         if (usage := usage_of(whole)) is not None:
             self._batch.count(usage)
         status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status

@@ -4,6 +4,7 @@ import asyncio
 import zlib
 from collections.abc import Mapping
 from typing import Self
+from urllib.parse import urlsplit
 
 from treadle._version import __version__
 from treadle.errors import ModelError
@@ -195,6 +196,15 @@ class Http:
 
     async def close(self) -> None:
         await self._pool.close()
+
+
+def server_of(url: str) -> tuple[str, int]:
+    """The address and port of a URL; empty and 0 if it has none that can be read."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
+    except ValueError:
+        return "", 0
 
 
 def host_of(url: str) -> str:

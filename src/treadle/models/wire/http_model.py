@@ -17,7 +17,7 @@ from treadle.models.keys import Secret
 from treadle.models.reasoning_effort import named_levels
 from treadle.models.wire.encoder import NO_PICTURES, NONE_REFUSED, RequestEncoder
 from treadle.models.wire.failures import is_refusal, refuses
-from treadle.models.wire.http import Http, host_of
+from treadle.models.wire.http import Http, host_of, server_of
 from treadle.models.wire.reading import AnswerReader
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.deltas import Delta, NoticeDelta, UsageDelta
@@ -139,6 +139,7 @@ class HttpModel(ModelBase, ABC):
                 sent = await self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
                 with sent as reply:
                     reader = self._reader(host_of(url))
+                    reader.server = server_of(url)
                     while not reader.done:
                         chunk = await (reply.read() if reader.finish_reason is None else reply.read_on())
                         if not chunk:

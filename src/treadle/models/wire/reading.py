@@ -79,6 +79,7 @@ class Batch:
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _SHOWN = 80
+_NAME_CHARS = 200
 _HEAD = 16
 """How many bytes of a body tell what it is."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -100,6 +101,10 @@ class AnswerReader(ABC):
         self._ids: set[str] = set()
         self.finish_reason: str | None = None
         self.done = False
+        self.response_id = ""
+        self.response_model = ""
+        self.server: tuple[str, int] = ("", 0)
+        """The address and port that the request went to."""
 
     def feed(self, chunk: bytes) -> list[Delta]:
         try:
@@ -131,8 +136,15 @@ class AnswerReader(ABC):
         reason = normalize_reason(self.finish_reason or ("tool_calls" if self._batch.called else "stop"))
         if reason in BROKEN:
             raise ModelError("cut_stream", f"{self._where} gave up its answer: {reason}")
-        self._batch.put(FinishDelta(reason))
+        self._batch.put(FinishDelta(reason, self.response_id, self.response_model, *self.server))
         return self._batch.take()
+
+    def _identify(self, response_id: object, model: object) -> None:
+        """Keep the id and the model of the answer, as the provider names them; other shapes are ignored."""
+        if isinstance(response_id, str) and response_id:
+            self.response_id = response_id[:_NAME_CHARS]
+        if isinstance(model, str) and model:
+            self.response_model = model[:_NAME_CHARS]
 
     @abstractmethod
     def _read(self, chunk: bytes) -> None:
