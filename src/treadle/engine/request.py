@@ -34,7 +34,7 @@ def find_model(state: ChatState, deps: Deps) -> Model:
     budget (L-11)."""
     options = state.options
     model = deps.models.get(options.model)
-    if (options.run_budget.usd or options.chat_budget.usd) and not model.info.has_price:
+    if (options.run_budget.usd or options.chat_budget.usd) and not (model.info.has_price or model.info.tells_cost):
         raise ConfigError(
             f"the price of {options.model} is unknown, so a budget in USD cannot be kept; set price_input and "
             f'price_output under ["{options.model}"] in models.toml, or limit tokens instead (--budget-tokens)'
@@ -103,6 +103,8 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
 def fitted(request: ModelRequest, used: int, info: ModelInfo) -> ModelRequest:
     """The request with an output limit that fits what is left of the window behind `used` tokens: many servers refuse a
     request whose input and output limit together are more than the window."""
+    if info.limit_assumed and not request.max_tokens:
+        return request
     wanted = request.max_tokens or info.max_output
     window = request.window or info.window
     left = int(window * (1 - MARGIN)) - used

@@ -52,7 +52,7 @@ class OpenAIResponses(HttpModel):
         self._encoder = ResponsesEncoder(info.ref)
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        limit = request.max_tokens or self._info.max_output
+        limit = request.max_tokens or self._info.output_limit
         shape = json_schema_format(request)
         level = request.effort or self._effort
         effort = {"effort": level} if level else {}
@@ -69,7 +69,7 @@ class OpenAIResponses(HttpModel):
         return {"model": self._info.name, **self._kept(wanted)}
 
     def _reader(self, where: str) -> ResponsesReader:
-        return ResponsesReader(where)
+        return ResponsesReader(where, self._info)
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good; if it refused earlier reasoning, go

@@ -2,7 +2,8 @@
 The base of adapters' readers, which know the words of their protocols."""
 
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -105,6 +106,8 @@ class AnswerReader(ABC):
         self.response_model = ""
         self.server: tuple[str, int] = ("", 0)
         """The address and port that the request went to."""
+        self.sent: Mapping[str, Any] = {}
+        """The parameters of the request."""
 
     def feed(self, chunk: bytes) -> list[Delta]:
         try:
