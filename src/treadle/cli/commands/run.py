@@ -110,7 +110,8 @@ def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int
     PROMPT is the task; without it, or with -, it is read from standard input. What is piped in beside a PROMPT is
     context for it: git diff | treadle run "review this". ID is a chat's id, the beginning of it, or last.
 
-    Exit codes: 0 done or waiting, 1 error, 2 usage, 53 turn cap, 54 incomplete answer, 55 budget, 130 interrupted.
+    Exit codes: 0 done, 1 error, 2 usage, 53 turn cap, 54 incomplete answer, 55 budget, 56 waits for an answer, 57 done,
+    but something was refused because no person could be asked, 130 interrupted.
     """
     task = _with_world(task)
     _require_sense(task, flags, as_json)
