@@ -19,11 +19,12 @@ def install(lock: Path) -> int:
     count = 0
     for line in pip.stdout:
         lines.append(line)
-        if match := _PACKAGE.match(line):
+        if match := _PACKAGE.match(line.strip()):
             count += 1
             show(f"package {count} of {total}: {match[1]}", last=False)
         elif line.startswith("Installing collected packages"):
-            show(f"unpacking {line.count(',') + 1} packages", last=False)
+            count = line.count(",") + 1
+            show(f"unpacking {count} packages", last=False)
     code = pip.wait()
     show(f"{count} packages are installed" if not code else "the installation failed", last=True)
     if code:

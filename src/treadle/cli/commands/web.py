@@ -1,7 +1,6 @@
 """`treadle web`: a server on this machine, and the browser opened on it. With `--demo` on a small project in a
 temporary folder, where a script stands in for a model that has no key."""
 
-import asyncio
 import os
 import sys
 import tempfile
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; else only this machine.")
 @click.option("--port", "serve_port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
 @store_option
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; else one is found.")
 @click.option("--no-open", is_flag=True, help="Only print the address.")
 @click.option("--demo", is_flag=True, help="A small project in a temporary folder; without a key, a scripted model.")
 def web(no_open: bool, demo: bool, **flags: Any) -> None:
@@ -30,6 +29,8 @@ def web(no_open: bool, demo: bool, **flags: Any) -> None:
 
     Serves as treadle serve does, for the project of this folder, until Ctrl-C; chats go on where they were next time.
     """
+    import asyncio
+
     from treadle.cli.commands.serve import serve_until_told
 
     opened = None if no_open else _open
@@ -86,6 +87,8 @@ def _configured_model(flags: dict[str, Any]) -> str:
             return config.settings.model
     except TreadleError:
         return ""
+    import asyncio
+
     choice = asyncio.run(_choose(registry, config.home))
     return "" if choice is None else choice.model
 
