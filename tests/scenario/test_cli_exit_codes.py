@@ -75,6 +75,13 @@ def test_53_at_the_turn_cap(cli: CommandLine, rule: str, last: str) -> None:  # 
     assert ended.types[-1] == "session.idle"
 
 
+def test_at_the_cap_it_says_how_to_get_more_turns(cli: CommandLine) -> None:  # L-03
+    ended = cli("run", "Look.", "--model", cli.script(LOOK + HELLO), "--max-turns", "1")
+    assert ended.code == 53
+    assert "Hello." in ended.out
+    assert "--max-turns N" in ended.err
+
+
 def test_53_when_the_cap_asks_and_nobody_is_there(cli: CommandLine) -> None:
     model = cli.script(LOOK + HELLO)
     ended = cli("run", "Look.", "--model", model, "--max-turns", "1", "--on-limit", "ask")
@@ -104,6 +111,33 @@ def test_the_last_line_at_the_budget_has_the_sum(cli: CommandLine) -> None:  # L
     again = cli("show", "last")
     assert "── stopped at the budget: $0." in again.err
     assert json.loads(cli("show", "last", "--json").out)["last_why"].startswith("stopped at the budget: $0.")
+
+
+SENSITIVE = '[[turn]]\ncall = [{ name = "write_file", args = { path = ".env", content = "A=1" } }]\n'
+ASK = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "Which one?" } }]\n'
+
+
+@pytest.mark.parametrize("script", [SENSITIVE, ASK], ids=["approval", "question"])
+def test_56_when_it_waits_and_57_when_nobody_could_be_asked(cli: CommandLine, script: str) -> None:  # U-01, U-10
+    model = cli.script(script + HELLO)
+    waits = cli("run", "Go.", "--model", model, "--interactive")
+    assert waits.code == 56
+    assert "waits for someone" in waits.err
+    assert cli("resume", "last").code == 56
+    answers = ["--answer", "this"] if script == ASK else ["--approve"]
+    assert cli("resume", "last", *answers).code == 0
+    if script == SENSITIVE:  # without a person the model has no tool to ask with
+        refused = cli("run", "Go.", "--model", model)
+        assert refused.code == 57
+        assert "Hello." in refused.out
+
+
+def test_57_when_the_effect_of_a_command_is_discarded(cli: CommandLine) -> None:  # U-01, W-09
+    command = '[[turn]]\ncall = [{ name = "run_command", args = { command = "echo A=1 > .env" } }]\n'
+    refused = cli("run", "Go.", "--model", cli.script(command + HELLO))
+    assert refused.code == 57
+    assert not (cli.project / ".env").exists()
+    assert cli("replay", "last").code == 0
 
 
 DIRECT = {"TREADLE_COMMAND_VIEW": "false", "TREADLE_AUTO_APPROVE_COMMANDS": "true"}

@@ -84,12 +84,12 @@ def test_an_idle_chat_has_nothing_to_go_on_with(cli: CommandLine) -> None:
 def test_an_approval_waits_and_is_given_by_another_process(cli: CommandLine) -> None:  # S-08
     model = cli.script(COUNT + DONE)
     asked = cli("run", "Work.", "--model", model, "--mode", "confirm", "--interactive")
-    assert asked.code == 0
+    assert asked.code == 56
     assert "waits for your approval of" in asked.err
     assert "command: echo x >> count" in asked.err
     assert not (cli.project / "count").exists()
     again = cli("resume", "last")
-    assert (again.code, "waits for your approval" in again.err) == (0, True)
+    assert (again.code, "waits for your approval" in again.err) == (56, True)
     refused = cli("resume", "last", "--answer", "yes")
     assert refused.code == 1
     assert "asks no question" in refused.err
@@ -115,11 +115,11 @@ def test_results_of_a_client_tool_are_handed_in(cli: CommandLine) -> None:  # A-
     with Agent(cli.home / "treadle.db") as agent:
         chat = agent.chat(model=model, root=str(cli.project), dynamic_tools=(DynamicTool("weather"),)).open()
     waits = cli("run", "Weather?", "--chat", chat.id)
-    assert waits.code == 0
+    assert waits.code == 56
     assert "waits for the result of weather" in waits.err
     assert "city = Ulm" in waits.err
     in_json = cli("resume", chat.id, "--json")
-    assert (in_json.code, in_json.types) == (0, ["session.action_required"])
+    assert (in_json.code, in_json.types) == (56, ["session.action_required"])
     call = in_json.of("session.action_required")[0]["actions"][0]["tool_call_id"]
     assert cli("resume", chat.id, "--results", "-", input="nonsense").code == 2
     wrong = json.dumps({"results": [{"tool_call_id": "other", "output": 1}]})

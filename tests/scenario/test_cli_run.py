@@ -129,7 +129,7 @@ def test_the_preset_strict_is_for_new_chats_and_for_old_ones(cli: CommandLine) -
     assert (options["mode"], options["max_turns"], options["strict_paths"]) == ("confirm", 4, True)
     again = cli("run", "Hello?", "--chat", "last", "--preset", "strict", "--mode", "review", "--json")
     changes = again.of("session.options_changed")[0]["changes"]
-    assert (changes["mode"], changes["max_turns"]) == ("review", 10)
+    assert (changes["mode"], changes["max_turns"]) == ("review", 20)
 
 
 def test_every_budget_has_a_flag_for_new_chats_and_for_old_ones(cli: CommandLine) -> None:  # L-11

@@ -66,6 +66,19 @@ async def test_a_person_may_extend_the_run(stage: Stage) -> None:
     assert len(of(await chat.events(), e.TurnStart)) == 4
 
 
+async def test_autopilot_asks_for_no_turns_before_its_budget_ends(stage: Stage) -> None:  # L-03, L-11
+    options = {"max_turns": 2, "interactive": True, "mode": "autopilot"}
+    chat = stage.agent([*working(9), Say("Done.")], change).chat(run_budget=Budget(turns=5), **options)
+    seen = await play(chat.send("go"))
+    assert ended(seen) == ["budget"]
+    assert [(each.turns, each.by) for each in of(seen, e.LimitExtended)] == [(2, "autopilot")] * 2
+    assert of(seen, e.UserInputRequested) == []
+    for unlike in ({}, {"run_budget": Budget(turns=5), "on_limit": "ask"}):  # no budget, or told to ask
+        asks = stage.agent([*working(9)], change).chat(**options, **unlike)
+        await play(asks.send("go"))
+        assert await asks.status() == "requires_action"
+
+
 async def test_a_person_may_stop_at_the_cap(stage: Stage) -> None:
     chat = stage.agent(working(2), change).chat(max_turns=2, interactive=True)
     await play(chat.send("go"))

@@ -1,6 +1,8 @@
 """The app without a terminal: on a server, on its first run, with what is typed, and with a long chat."""
 
 import asyncio
+import stat
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -11,17 +13,21 @@ from textual.events import Key, Paste
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
+from tests.scenario.command_line import NO_LOCAL_SERVER
 from tests.scenario.http_kit import serving
 from tests.unit.tui.recorded import Recorded, long_log
 from treadle import Agent
+from treadle.models.providers import ADDRESSES, KEYS
 from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.stores.sqlite import SqliteStore
+from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.tui.app import Left, Start, TreadleApp
 from treadle.tui.card import LOOK_S, QUIET_S
 from treadle.tui.connection import ChatLink
 from treadle.tui.embedded import Embedded
 from treadle.tui.launch import make_app
+from treadle.tui.model_dialog import TextPrompt
 from treadle.tui.picker import Picker
 from treadle.tui.remote import Remote
 from treadle.tui.screens import Confirm
@@ -93,49 +99,108 @@ async def test_a_server_is_one_more_place_for_chats(tmp_path: Path) -> None:  # 
     assert (project / "made.txt").read_text() == "hi\n"
 
 
-async def test_the_first_run_says_what_is_missing_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # S-10
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+def rows_of(app: TreadleApp) -> str:
+    """The rows of the list that is open."""
+    found = app.screen.query(OptionList).results(OptionList)
+    return "\n".join(str(row.get_option_at_index(at).prompt) for row in found for at in range(row.option_count))
+
+
+def first_start(agent: Agent, root: Path, home: Path) -> TreadleApp:
+    async def connect() -> Embedded:
+        return Embedded(agent, ChatOptions(root=str(root)), _find)
+
+    return make_app(connect, Start(str(root)), home=home)
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment without keys, addresses, servers, key store and GitHub CLI."""
+    for name in (*KEYS, *ADDRESSES):
         monkeypatch.delenv(name, raising=False)
-    async with agent_with([], tmp_path) as agent:
-        app = app_on(agent, tmp_path, model="")
-        async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: any(rows.option_count for rows in app.screen.query("#rows").results(OptionList)))
-            rows = app.screen.query_one(OptionList)
-            words = " ".join(str(rows.get_option_at_index(at).prompt) for at in range(rows.option_count))
-            assert "OPENAI_API_KEY" in words
-            assert "treadle demo" in words
+    for name, nowhere in NO_LOCAL_SERVER.items():
+        monkeypatch.setenv(name, nowhere)
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    monkeypatch.setenv("PATH", "/nowhere")
+
+
+@pytest.mark.usefixtures("bare")
+async def test_the_first_run_says_what_can_be_done_and_writes_nothing(tmp_path: Path) -> None:  # S-10, U-10
+    async with Agent(home=tmp_path) as agent:
+        app = first_start(agent, tmp_path, tmp_path)
+        async with app.run_test(size=(100, 40)) as pilot:
+            await until(pilot, lambda: "OpenAI" in rows_of(app))
+            for words in ("enter a key", "enter the address of a server", "GitHub Copilot", "treadle models fetch"):
+                assert words in rows_of(app)
+            app.screen.query_one(Input).value = "gpt-4.1-mini"
+            await until(pilot, lambda: "enter a key" not in rows_of(app))
+            assert "openai:gpt-4.1-mini" in rows_of(app)
+            assert "type provider:name" in rows_of(app)
             await pilot.press("escape")
             await until(pilot, lambda: not isinstance(app.screen, Picker))
             app.leave()
     assert not (tmp_path / "config.toml").exists()
+    assert not (tmp_path / "access.json").exists()
 
 
-async def test_a_model_is_chosen_told_about_and_written_down_if_wanted(
+@pytest.mark.usefixtures("bare")
+async def test_a_model_that_is_typed_asks_for_its_key_and_a_refused_key_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # U-10, M-13, S-10
+    good = "ghu_0123456789abcdef"
+
+    def github(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
+        if good not in headers.get("authorization", ""):
+            return json_answer(401, {"message": "Bad credentials"})
+        if path.endswith("/token"):
+            return json_answer(200, {"token": good, "refresh_in": 1000})
+        return json_answer(200, {"data": [{"id": "some-model"}]})
+
+    with ThreadedServer(github) as server:
+        monkeypatch.setenv("COPILOT_GITHUB_API_URL", server.url)
+        monkeypatch.setenv("COPILOT_BASE_URL", server.url)
+        async with Agent(home=tmp_path) as agent:
+            app = first_start(agent, tmp_path, tmp_path)
+            async with app.run_test(size=(100, 40)) as pilot:
+                for key, kept in (("ghu_wrong_wrong_wrong", False), (good, True)):
+                    await until(pilot, lambda: isinstance(app.screen, Picker) and "GitHub Copilot" in rows_of(app))
+                    app.screen.query_one(Input).value = "sign in"
+                    await until(pilot, lambda: "try the demo" not in rows_of(app) and "OpenAI" not in rows_of(app))
+                    await pilot.press("enter")
+                    await until(pilot, lambda: isinstance(app.screen, TextPrompt))
+                    field = app.screen.query_one(Input)
+                    assert field.password
+                    field.value = key
+                    await pilot.press("enter")
+                    await until(pilot, lambda: isinstance(app.screen, Picker))
+                    assert (tmp_path / "access.json").exists() == kept
+                app.screen.query_one(Input).value = "copilot:some-model"
+                await until(pilot, lambda: "copilot:some-model (as typed)" in rows_of(app))
+                await pilot.press("enter")
+                await until(pilot, lambda: chosen_model(app) == "copilot:some-model")
+                app.leave()
+    assert stat.S_IMODE((tmp_path / "access.json").stat().st_mode) == 0o600
+
+
+def chosen_model(app: TreadleApp) -> str:
+    return str(app.controller.chosen.get("model", "")) if app.controller is not None else ""
+
+
+async def test_a_chosen_model_is_told_about_and_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare: None
 ) -> None:  # S-10
     monkeypatch.setenv("OPENAI_API_KEY", "a key")
-    config = tmp_path / "config.toml"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "another key")
     async with Agent(home=tmp_path) as agent:
-
-        async def connect() -> Embedded:
-            return Embedded(agent, ChatOptions(root=str(tmp_path)), _find)
-
-        app = make_app(connect, Start(str(tmp_path)), home=tmp_path)
+        app = first_start(agent, tmp_path, tmp_path)
         async with app.run_test(size=(100, 30)) as pilot:
-            await until(pilot, lambda: any(rows.option_count for rows in app.screen.query("#rows").results(OptionList)))
+            await until(pilot, lambda: "openai:gpt-4.1-mini" in rows_of(app))
             app.screen.query_one(Input).value = "openai:gpt-4.1-mini"
-            await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.chosen() == "openai:gpt-4.1-mini")
+            await until(pilot, lambda: "anthropic" not in rows_of(app))
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, Confirm) and "are sent to" in _asked(app))
             await pilot.press("y")
-            await until(pilot, lambda: isinstance(app.screen, Confirm) and str(config) in _asked(app))
-            assert not config.exists()
-            await pilot.press("y")
-            await until(pilot, config.exists)
+            await until(pilot, lambda: chosen_model(app) == "openai:gpt-4.1-mini")
             app.leave()
-    assert config.read_text() == 'model = "openai:gpt-4.1-mini"\n'
 
 
 def _asked(app: TreadleApp) -> str:

@@ -103,10 +103,11 @@ def test_every_budget_is_a_setting(env: dict[str, str]) -> None:  # L-11
     assert set(msgspec.to_builtins(budget).values()) == {7}
 
 
-def test_a_preset_stands_where_it_was_named(env: dict[str, str]) -> None:  # S-15
+def test_a_preset_stands_where_it_was_named(env: dict[str, str]) -> None:  # S-15, L-03
+    assert load(env).settings.max_turns == ChatOptions().max_turns == 100
     write(env, 'max_turns = 50\nmode = "autopilot"\n')
     given = load(env, {"preset": "strict", "mode": "review"})
-    assert (given.settings.mode, given.settings.max_turns, given.settings.strict_paths) == ("review", 10, True)
+    assert (given.settings.mode, given.settings.max_turns, given.settings.strict_paths) == ("review", 20, True)
     assert given.sources["max_turns"] == "flag --preset (strict)"
     write(env, 'preset = "strict"\nmax_turns = 50\n')
     weak = load(env | {"TREADLE_MODE": "autopilot"}).settings

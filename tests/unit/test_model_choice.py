@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.scenario.command_line import NO_LOCAL_SERVER
-from treadle.model_choice import LastModel, LocalServer, choose_model, find_local_servers, no_model_text
+from treadle.model_choice import LastModel, LocalServer, choose_model, find_local_servers, find_server, no_model_text
 from treadle.models.catalog.table import PREFERRED
-from treadle.models.keys import FILE_NAME, store_address, store_key
+from treadle.models.keys import CUSTOM_KEY, FILE_NAME, store_key, store_server, stored_access
 from treadle.models.registry import ModelRegistry
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 from treadle.testing.fake_ollama import FakeOllama
@@ -147,7 +147,12 @@ async def test_a_key_that_was_entered_counts_and_only_its_owner_can_read_it(tmp_
 
 async def test_a_server_by_its_address_is_the_provider_custom(tmp_path: Path) -> None:
     with FakeOpenAI() as fake:
-        store_address(tmp_path, "CUSTOM_BASE_URL", fake.base_url)
+        store_server(tmp_path, "http://127.0.0.1:9/v1", KEY)
+        address, models = await find_server(f"{fake.url}/", "")
+        assert address in (fake.url, fake.base_url)
+        assert [info.name for info in models] == ["fake"]
+        store_server(tmp_path, address, "")
+        assert CUSTOM_KEY not in stored_access(tmp_path).keys  # the earlier server's key does not go to this one
         registry = ModelRegistry({}, home=tmp_path)
         assert [info.ref for info in await registry.ask("custom") or []] == ["custom:fake"]
         registry.get("custom:fake")

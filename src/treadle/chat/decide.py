@@ -33,6 +33,7 @@ from treadle.protocol.events import (
     EndReason,
     Event,
     GuardNotice,
+    LimitExtended,
     LimitReached,
     LimitWarning,
     RestoreRequested,
@@ -243,6 +244,8 @@ def _capped(state: ChatState, run: Run) -> Step | None:
 def _at_cap(state: ChatState, run: Run) -> tuple[Event, ...]:
     reached = LimitReached("turns", run.turns, run.turn_limit)
     match state.options.limit_rule:
+        case "ask" if state.options.extends_itself:
+            return (LimitExtended(state.options.max_turns, "autopilot"),)
         case "ask":
             question = f"The run has used its {run.turn_limit} turns. Go on for {state.options.max_turns} more?"
             return (_question(state, "limit", question),)

@@ -84,6 +84,8 @@ _FENCE = r"(?sm)```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^>[^\n]*"
 _QUOTED = r"`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”"
 _QUOTING = r"[`~>\"“]"
 _WORD = r"[a-z]+"
+STANDARD_INPUT = "standard_input"
+"""The tag around text that was piped in beside a message, at its end. It is context and asks for nothing."""
 _LONGEST = 20_000
 """Characters of a message that are looked at: the request stands at its beginning, what was pasted behind it."""
 
@@ -115,7 +117,7 @@ def files_to_write(message: str) -> list[str]:
     """The files of the project that the message wants something written to, as it names them."""
     if not asks_for_changes(message):
         return []
-    return [str(file) for file in re.findall(_WRITTEN_TO, re.sub(_FENCE, "\n", message[:_LONGEST]))]
+    return [str(file) for file in re.findall(_WRITTEN_TO, re.sub(_FENCE, "\n", _without_piped(message)))]
 
 
 def only_asks(message: str) -> bool:
@@ -153,10 +155,14 @@ def _questions(sentence: str) -> bool:
 
 def _plain(message: str) -> str:
     """Without what is quoted, in lower case: a mention is not a request."""
-    text = message[:_LONGEST]
+    text = _without_piped(message)
     if re.search(_QUOTING, text):
         text = re.sub(_QUOTED, "it", re.sub(_FENCE, "\n", text))
     return text.lower().replace("’", "'")  # noqa: RUF001 - that is the character which people's keyboards make
+
+
+def _without_piped(message: str) -> str:
+    return message.partition(f"\n<{STANDARD_INPUT}>\n")[0][:_LONGEST]
 
 
 def _sentences(text: str) -> list[str]:

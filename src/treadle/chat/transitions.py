@@ -102,8 +102,10 @@ def _not_empty(text: str) -> None:
 def _busy(state: ChatState, what: str) -> Refused:
     """A chat that works and one that waits for someone are different answers (law 6)."""
     shown = status(state)
+    words = {"requires_action": "waits for an answer", "pending": "has a run that is not finished"}
     return Refused(
-        "awaiting_action" if shown == "requires_action" else "busy", f"Chat {state.chat} is {shown}; {what}."
+        "awaiting_action" if shown == "requires_action" else "busy",
+        f"Chat {state.chat} {words.get(shown, f'is {shown}')}; {what}.",
     )
 
 

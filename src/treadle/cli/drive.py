@@ -17,7 +17,16 @@ from typing import Self
 
 from treadle.chat.state import status
 from treadle.cli.keyboard import Keyboard
-from treadle.cli.options import EXIT_BUDGET, EXIT_ERROR, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, EXIT_TURN_CAP
+from treadle.cli.options import (
+    EXIT_BUDGET,
+    EXIT_ERROR,
+    EXIT_INCOMPLETE,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_TURN_CAP,
+    EXIT_WAITING,
+)
 from treadle.cli.terminal import write_json_line
 from treadle.errors import TreadleError
 from treadle.following import Following
@@ -25,14 +34,17 @@ from treadle.handle import Chat
 from treadle.inert import print_note
 from treadle.protocol import wire
 from treadle.protocol.events import (
+    HEADLESS,
     ActionRequired,
     EndReason,
     Envelope,
     FilesChanged,
     LimitReached,
+    PermissionCompleted,
     Redone,
     SessionIdle,
     Undone,
+    UserInputCompleted,
     UserInputRequested,
     UserMessage,
 )
@@ -94,16 +106,21 @@ class Ending:
     def __init__(self) -> None:
         self.code = EXIT_OK
         self._capped = False
+        self._refused = False
 
     def event(self, envelope: Envelope) -> None:
         match envelope.data:
             case LimitReached(kind="turns", scope="run") | UserInputRequested(purpose="limit"):
                 self._capped = True
+            case (PermissionCompleted() | UserInputCompleted()) as answer if answer.synthetic == HEADLESS:
+                self._refused = True
             case SessionIdle(reason=reason):
                 # With `--on-limit error` the run ends with an error, and the error is the cap.
                 self.code = EXIT_TURN_CAP if self._capped and reason == "error" else _CODES[reason]
+                if self.code == EXIT_OK and self._refused:
+                    self.code = EXIT_REFUSED
             case ActionRequired():
-                self.code = EXIT_TURN_CAP if self._capped else EXIT_OK
+                self.code = EXIT_TURN_CAP if self._capped else EXIT_WAITING
 
 
 async def drive(chat: Chat, following: Following, show: Show, after: int, *, detaches: bool = False) -> int:

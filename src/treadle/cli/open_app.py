@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -72,7 +73,8 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
 
     async def live() -> "Left | None":
         async with AsyncExitStack() as stack:
-            return await run(_connecting(wanted, root, stack), start, home=home_of(os.environ))
+            begin = start._replace(make_demo=partial(_make_demo, stack))
+            return await run(_connecting(wanted, root, stack), begin, home=home_of(os.environ))
 
     start = Start(
         root,
@@ -86,6 +88,22 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
     if left is not None and not first_words:
         _say_goodbye(left, wanted.server)
     return EXIT_OK
+
+
+def _make_demo(stack: AsyncExitStack) -> tuple[str, str]:
+    """The project of the demonstration in a folder that is removed at the end, and its scripted model."""
+    import tempfile
+    from pathlib import Path
+
+    from treadle.cli.demo_project import make_project
+    from treadle.cli.demo_script import write_script
+    from treadle.sandbox.supervisor.removal import remove_tree
+
+    folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
+    stack.callback(remove_tree, str(folder))
+    make_project(folder / "project")
+    write_script(folder / "demo.toml")
+    return str(folder / "project"), f"scripted:{folder / 'demo.toml'}"
 
 
 def _connecting(wanted: Wanted, root: str, stack: AsyncExitStack) -> "Callable[[], Awaitable[Connection]]":

@@ -14,6 +14,8 @@ EXIT_USAGE = 2
 EXIT_TURN_CAP = 53
 EXIT_INCOMPLETE = 54
 EXIT_BUDGET = 55
+EXIT_WAITING = 56
+EXIT_REFUSED = 57
 EXIT_INTERRUPTED = 130
 
 ALL_HOSTS = "all"
@@ -89,13 +91,13 @@ store_option = click.option(
     "--store", metavar="PLACE", help="Where chats are kept: a file, or postgresql://USER@HOST/NAME."
 )
 merge_option = click.option(
-    "--merge", is_flag=True, help="Merge files that somebody has changed since, and do not leave them alone."
+    "--merge", is_flag=True, help="Merge files that were changed since, instead of leaving them alone."
 )
 hunk_option = click.option(
     "--hunk", "hunks", multiple=True, metavar="PATH:N", help="Only this hunk, as treadle diff counts them."
 )
-caches_option = click.option("--caches", is_flag=True, help="Also caches and what .gitignore names, file by file.")
-even_kept_option = click.option("--even-kept", is_flag=True, help="Also what was kept.")
+caches_option = click.option("--caches", is_flag=True, help="Include caches and ignored files, file by file.")
+even_kept_option = click.option("--even-kept", is_flag=True, help="Include kept changes.")
 words_argument = click.argument("words", metavar="[ID] [PATH]...", nargs=-1)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from treadle.chat.intent import STANDARD_INPUT
 from treadle.errors import InvalidInput
 from treadle.inert import print_note
 
@@ -104,4 +105,4 @@ def checked(data: bytes, name: str, limit: int, shorter: str) -> str:
 def with_context(prompt: str, given: str) -> str:
     """The task, and below it what was piped in."""
     ended = given if given.endswith("\n") else f"{given}\n"
-    return f"{prompt}\n\n<standard_input>\n{ended}</standard_input>"
+    return f"{prompt}\n\n<{STANDARD_INPUT}>\n{ended}</{STANDARD_INPUT}>"

@@ -20,6 +20,7 @@ from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal, Tool, Trial
 from treadle.protocol.content import Seen
 from treadle.protocol.events import (
+    HEADLESS,
     Event,
     ExecutionComplete,
     ExecutionStart,
@@ -237,7 +238,8 @@ async def _decided(
     call = ready.call
     answered = call.phase == "approved"
     if verdict.decision == "deny":
-        denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason)
+        why = HEADLESS if verdict.unasked else ""
+        denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason, synthetic=why)
         refused = _refused_tried(ready, verdict.reason, deps, came="not allowed")
         return Settled((denied, *refused.events))
     if verdict.decision == "ask" and (not answered or call.seal):
@@ -261,7 +263,8 @@ async def _prepared(ready: Ready, verdict: Verdict, *, answered: bool) -> Ready:
     if not answered and verdict.reason:
         approves_effect = verdict.decision != "discard"  # the command runs, and its effect is not approved
         key, reason = ready.call.key, verdict.reason
-        approved = (PermissionCompleted(key, "allow", by="policy", auto_approved=approves_effect, feedback=reason),)
+        why = HEADLESS if verdict.unasked else ""
+        approved = (PermissionCompleted(key, "allow", "policy", approves_effect, reason, synthetic=why),)
     return replace(ready, invocation=replace(invocation, plan=plan), approved=approved)
 
 
@@ -315,8 +318,8 @@ def _ask_person(call: Call, start: ExecutionStart, interactive: bool) -> Settled
     asked = UserInputRequested(call.key, question, options, call=call.key)
     if interactive:
         return Settled((start, asked))
-    answered = UserInputCompleted(call.key, by="treadle", synthetic="headless")
-    declined = ExecutionComplete(call.key, False, error=NOBODY, result_summary="nobody to ask", synthetic="headless")
+    answered = UserInputCompleted(call.key, by="treadle", synthetic=HEADLESS)
+    declined = ExecutionComplete(call.key, False, error=NOBODY, result_summary="nobody to ask", synthetic=HEADLESS)
     return Settled((start, asked, answered, declined))
 
 

@@ -10,7 +10,7 @@ from treadle.models.providers import SERVERS, VARIABLES
 _HERE = frozenset({"local", "recorded", "scripted"})
 _AT_HOME = frozenset({"ollama"})
 """Servers that are on this machine unless a variable says otherwise."""
-_NAMES: Mapping[str, str] = {
+PROVIDER_NAMES: Mapping[str, str] = {
     "anthropic": "Anthropic",
     "copilot": "GitHub Copilot",
     "custom": "the server in CUSTOM_BASE_URL",
@@ -40,9 +40,9 @@ def recipient(ref: str, env: Mapping[str, str]) -> str:
     if not address and provider in SERVERS:
         address = SERVERS[provider].base_url
         if not is_loopback(address):
-            return _NAMES[provider]
+            return PROVIDER_NAMES[provider]
     if not address:
-        return "" if provider in _AT_HOME else _NAMES[provider]
+        return "" if provider in _AT_HOME else PROVIDER_NAMES[provider]
     return "" if is_loopback(address) else f"the server {_host(address)}"
 
 

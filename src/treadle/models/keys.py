@@ -16,6 +16,7 @@ SERVICE = "treadle"
 FILE_NAME = "access.json"
 """The file in Treadle's home with the keys and addresses that a person entered."""
 KEY_STORE = "the key store of this system"
+CUSTOM_KEY, CUSTOM_ADDRESS = "CUSTOM_API_KEY", "CUSTOM_BASE_URL"
 
 
 class StoredAccess(msgspec.Struct, frozen=True):
@@ -75,14 +76,19 @@ def store_key(home: Path, variable: str, value: str) -> str:
     def change(access: StoredAccess) -> StoredAccess:
         """Without an older key, which must not outlive the new one."""
         others = {name: key for name, key in access.keys.items() if name != variable}
-        return replace(access, keys=others if in_keyring else {**others, variable: value})
+        return replace(access, keys=others if in_keyring or not value else {**others, variable: value})
 
     _file(home).change(change)
     return KEY_STORE if in_keyring else str(home / FILE_NAME)
 
 
-def store_address(home: Path, variable: str, url: str) -> None:
-    _file(home).change(lambda access: replace(access, addresses={**access.addresses, variable: url}))
+def store_server(home: Path, url: str, key: str) -> None:
+    """Keep the address and the key of the server `custom`. The key of an earlier server must never go to this one: it
+    is removed first, and the new one comes last."""
+    store_key(home, CUSTOM_KEY, "")
+    _file(home).change(lambda access: replace(access, addresses={**access.addresses, CUSTOM_ADDRESS: url}))
+    if key:
+        store_key(home, CUSTOM_KEY, key)
 
 
 def _file(home: Path) -> HomeFile[StoredAccess]:

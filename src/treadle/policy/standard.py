@@ -249,7 +249,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     if case.options.interactive or edit:
         asked = word_verdicts.asked(case, need)
         return asked if edit else replace(asked, shown=f"{asked.shown}\n\n{rehearsal.shown}")
-    return Verdict("discard", _UNASKED.format(need.reason), case.act.finding.severity)
+    return Verdict("discard", _UNASKED.format(need.reason), case.act.finding.severity, unasked=True)
 
 
 def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every: bool) -> Need | None:

@@ -150,7 +150,7 @@ def asked(case: Case, need: Need) -> Verdict:
         text = shown(case.invocation, case.act) + (f"\n\n{need.details}" if need.details else "")
         return Verdict("ask", need.reason, severity, text, need.offers)
     text = NOT_RUN.format(case.invocation.name, need.reason)
-    return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity)
+    return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity, unasked=True)
 
 
 def rated(act: Act) -> str:

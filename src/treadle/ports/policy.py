@@ -24,6 +24,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """What standing rules let the call reach, beside what the chat's options say."""
     barred: tuple[str, ...] = ()
     """What rules deny it to reach, whatever else lets it: patterns, or `all`."""
+    unasked: bool = False
+    """A person would have been asked, and none is there (the chat is headless)."""
     wants: tuple[str, ...] = ()
     """The hosts that an approval lets this call reach, as patterns or `all`."""
 

@@ -218,4 +218,6 @@ def end(idle: e.SessionIdle) -> str:
 def how_to_go_on(chat: ChatId, reason: e.EndReason) -> str:
     if reason in ("done", "task_complete", "superseded"):
         return f"say more: treadle run --chat {chat} PROMPT"
+    if reason == "turn_cap":
+        return f"go on with more turns: treadle run --chat {chat} --max-turns N PROMPT (or set max_turns)"
     return f"go on: treadle run --chat {chat} PROMPT"

@@ -27,6 +27,7 @@ from treadle.protocol.live_events import ToolCallDelta as ToolCallDelta
 from treadle.protocol.live_events import UsageInfo as UsageInfo
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.subagent_events import SubagentCompleted as SubagentCompleted
+from treadle.protocol.tool_events import HEADLESS as HEADLESS
 from treadle.protocol.tool_events import ExecutionComplete as ExecutionComplete
 from treadle.protocol.tool_events import ExecutionStart as ExecutionStart
 from treadle.protocol.tool_events import ExternalToolCompleted as ExternalToolCompleted
@@ -66,7 +67,7 @@ class SessionCreated(Event, frozen=True):
     """A chat begins. Always the first event."""
 
     TYPE = "session.created"
-    VERSION = 4
+    VERSION = 5
     options: ChatOptions
     owner: str = ""
     forked_from: str = ""
@@ -294,7 +295,7 @@ class LimitReached(Event, frozen=True):
 
 
 class LimitExtended(Event, frozen=True):
-    """A person allowed more turns."""
+    """A run got more turns: a person allowed them, or autopilot took them within its budget."""
 
     TYPE = "session.limit_extended"
     turns: int

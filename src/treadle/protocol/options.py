@@ -84,7 +84,7 @@ class ChatOptions(Value, frozen=True):
     system_prompt: str = ""
     interactive: bool = False
     """Whether a person is there to answer. If not, what would ask is declined at once, with a text for the model."""
-    max_turns: int = 20
+    max_turns: int = 100
     on_limit: OnLimit | Literal[""] = ""
     """What happens at the turn cap; empty: `ask` when interactive, else `answer` (L-03)."""
     on_guard: OnGuard | Literal[""] = ""
@@ -161,6 +161,12 @@ class ChatOptions(Value, frozen=True):
         return Project(self.root, self.root_id, self.world)
 
     @property
+    def extends_itself(self) -> bool:
+        """Whether more turns are taken at the turn cap without asking: autopilot works until its budget ends."""
+        budgets = self.run_budget, self.chat_budget
+        return self.mode == "autopilot" and not self.on_limit and any(each != Budget() for each in budgets)
+
+    @property
     def limit_rule(self) -> OnLimit:
         return self.on_limit or ("ask" if self.interactive else "answer")
 
@@ -235,10 +241,10 @@ def _check_number(name: str, value: float, bounds: Bounds) -> None:
 
 Preset = Literal["strict"]
 PRESETS: Mapping[Preset, Mapping[str, Any]] = {
-    "strict": {"mode": "confirm", "max_turns": 10, "strict_paths": True},
+    "strict": {"mode": "confirm", "max_turns": 20, "strict_paths": True},
 }
 """Options under one name. What is said beside a preset wins over it. `strict`: a person is asked before anything is
-changed or run, commands may not name paths outside the project (S-15), and a run has 10 rounds."""
+changed or run, commands may not name paths outside the project (S-15), and a run has 20 turns."""
 
 
 class OptionKeywords(TypedDict, total=False):

@@ -140,6 +140,10 @@ class PermissionRequested(Event, frozen=True):
     """The hosts that an approval lets the call reach, as patterns; `all`: every host."""
 
 
+HEADLESS = "headless"
+"""Why a call was refused, or its effect discarded: a person would have been asked, and the chat has none."""
+
+
 class PermissionCompleted(Event, frozen=True):
     """A call was allowed or refused: by a person, by the policy, or because nobody will answer any more."""
 

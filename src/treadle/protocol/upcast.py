@@ -40,6 +40,11 @@ def _asked_by_words(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "mode": "confirm"} if options.get("mode") == "ask" else options
 
 
+def _capped_at_20(created: dict[str, Any]) -> dict[str, Any]:
+    """Until version 4 a run had 20 turns unless something else was said, and what has its default is not recorded."""
+    return {**created, "options": {"max_turns": 20, **created["options"]}}
+
+
 UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("user.message", 1): _as_it_is,  # its source may be `apply`
     ("user.message", 2): _as_it_is,  # the trace that it joins
@@ -60,6 +65,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
     ("session.created", 2): lambda data: {**data, "options": _asked_by_words(data["options"])},
     ("session.created", 3): _as_it_is,  # which call of another chat began it
+    ("session.created", 4): _capped_at_20,
     ("session.options_changed", 1): lambda data: {**data, "changes": _asked_by_words(data["changes"])},
     ("session.run_end", 1): _as_it_is,  # why, in words
     ("session.run_end", 2): _as_it_is,  # its reason may be `incomplete`

@@ -14,7 +14,15 @@ from treadle.ports.model import ModelRequest
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Question, Rehearsal, Settlement, Tool, Trial
 from treadle.protocol.content import ToolRequest
-from treadle.protocol.events import Envelope, ExecutionStart, Interrupted, ModelNotice, TrialStart, UserInputRequested
+from treadle.protocol.events import (
+    HEADLESS,
+    Envelope,
+    ExecutionStart,
+    Interrupted,
+    ModelNotice,
+    TrialStart,
+    UserInputRequested,
+)
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import Effect, ToolKind, ToolSpec, only_looks
 from treadle.replay.recorded_inputs import WatchedLog
@@ -191,7 +199,8 @@ class RecordedPolicy:
             return Verdict("ask", reason, asked.severity, asked.shown, asked.offers, wants=asked.network)
         if call.ruled is not None:
             discards = call.ruled.decision == "allow" and not call.ruled.auto_approved
-            return Verdict("discard" if discards else call.ruled.decision, call.ruled.feedback)
+            unasked = call.ruled.synthetic == HEADLESS
+            return Verdict("discard" if discards else call.ruled.decision, call.ruled.feedback, unasked=unasked)
         return Verdict("allow")
 
     async def judge(

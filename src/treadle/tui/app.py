@@ -51,6 +51,8 @@ class Start(NamedTuple):
     """Whether a chat is to be chosen from the list first."""
     first_words: str = ""
     """Shown above an empty conversation."""
+    make_demo: Callable[[], tuple[str, str]] | None = None
+    """Makes the project of the demonstration; returns its root and its model."""
 
 
 class Left(NamedTuple):

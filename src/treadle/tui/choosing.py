@@ -181,25 +181,6 @@ async def queue(context: CommandContext, rest: str) -> None:
         context.ask_for(Purpose("queued", "the message: Enter changes it, Esc goes back", target=chosen), text)
 
 
-async def choose_model(context: CommandContext) -> str:
-    known = await context.connection.models()
-
-    async def found(query: str) -> Sequence[Entry[str]]:
-        rows = [row for row in known if query.casefold() in row.model.casefold()]
-        entries = []
-        for row in sorted(rows, key=lambda each: bool(each.why)):
-            model = (inert_line(row.model, 60), "dim" if row.why else "bold")
-            window = f"  {row.window:,} tokens" if row.window else ""
-            why = f"  {inert_line(row.why, 120)}" if row.why else ""
-            text = Text.assemble(model, (window, "dim"), (why, "dim"), no_wrap=True)
-            entries.append(Entry(text, None if row.why else row.model))
-        if query and ":" in query:
-            entries.insert(0, Entry(f"{query}  (as typed)", query))
-        return entries
-
-    return await context.app.push_screen_wait(Picker("Model", found)) or ""
-
-
 async def choose_mode(context: CommandContext) -> str:
     async def found(query: str) -> Sequence[Entry[str]]:
         return [Entry(f"{mode:10} {MODE_WORDS[mode][1]}", str(mode)) for mode in MODES if query in mode]

@@ -21,6 +21,7 @@ from treadle.tui.chat_list import pick_chat
 from treadle.tui.command_context import CommandContext, Purpose, outcome_words
 from treadle.tui.connection import Outcome
 from treadle.tui.drawing import grid
+from treadle.tui.model_dialog import choose_model
 from treadle.tui.screens import Reading
 from treadle.tui.side import network_words
 
@@ -115,7 +116,7 @@ async def _mode(context: CommandContext, rest: str) -> None:
 
 
 async def _model(context: CommandContext, rest: str) -> None:
-    wanted = rest or await choosing.choose_model(context)
+    wanted = rest or await choose_model(context)
     if wanted and await context.may_see(wanted):
         await _change(context, model=wanted)
         context.app.tell(f"model: {wanted}", grave=False)

@@ -48,6 +48,8 @@ class ModelRow(msgspec.Struct, frozen=True):
     """What is missing before it can be used."""
     vision: bool = True
     """Whether it sees images."""
+    place: str = ""
+    """The server on this machine that has it."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -221,6 +223,19 @@ class Connection(Protocol):
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]: ...
 
     async def models(self) -> Sequence[ModelRow]: ...
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether keys and addresses can be entered here."""
+        ...
+
+    async def store_key(self, provider: str, variable: str, key: str) -> str:
+        """Keep a key for later runs, unless the provider refuses it; returns the place in words."""
+        ...
+
+    async def add_server(self, url: str, key: str) -> int:
+        """Keep the address of a server whose models are `custom:NAME`; returns how many it has."""
+        ...
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
         """Prompts under a name: the user's, the project's trusted ones, and those of MCP servers; of a chat, or for the

@@ -16,7 +16,7 @@ from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer, Draft
 from treadle.tui.connection import Asked, ChatLink
 from treadle.tui.conversation import Conversation
-from treadle.tui.first_run import first_run
+from treadle.tui.model_dialog import first_run
 from treadle.tui.offers import Offers
 from treadle.workspace.file_names import file_names
 

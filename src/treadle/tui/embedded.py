@@ -13,7 +13,8 @@ from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out, without_parents
 from treadle.lines.hunks import Shown
 from treadle.message_expansion import commands, resources, spoken
-from treadle.model_choice import ModelChoice
+from treadle.model_choice import ModelChoice, check_key, find_local_servers, find_server, list_custom
+from treadle.models.keys import store_key, store_server
 from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
@@ -171,6 +172,7 @@ class Embedded:
     place = "this process"
     stays = False
     away = False
+    takes_keys = True
 
     def __init__(self, agent: Agent, options: ChatOptions, find: Find, registry: ModelRegistry | None = None) -> None:
         self.agent = agent
@@ -216,13 +218,31 @@ class Embedded:
         return found
 
     async def models(self) -> Sequence[ModelRow]:
-        registry = self._registry or ModelRegistry(os.environ)
-        offers = await asyncio.to_thread(all_offers, registry)
-        return [
+        registry = self._registry or ModelRegistry(os.environ, home=self.agent.home)
+        offers, servers = await asyncio.gather(
+            asyncio.to_thread(all_offers, registry), find_local_servers(registry, os.environ)
+        )
+        rows = [
             ModelRow(info.ref, info.window, usable(registry, offer, info), info.vision)
             for offer in offers
             for info in offer.models
         ]
+        local = [
+            ModelRow(info.ref, info.window, vision=info.vision, place=server.name)
+            for server in servers
+            for info in server.models
+        ]
+        custom = [ModelRow(info.ref, info.window, vision=info.vision) for info in await list_custom(registry)]
+        return [*local, *rows, *custom]
+
+    async def store_key(self, provider: str, variable: str, key: str) -> str:
+        await check_key(provider, variable, key)
+        return await asyncio.to_thread(store_key, self.agent.home, variable, key)
+
+    async def add_server(self, url: str, key: str) -> int:
+        address, models = await find_server(url, key)
+        await asyncio.to_thread(store_server, self.agent.home, address, key)
+        return len(models)
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
         return await commands(self.agent, await self._options(root, chat))

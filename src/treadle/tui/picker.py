@@ -67,6 +67,7 @@ class Picker(ModalScreen[T | None]):
         act: Act[T] | None = None,
         preview: Callable[[T], Awaitable[Drawable]] | None = None,
         searches: bool = True,
+        query: str = "",
     ) -> None:
         super().__init__()
         self._title = title
@@ -76,13 +77,13 @@ class Picker(ModalScreen[T | None]):
         self._preview = preview
         self._searches = searches
         self._entries: list[Entry[T]] = []
-        self._query = ""
+        self._query = query
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(Text(self._title, "bold"), id="heading")
             if self._searches:
-                yield Input(placeholder="type to search", id="query", compact=True)
+                yield Input(self._query, placeholder="type to search", id="query", compact=True)
             with Horizontal():
                 yield OptionList(id="rows")
                 with VerticalScroll(id="preview"):

@@ -117,6 +117,7 @@ class RemoteChat(ChatLink):
 
 class Remote:
     stays = True
+    takes_keys = False
 
     def __init__(self, url: str, token: str, options: Mapping[str, Any]) -> None:
         self.place = url
@@ -167,6 +168,12 @@ class Remote:
         return [
             ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision) for each in listed.models
         ]
+
+    async def store_key(self, provider: str, variable: str, key: str) -> str:
+        raise InvalidInput("a server has its own keys: set them where it runs")
+
+    async def add_server(self, url: str, key: str) -> int:
+        raise InvalidInput("a server has its own models: name their address where it runs")
 
     async def own_commands(self, root: str, chat: str = "") -> "Mapping[str, OwnCommand]":
         """They say themselves: the server knows their texts."""

@@ -177,7 +177,7 @@ def test_an_archived_chat_does_not_go_on_with_its_queue() -> None:
 
 
 def test_options_that_no_longer_fit_are_left_alone() -> None:
-    assert chat(e.OptionsChanged({"max_turns": "many"})).options.max_turns == 20
+    assert chat(e.OptionsChanged({"max_turns": "many"})).options.max_turns == 100
 
 
 def test_another_model_counts_the_context_anew() -> None:

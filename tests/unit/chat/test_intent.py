@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.chat.intent import asks_for_changes, files_to_write, only_asks
+from treadle.cli.piped import with_context
 
 CHANGES = r"""
 Fix the failing test
@@ -186,3 +187,13 @@ def test_a_long_message_costs_little(piece: str) -> None:
     only_asks(piece * 200_000)
     files_to_write(f"Fix it. {piece * 200_000}")
     assert time.process_time() - began < 5  # it is milliseconds; a quadratic search would take minutes
+
+
+def test_what_is_piped_in_beside_a_message_is_context() -> None:  # U-07
+    todo = "TODO: fix the parser, rename it, and write the result to out.txt\n"
+    message = with_context("Explain this.", todo)
+    assert asks_for_changes(todo)
+    assert not asks_for_changes(message)
+    assert files_to_write(message) == []
+    assert only_asks(message)
+    assert asks_for_changes(with_context("Fix what this complains about.", "all is well?\n"))

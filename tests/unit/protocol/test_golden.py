@@ -105,6 +105,14 @@ def test_a_shape_reaches_into_what_an_event_is_made_of() -> None:
     assert shape(e.TurnRetry)["fields"]["class"] == "text"
 
 
+def test_a_chat_with_the_old_turn_cap_keeps_it() -> None:  # L-03, V-06
+    least = wire.decode_event("session.created", 4, b'{"options":{"model":"openai:gpt-4.1"}}')
+    named = wire.decode_event("session.created", 4, b'{"options":{"max_turns":7}}')
+    new = wire.decode_event("session.created", 5, b'{"options":{}}')
+    events = (least, named, new)
+    assert [each.options.max_turns for each in events if isinstance(each, e.SessionCreated)] == [20, 7, 100]
+
+
 @pytest.mark.parametrize(
     ("old", "options"),
     [("session.created.v1", "options"), ("session.created.v2", "options"), ("session.options_changed.v1", "changes")],

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from treadle.lines.hunks import Shown
+from treadle.model_choice import ModelChoice
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.files import FileChange, Hunk
@@ -57,8 +58,10 @@ class Recorded:
             ModelRow("n:y", 8_000, "no key: set N_API_KEY"),
         ]
 
-    async def default_model(self) -> str:
-        return "m:x"
+    takes_keys = True
+
+    async def default_model(self) -> ModelChoice | None:
+        return ModelChoice("m:x", "")
 
 
 class Unused(Recorded):
@@ -66,8 +69,8 @@ class Unused(Recorded):
 
     initial = ChatOptions()
 
-    async def default_model(self) -> str:
-        return ""
+    async def default_model(self) -> ModelChoice | None:
+        return None
 
 
 class Worked(Recorded):

@@ -11,7 +11,6 @@ from textual.widgets import Input, OptionList
 
 from tests.unit.tui.recorded import Recorded, Unused, Worked, asking_log, ended_log, question_log
 from treadle.protocol.events import Event
-from treadle.tui import first_run
 from treadle.tui.app import Start, TreadleApp
 from treadle.tui.launch import make_app
 from treadle.tui.picker import Picker
@@ -127,7 +126,6 @@ def test_view(
     snap_compare: Compare, view: str, size: tuple[int, int], theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     does = VIEWS[view][1]
-    monkeypatch.setattr(first_run, "LOCAL_SERVERS", {})
 
     async def before(pilot: Pilot[Any]) -> None:
         await ready(pilot)

@@ -22,7 +22,7 @@ INSTALL = "editors need the package agent-client-protocol; install it with: pip 
 @effort_option
 @in_loop
 async def acp(**flags: Any) -> None:
-    """Work for an editor that speaks the Agent Client Protocol.
+    """Serve an editor that speaks the Agent Client Protocol.
 
     The editor starts this and talks to it by standard input and output; each of its sessions is a chat, which survives
     the editor. How to set it up: docs/guide/editors.md.

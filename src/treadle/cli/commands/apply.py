@@ -45,9 +45,9 @@ class Wish(NamedTuple):
 @click.argument("source", metavar="[FILE]", required=False)
 @click.option("--to", "path", metavar="PATH", help="Write a fenced block, or all of a text, to this file.")
 @click.option("--block", type=click.IntRange(min=1), metavar="N", help="Which fenced block, from 1.")
-@click.option("--chat", metavar="ID", help="Do it in this chat; without FILE it is its last answer that is applied.")
+@click.option("--chat", metavar="ID", help="Apply in this chat; without FILE apply its last answer.")
 @root_options
-@click.option("--preview", "-n", is_flag=True, help="Only show what would be done.")
+@click.option("--preview", "-n", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
 @json_option("Print what was done as one JSON object, and do not ask.")
 @gathered(Wish, "wish")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_option("Print one JSON object a line.")
 @in_agent()
 async def pending(agent: "Agent", as_json: bool) -> None:
-    """List what chats ask of a person.
+    """List the approvals and questions that wait for you.
 
     Each with the id that approve takes, what would be done, how dangerous it is, and why it is asked.
     """
@@ -65,15 +65,17 @@ class Approval(NamedTuple):
 @click.option("--deny", is_flag=True, help="Refuse instead.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--edit", metavar="COMMAND", help="Run this command instead of the one that is asked for.")
-@click.option("--remember", type=click.Choice((ONCE, *SCOPES)), help="Answer its like in the same way, how far.")
+@click.option(
+    "--remember", type=click.Choice((ONCE, *SCOPES)), help="Make a rule: answer similar requests in the same way."
+)
 @click.option("--rule", type=click.IntRange(min=1), default=1, metavar="N", help="Which of the offered rules.")
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
-@click.option("--leave", is_flag=True, help="Only write the answer down; someone else goes on with the chat.")
+@click.option("--leave", is_flag=True, help="Only record the answer; another process continues the chat.")
 @json_option("Print every event as one line of JSON.")
 @gathered(Approval, "reply")
 @in_agent(works=True)
 async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) -> int:
-    """Allow or refuse what a chat asks for, and go on with it.
+    """Approve or refuse what a chat asks for, and continue it.
 
     ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it. Without
     it, the only approval that any chat waits for.

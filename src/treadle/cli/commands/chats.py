@@ -27,10 +27,14 @@ MOST = 200
     "--search",
     default="",
     metavar="TEXT",
-    help="Only those with these words in them: title, project, id, what was said.",
+    help="Only chats with these words in title, project, id or messages.",
 )
 @click.option(
-    "--project", is_flag=False, flag_value=".", metavar="[DIR]", help="Only those that work in DIR; without it, here."
+    "--project",
+    is_flag=False,
+    flag_value=".",
+    metavar="[DIR]",
+    help="Only chats that work in DIR; without DIR, in this folder.",
 )
 @json_option("Print every chat as one line of JSON.")
 @in_agent()

@@ -23,7 +23,7 @@ _THEIRS_WITH_VALUE = ("--log-level", "--auth-token-env", "--session-idle-timeout
 @store_option
 @in_loop
 async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
-    """Be the runtime of a program that uses a Copilot SDK.
+    """Serve programs that use a Copilot SDK.
 
     Let the SDK start it (path to treadle, arguments `copilot`; or COPILOT_CLI_PATH=treadle-copilot), or start it
     yourself and give the SDK its address. Programs that come by the port must show the token in

@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 @click.group("doctor", invoke_without_command=True)
 @click.pass_context
 def doctor(context: click.Context) -> int:
-    """See whether all is well here, and try to get out of the sandbox.
+    """Check this installation, and try to escape from the sandbox.
 
     The exit code is 1 when something that Treadle needs is missing or does not work.
     """

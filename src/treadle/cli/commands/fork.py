@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat, or an alias of yours for one.")
 @json_option("Print one JSON object.")
 def fork(point: str, model: str | None, as_json: bool) -> None:
-    """Begin a new chat as a copy of another up to a point.
+    """Start a new chat as a copy of another up to a point.
 
     ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
     everything is copied. Prints the id of the copy, which is the last chat from then on.

@@ -27,7 +27,7 @@ _TOLD = 20
 @json_option("Print every problem as one line of JSON.")
 @in_loop
 async def fsck(repair: bool, as_json: bool) -> int:
-    """Look for damage in what is stored, and mend it.
+    """Check the stored data for damage, and repair it.
 
     Chats, whole outputs, what is kept so that changes can be undone, and changes that a crash left half-made. The exit
     code is 1 when damage was found that is still there.

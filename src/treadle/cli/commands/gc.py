@@ -19,7 +19,7 @@ from treadle.cli.terminal import Terminal, write_json
 @json_option("Print one JSON object.")
 @in_loop
 async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
-    """Remove what is kept for undoing changes and needed no more.
+    """Remove undo data that is no longer needed.
 
     What a chat changed can be undone as long as it is kept: for 30 days after the chat last changed, or until all of it
     takes more than 5 GB, when the oldest goes first. What was used within a day, and what a chat at work refers to,

@@ -40,21 +40,21 @@ class JobAct(NamedTuple):
 
 @click.command("jobs")
 @click.argument("id", metavar="[ID]", required=False)
-@click.option("--all", "everything", is_flag=True, help="List those that have ended lately, too.")
+@click.option("--all", "everything", is_flag=True, help="Also list those that ended lately.")
 @click.option(
     "--stop", is_flag=False, flag_value=ALL, metavar="[HANDLE|all]", help="Stop one, or all that run; then list them."
 )
 @click.option("--tail", metavar="HANDLE", help="Print the end of what one has written.")
 @click.option("--follow", is_flag=True, help="With --tail: and what it writes, until it ends.")
 @click.option("--input", "given", nargs=2, metavar="HANDLE TEXT", help="Write a line to the input of one.")
-@click.option("--diff", metavar="HANDLE", help="Show what one changed that is not committed.")
+@click.option("--diff", metavar="HANDLE", help="Show the uncommitted changes of one.")
 @click.option("--commit", metavar="HANDLE", help="Show what one changed and commit it to the project.")
-@click.option("--discard", metavar="HANDLE", help="Drop what one changed that is not committed.")
+@click.option("--discard", metavar="HANDLE", help="Discard the uncommitted changes of one.")
 @json_option("Print one JSON object a line.")
 @gathered(JobAct, "act")
 @in_agent(works=True)
 async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as_json: bool) -> None:
-    """List the background commands of all chats, or of one; read, talk to and stop them.
+    """List background commands; read their output, write to them, stop them.
 
     A HANDLE is what the list shows; CHAT:HANDLE where several chats have the same. A job is reached only on the machine
     and in the home where it runs. The changes of a job are committed to the project by a call of the model, when the

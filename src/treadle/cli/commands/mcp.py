@@ -45,7 +45,7 @@ class NewServer(NamedTuple):
 
 @click.group("mcp")
 def mcp() -> None:
-    """List, add and try MCP servers, whose tools models may call; or be one.
+    """List, add and test MCP servers, whose tools models may call; or be one.
 
     Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json.
     """

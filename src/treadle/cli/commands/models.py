@@ -33,7 +33,7 @@ LOCALLY = "its weights are on this machine"
 
 
 @click.group("models", invoke_without_command=True)
-@click.option("--all", "everything", is_flag=True, help="List models that cannot be used now, too.")
+@click.option("--all", "everything", is_flag=True, help="Also list models that cannot be used now.")
 @click.option("--remote", is_flag=True, help="Ask the providers' servers what they have.")
 @json_option("Print one JSON object.")
 @click.pass_context

@@ -40,12 +40,12 @@ class RaceFlags(NamedTuple):
 
     def check(self) -> None:
         if bool(self.task) == bool(self.chat):
-            raise click.UsageError("Say what is to be done as TASK, or name a race to go on with by --chat.")
+            raise click.UsageError("Write the task as TASK, or name a race to continue with --chat.")
 
 
 @click.command("race")
 @click.argument("task", required=False)
-@click.option("--worlds", type=click.IntRange(min=0, max=16), default=0, metavar="N", help="How many attempts; else 4.")
+@click.option("--worlds", type=click.IntRange(min=0, max=16), default=0, metavar="N", help="Number of attempts (4).")
 @click.option("--model", "models", default="", metavar="A,B", help="The models, given out in turn.")
 @click.option(
     "--check", "passes", default="", metavar="CMD", help="A command that must succeed in the world of an attempt."
@@ -58,7 +58,7 @@ class RaceFlags(NamedTuple):
 @click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens, together.")
 @effort_option
 @root_options
-@click.option("--chat", default="", metavar="ID", help="Go on with this race, after a crash or a stop of the machine.")
+@click.option("--chat", default="", metavar="ID", help="Continue this race after a crash or a restart.")
 @json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
 @gathered(RaceFlags, "wanted")
 @in_loop

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @json_option("Print one JSON object.")
 @in_agent()
 async def replay(agent: "Agent", named: str, as_json: bool) -> int:
-    """Drive a recorded chat again, offline, and compare.
+    """Replay a recorded chat offline and compare.
 
     ID is a chat's id, the beginning of it, or last. No model is called and nothing is run: what they answered is
     taken from the log. The exit code is 0 when the same events come out, and 1 when they do not.

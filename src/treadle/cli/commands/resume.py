@@ -37,13 +37,13 @@ class Resumption(NamedTuple):
 @click.option("--approve", is_flag=True, help="Allow what the chat asks for.")
 @click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
-@click.option("--answer", metavar="TEXT", help="Answer the chat's question, by the number of an option too.")
+@click.option("--answer", metavar="TEXT", help="Answer the chat's question, in words or by the number of an option.")
 @click.option("--results", metavar="FILE", help="Hand in the results of client tools, as JSON; - reads standard input.")
 @json_option("Print every event as one line of JSON.")
 @gathered(Resumption, "reply")
 @in_agent(works=True)
 async def resume(agent: "Agent", named: str, reply: Resumption, as_json: bool) -> int:
-    """Go on with a chat that was cut off or waits for someone.
+    """Continue a chat that was interrupted or waits for an answer.
 
     ID is a chat's id, the beginning of it, or last.
     """

@@ -43,11 +43,11 @@ class NewRule(NamedTuple):
 
 
 @click.group("rules", invoke_without_command=True)
-@click.option("--chat", metavar="ID", help="List the rules of this chat, too.")
+@click.option("--chat", metavar="ID", help="Also list the rules of this chat.")
 @json_option("Print one JSON object a line.")
 @click.pass_context
 def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
-    """List, make and revoke standing answers to approvals.
+    """List, add and revoke rules: approvals that last.
 
     With add and revoke; alone, or with list, it lists them: where each holds, when it was made and last used, and until
     when it holds.
@@ -57,7 +57,7 @@ def rules(context: click.Context, chat: str | None, as_json: bool) -> None:
 
 
 @rules.command("list")
-@click.option("--chat", metavar="ID", help="List the rules of this chat, too.")
+@click.option("--chat", metavar="ID", help="Also list the rules of this chat.")
 @json_option("Print one JSON object a line.")
 def list_command(chat: str | None, as_json: bool) -> None:
     """List the rules."""

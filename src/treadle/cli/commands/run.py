@@ -55,26 +55,28 @@ class Task(NamedTuple):
 
     def check(self) -> None:
         if self.no_stdin and self.prompt in (None, "-") and self.world in (None, OWN_WORLD):
-            raise click.UsageError("--no-stdin leaves no prompt: say what is to be done as PROMPT.")
+            raise click.UsageError("--no-stdin leaves no prompt: write the task as PROMPT.")
 
 
 @click.command("run", cls=NetworkCommand)
 @click.argument("prompt", required=False)
-@click.option("--model", metavar="PROVIDER:NAME", help="The model to work with, or an alias of yours for one.")
-@click.option("--profile", metavar="NAME", help="Settings of yours under one name; flags win over them.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model, or your alias for one; else one is found.")
+@click.option("--profile", metavar="NAME", help="A profile of config.toml; flags override it.")
 @root_options
-@click.option("--preset", type=click.Choice(PRESETS), help="Options under one name; other flags win over it.")
+@click.option("--preset", type=click.Choice(PRESETS), help="A named set of options; other flags override it.")
 @click.option("--mode", type=click.Choice(MODES), help="What the model may do without asking.")
-@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls the run may make.")
-@click.option("--on-limit", type=click.Choice(ON_LIMIT), help="What happens when they are used up.")
-@click.option("--budget-usd", type=FiniteFloat(min=0), metavar="X", help="What the run may cost; 0 is no limit.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens it may use.")
-@click.option("--budget-wall-s", type=FiniteFloat(min=0), metavar="S", help="How many seconds it may work.")
-@click.option("--budget-turns", type=click.IntRange(min=0), metavar="N", help="How many turns; no last answer follows.")
-@click.option("--budget-tool-calls", type=click.IntRange(min=0), metavar="N", help="How many calls of tools.")
+@click.option(
+    "--max-turns", type=click.IntRange(min=1), metavar="N", help="The turn cap: model calls a run may make (100)."
+)
+@click.option("--on-limit", type=click.Choice(ON_LIMIT), help="What happens at the turn cap.")
+@click.option("--budget-usd", type=FiniteFloat(min=0), metavar="X", help="Budget in US dollars; 0 is no limit.")
+@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Budget in tokens.")
+@click.option("--budget-wall-s", type=FiniteFloat(min=0), metavar="S", help="Budget in seconds of work.")
+@click.option("--budget-turns", type=click.IntRange(min=0), metavar="N", help="Budget in turns, without a last answer.")
+@click.option("--budget-tool-calls", type=click.IntRange(min=0), metavar="N", help="Budget in tool calls.")
 @click.option("--check", "checks", multiple=True, metavar="CMD", help="A command that must succeed at the end.")
 @click.option("--tools", metavar="A,B", help="The only tools that the model may use.")
-@click.option("--agent", metavar="NAME", help="The custom agent to work as.")
+@click.option("--agent", metavar="NAME", help="The custom agent to use.")
 @click.option("--system", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="The system prompt.")
 @click.option(
     "--output-schema",
@@ -83,7 +85,7 @@ class Task(NamedTuple):
     help="A JSON Schema: print nothing but an answer that fits it.",
 )
 @click.option("--completion", type=click.Choice(COMPLETION), help="How the model says that it is done.")
-@click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; else found out.")
+@click.option("--tool-calls", "rung", type=click.Choice(RUNGS), help="How the model calls tools; detected by default.")
 @effort_option
 @network_option
 @click.option(
@@ -91,26 +93,29 @@ class Task(NamedTuple):
     is_flag=False,
     flag_value=OWN_WORLD,
     metavar="[=ID]",
-    help="Work in a world: nothing of the project changes until it is committed.",
+    help="Work in a world: the project changes only when it is committed.",
 )
-@click.option("--git-branch", is_flag=True, default=None, help="Work on a git branch of its own.")
-@click.option("--auto-approve-commands", is_flag=True, default=None, help="Let commands pass, except critical ones.")
+@click.option("--git-branch", is_flag=True, default=None, help="Work on a new git branch.")
+@click.option(
+    "--auto-approve-commands", is_flag=True, default=None, help="Run commands without asking, except critical ones."
+)
 @click.option(
     "--interactive/--headless",
     default=None,
-    help="Let approvals and questions wait for an answer, or refuse them; on a terminal they are asked there.",
+    help="Wait for approvals and answers, or refuse what needs one; on a terminal you are asked.",
 )
-@click.option("--chat", metavar="ID", help="Go on with this chat instead of beginning one.")
-@click.option("--no-stdin", is_flag=True, help="Leave standard input alone, even if something is piped in.")
+@click.option("--chat", metavar="ID", help="Continue this chat instead of starting one.")
+@click.option("--no-stdin", is_flag=True, help="Do not read standard input, even if something is piped in.")
 @json_option("Print every event as one line of JSON.")
 @gathered(Task, "task")
 def run(task: Task, as_json: bool, checks: tuple[str, ...], **flags: Any) -> int:
     """Give a model a task in a project and watch it work.
 
-    PROMPT is the task; without it, or with -, it is read from standard input. What is piped in beside a PROMPT is
+    PROMPT is the task; without it, or with -, it is read from standard input. Text piped in with a PROMPT is
     context for it: git diff | treadle run "review this". ID is a chat's id, the beginning of it, or last.
 
-    Exit codes: 0 done or waiting, 1 error, 2 usage, 53 turn cap, 54 incomplete answer, 55 budget, 130 interrupted.
+    Exit codes: 0 done, 1 error, 2 usage, 53 turn cap, 54 incomplete answer, 55 budget, 56 waits for an answer, 57 done,
+    but something was refused because no person could be asked, 130 interrupted.
     """
     task = _with_world(task)
     _require_sense(task, flags, as_json)
@@ -202,11 +207,11 @@ def _text(task: Task) -> str:
         shorter = "pass a part of it (… | tail -c 100000), or put it into a file and name that"
         given = read_text(LIMIT, shorter, " (go without it: --no-stdin)")
     if task.prompt is None and not given.strip():
-        raise click.UsageError("Missing argument 'PROMPT': say what is to be done, or pipe it in.")
+        raise click.UsageError("Missing argument 'PROMPT': write the task, or pipe it in.")
     alone = task.prompt in (None, "-")
     text = given if alone else str(task.prompt)
     if not text.strip():
-        raise InvalidInput("the prompt is empty; say what is to be done")
+        raise InvalidInput("the prompt is empty; write a task")
     return text if alone or not given.strip() else with_context(text, given)
 
 

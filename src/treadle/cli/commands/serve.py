@@ -25,7 +25,7 @@ NOT_ALONE = (
 @click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; else only this machine.")
 @click.option("--port", "serve_port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
 @store_option
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; else one is found.")
 @click.option("--workers", "concurrency", type=click.IntRange(min=1), metavar="N", help="Chats driven at once.")
 @click.option("--no-worker", is_flag=True, help="Drive no chats here; others do it with treadle worker.")
 @click.option("--token-file", "serve_tokens", metavar="FILE", help="The file of tokens, as treadle tokens writes it.")

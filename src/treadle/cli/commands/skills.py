@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @json_option("Print one JSON object a line.")
 @in_agent()
 async def skills(agent: "Agent", as_json: bool) -> None:
-    """List the skills, own commands and custom agents that there are here.
+    """List the skills, commands and custom agents of this project and yours.
 
     Those of a project count only once you have trusted their content, with treadle trust.
     """

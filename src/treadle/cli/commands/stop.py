@@ -21,7 +21,7 @@ async def stop(agent: "Agent", named: str, as_json: bool) -> None:
     """Stop the run of a chat, wherever it works.
 
     ID is a chat's id, the beginning of it, or last. Running commands end, open calls get a result that says so, and the
-    chat can be gone on with. Background commands stay: see jobs.
+    chat can be continued. Background commands stay: see jobs.
     """
     from treadle.cli.session import find_chat
     from treadle.presentation.notices import end

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @json_option("Print one JSON object a line.")
 @click.pass_context
 def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
-    """List, make and take back tokens of the server.
+    """List, create and revoke tokens of the server.
 
     With add and revoke; alone it lists them. A token itself is shown once, when it is made.
     """

@@ -22,7 +22,7 @@ _SHOWN_LINES = 40
 @click.argument("paths", nargs=-1, metavar="[FILE]...")
 @json_option("Print the list as one JSON object a line.")
 def trust(paths: tuple[str, ...], as_json: bool) -> None:
-    """Let Treadle honour a file of a repository, such as its hooks, skills and agents.
+    """Trust a file of a repository, such as its hooks, skills and agents.
 
     It is trusted as long as its content stays the same. Without FILE it lists what is trusted, and what this project
     has that is not.
@@ -38,7 +38,7 @@ def trust(paths: tuple[str, ...], as_json: bool) -> None:
 @click.command("untrust")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE...")
 def untrust(paths: tuple[str, ...]) -> None:
-    """Take back the trust in a file of a repository."""
+    """Withdraw the trust in a file of a repository."""
     book = _book()
     for path in paths:
         Terminal().line(f"no longer trusted: {inert_line(book.remove(path).path)}")

@@ -42,7 +42,7 @@ class TryOptions(NamedTuple):
 @json_option("Print one JSON object.")
 @gathered(TryOptions, "wanted")
 def try_(wanted: TryOptions, as_json: bool) -> None:
-    """See what a command would do to the project, and change nothing.
+    """Show what a command would change in the project, without changing it.
 
     CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
     stays as it is. Its output comes first, then what it created, changed and deleted. It is stopped after S seconds

@@ -52,13 +52,13 @@ class How(NamedTuple):
 @click.option("--files", is_flag=True, help="With --to only the files.")
 @merge_option
 @even_kept_option
-@click.option("--preview", "-n", is_flag=True, help="Only show what would be done.")
+@click.option("--preview", "-n", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option("Print what was done as one JSON object, and do not ask.")
 @gathered(Named, "wanted")
 @gathered(How, "how")
 def undo(wanted: Named, how: How) -> int:
-    """Take back what a run did to the project: all of it, files or hunks.
+    """Undo what a run did to the project: everything, files or hunks.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
     A file that somebody has changed since is left alone. An undo can be taken back with redo.
@@ -175,7 +175,7 @@ def _show(terminal: Terminal, choice: "Chosen", plan: "Plan", how: How) -> None:
 @json_option("Print what was done as one JSON object.")
 @in_agent()
 async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
-    """Take an undo back.
+    """Reverse an undo.
 
     ID is a chat; without it, the newest that works in this project. It is the last undo that was not redone.
     """
@@ -195,7 +195,7 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
 @gathered(Named, "wanted")
 @in_agent()
 async def keep(agent: "Agent", wanted: Named, as_json: bool) -> int:
-    """Accept changes: an undo leaves them alone from then on.
+    """Accept changes, so that an undo leaves them alone.
 
     ID is a chat; without it, the newest that works in this project. Nothing in the project changes.
     """

@@ -17,7 +17,7 @@ from treadle.inert import print_note
 @click.option("--drain-s", type=FiniteFloat(min=0), metavar="S", help="How long to let steps end on SIGTERM.")
 @in_loop
 async def worker(**flags: Any) -> None:
-    """Drive the chats that need a worker, until it is told to stop.
+    """Drive the chats that need a worker, until stopped.
 
     SIGTERM or Ctrl-C drains: nothing more is taken, and what is under way is brought to its record. A second one leaves
     at once. Either way the chats can be taken up by another worker.

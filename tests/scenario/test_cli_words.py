@@ -1,0 +1,69 @@
+"""What the command line says never shows names of the program's inside, nor escapes in place of line ends (U-10)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.scenario.command_line import NO_LOCAL_SERVER, CommandLine
+
+INTERNAL = re.compile(r"requires_action|awaiting_action|\bpending\b|\\n|\\t|session\.[a-z]|tool\.execution|Traceback")
+TWO_LINES = r"echo one\necho two > made.txt"
+ASK = f'[[turn]]\ncall = [{{ name = "run_command", args = {{ command = "{TWO_LINES}" }} }}]\n'
+QUESTION = '[[turn]]\ncall = [{ name = "ask_user", args = { question = "First line?\\nSecond line?" } }]\n'
+DONE = '[[turn]]\ntext = "Done."\n'
+COMMANDS = (
+    ["chats"],
+    ["show", "last"],
+    ["pending"],
+    ["undo", "last", "--yes"],
+    ["redo", "last"],
+    ["keep", "last"],
+    ["diff", "last"],
+    ["review", "last"],
+    ["jobs"],
+    ["run", "More.\nAnd more.", "--chat", "last"],
+    ["resume", "last"],
+    ["approve"],
+    ["stop", "last"],
+    ["resume", "last"],
+    ["chats"],
+    ["undo", "nosuchchat"],
+    ["approve", "nosuchchat"],
+)
+
+
+@pytest.mark.parametrize("script", [ASK, QUESTION], ids=["approval", "question"])
+def test_a_chat_that_waits(cli: CommandLine, script: str) -> None:
+    model = cli.script(script + DONE)
+    first = cli("run", "Line one.\nLine two.", "--model", model, "--mode", "confirm", "--interactive")
+    assert first.code == 56
+    shown = {"run": first.out + first.err}
+    for words in COMMANDS:
+        ended = cli(*words)
+        shown[" ".join(words)] = f"{ended.out}{ended.err}"
+    assert {words: INTERNAL.findall(text) for words, text in shown.items() if INTERNAL.search(text)} == {}
+
+
+def test_a_chat_that_was_killed(cli: CommandLine) -> None:
+    faults = {"TREADLE_FAULTS": "kill@tool.edit_after"}
+    (cli.project / "a.py").write_text("x = 1\n")
+    edit = '[[turn]]\ncall = [{ name = "edit_file", args = { path = "a.py", old_str = "1", new_str = "2" } }]\n'
+    assert cli("run", "Edit.", "--model", cli.script(edit + DONE), env=faults).code == -9
+    shown = {}
+    for words in (["chats"], ["show", "last"], ["undo", "last", "--yes"], ["run", "More.", "--chat", "last"]):
+        ended = cli(*words)
+        shown[" ".join(words)] = f"{ended.out}{ended.err}"
+    assert {words: INTERNAL.findall(text) for words, text in shown.items() if INTERNAL.search(text)} == {}
+
+
+def test_no_model_names_the_choices(cli: CommandLine, tmp_path: Path) -> None:
+    ended = cli("run", "Hi.", env=NO_LOCAL_SERVER)
+    assert ended.code == 2
+    assert INTERNAL.findall(ended.err) == []
+    for choice in ("export OPENAI_API_KEY=…", "Ollama", "--model provider:name", "treadle demo"):
+        assert choice in ended.err
+    two = cli("run", "Hi.", env={**NO_LOCAL_SERVER, "OPENAI_API_KEY": "x" * 20, "XAI_API_KEY": "y" * 20})
+    assert two.code == 2
+    assert "--model openai:" in two.err
+    assert "--model xai:" in two.err
