@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 LEAVE_S = 3.0
 TWICE_S = 0.6
 NARROW = 100
+"""Columns below which the panel at the side is folded."""
+LOW = 16
+"""Rows below which the footer and frames give way to the conversation."""
 
 
 class Start(NamedTuple):
@@ -111,6 +114,7 @@ class TreadleApp(App[Left]):
         self._escaped = 0.0
         self._folded: bool | None = None
         """Whether the side is folded by hand; None: by the width."""
+        self._is_narrow = self._is_low = False
         self._filters.append(InertFilter())
         if not self.marks.unicode:
             self._filters.append(Plain())
@@ -154,6 +158,7 @@ class TreadleApp(App[Left]):
         chosen = self._theme_name or os.environ.get("TREADLE_THEME", "")
         self.theme = chosen if chosen in self.available_themes else "textual-dark"
         self.composer.focus()
+        self._is_narrow, self._is_low = self.size.width < NARROW, self.size.height < LOW
         self.fold_side()
         self.say_status("starting …")
         self.call_after_refresh(lambda: self.run_worker(self._begin(), exit_on_error=True))
@@ -196,18 +201,24 @@ class TreadleApp(App[Left]):
     def card(self) -> "Card":
         return self.showing.card
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         self._painter.forget()
+        if (event.size.width < NARROW) != self._is_narrow:
+            self._is_narrow = not self._is_narrow
+            self._folded = None  # what was chosen by hand was chosen for the other width
+        self._is_low = event.size.height < LOW  # `size` is still the one before
         self.fold_side()
+        if self._showing is not None:  # lines that are cut to the width
+            self.call_after_refresh(self._showing.draw_facts)
 
     @property
     def folded(self) -> bool:
         """Whether the panel at the side is out of sight."""
-        return self.size.width < NARROW if self._folded is None else self._folded
+        return self._is_narrow if self._folded is None else self._folded
 
     def fold_side(self) -> None:
         self.query_one("#side").set_class(self.folded, "folded")
-        self.set_class(self.size.height < 16, "low")
+        self.set_class(self._is_low, "low")
 
     # -- words --------------------------------------------------------------------------------------------------------
 
