@@ -1,6 +1,7 @@
 """The layout follows the size of the terminal (U-08)."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from textual.geometry import Region
@@ -32,7 +33,7 @@ def is_laid_out(app: TreadleApp, width: int, height: int, *, card: bool, offers:
         app.size == screen.size
         and all(screen.contains_region(each) for each in places)
         and all(lines)
-        and all(above.bottom <= below.y for above, below in zip(places, places[1:], strict=False))
+        and all(above.bottom <= below.y for above, below in pairwise(places))
         and app.query_one("#side").display == (width >= NARROW)
         and app.query_one("#status").region.right == width - (38 if width >= NARROW else 0)
     )

@@ -41,8 +41,16 @@ class Terminal:
     def keys(self, *names: str) -> None:
         self._tmux("send-keys", *names)
 
-    def screen(self) -> str:
-        return self._tmux("capture-pane", "-p")
+    def paste(self, text: str) -> None:
+        """As a terminal pastes it, between the marks of a bracketed paste if the program asked for them."""
+        self._tmux("set-buffer", "--", text)
+        self._tmux("paste-buffer", "-p")
+
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def screen(self, *, escapes: bool = False) -> str:
+        return self._tmux("capture-pane", "-p", *(["-e"] if escapes else []))
 
     def wait(self, *texts: str, gone: str = "") -> str:
         """The screen, when all of this stands on it, and `gone` does not."""

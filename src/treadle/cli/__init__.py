@@ -83,6 +83,7 @@ def help_text() -> str:
         "  --server URL   Open it on the chats of a server; its token is in TREADLE_TOKEN.",
         "  --model, --mode, --root  As for treadle run.",
         "  --plain        Text line by line instead of a screen, as for a screen reader.",
+        "  --inline       The app below the prompt, with the terminal's own scrollback.",
         "  --version      Print the version.",
         "  --help         Print this text, or a command's own with treadle COMMAND --help.",
     ]

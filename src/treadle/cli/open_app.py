@@ -36,6 +36,8 @@ class Wanted(NamedTuple):
     force_root: bool = False
     mode: str | None = None
     plain: bool = False
+    inline: bool = False
+    """Whether the app stands below the prompt, and the conversation goes to the terminal's scrollback."""
 
 
 def on_a_terminal() -> bool:
@@ -72,7 +74,7 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
 
     async def live() -> "Left | None":
         async with AsyncExitStack() as stack:
-            return await run(_connecting(wanted, root, stack), start, home=home_of(os.environ))
+            return await run(_connecting(wanted, root, stack), start, home=home_of(os.environ), inline=wanted.inline)
 
     start = Start(
         root,

@@ -155,6 +155,8 @@ class Shown:
             return
         began = time.perf_counter()
         self.transcript.update_blocks()
+        if app.is_inline:
+            app.write_above(self.transcript.release())
         self._drew_s = time.perf_counter() - began
         self.draw_facts()
         self._draw_card()
