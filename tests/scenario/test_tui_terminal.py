@@ -347,14 +347,14 @@ def test_suspend_and_come_back(terminal: Terminal, cli: CommandLine) -> None:  #
 
 
 def test_edit_the_last_message_and_search_the_history(terminal: Terminal, cli: CommandLine) -> None:  # U-10
-    begin(terminal, cli, DONE + '[[turn]]\ntext = "The second answer."\n')
+    begin(terminal, cli, DONE + DONE)
     say(terminal, "The frist message.")
     terminal.wait("All done.", "done · ")
     terminal.keys("Escape", "Escape")
     terminal.wait("edit your last message", f"{PROMPT} The frist message.")
     terminal.keys("C-u")
     say(terminal, "The first message.")
-    terminal.wait("The second answer.", gone="frist")
+    terminal.wait(f"{PROMPT} The first message.", "done · ", "went back", gone="frist")
     terminal.keys("C-r")
     terminal.wait("Messages that you sent before", "The frist message.", "The first message.")
     terminal.type("frist")

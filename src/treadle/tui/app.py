@@ -161,11 +161,10 @@ class TreadleApp(App[Left]):
     def action_redraw(self) -> None:
         """Ctrl-L: write the whole screen again."""
         self._painter.forget()
-        self.refresh()
+        self.screen.refresh(layout=True)
 
     def on_mount(self) -> None:
-        for signal in (self.app_suspend_signal, self.app_resume_signal):
-            signal.subscribe(self, lambda _app: self._painter.forget())
+        self.app_resume_signal.subscribe(self, lambda _app: self.action_redraw())
         chosen = self._theme_name or os.environ.get("TREADLE_THEME", "")
         self.theme = chosen if chosen in self.available_themes else "textual-dark"
         self.composer.focus()

@@ -72,16 +72,18 @@ KEYS = {
     "Up, Down": "messages that you sent before",
     "Ctrl-R": "search the messages that you sent before",
     "Tab": "complete a name; when a card is open: go to the card",
-    "@": "name a file",
-    "!": "run a command of your own; the model sees it with the next message",
+    "@": "name a file, or a resource of an MCP server",
+    "/": "commands",
+    "!": "run a command of your own, also while the model works or waits",
     "Ctrl-V": "put the picture of the clipboard into the message",
     "Ctrl-O": "unfold all calls, thinking and diffs; a click unfolds one",
     "F2": "review what changed",
     "F1": "this help",
-    "Ctrl-B": "the panel at the side",
-    "Ctrl-G": "write in your editor",
+    "Ctrl-B": "fold or unfold the panel at the side",
+    "Ctrl-L": "draw the screen again",
+    "Ctrl-G": "write in your editor (VISUAL, EDITOR)",
     "Shift-Tab": "the next mode",
-    "Page Up, Page Down": "scroll",
+    "Page Up, Page Down, Ctrl-End": "scroll; to the end",
 }
 _CYCLE: tuple[Mode, ...] = ("ask", "auto-edit", "review", "read-only")
 

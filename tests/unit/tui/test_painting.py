@@ -18,7 +18,9 @@ from treadle.tui.painting import Painter
 WIDTH, HEIGHT = 40, 14
 SIZE = Size(WIDTH, HEIGHT)
 CONSOLE = Console(color_system="truecolor", force_terminal=True, width=WIDTH)
-STYLES = [Style.parse(each) for each in ("none", "red on #101010", "bold on #101010", "reverse", "underline on #101010")]
+STYLES = [
+    Style.parse(each) for each in ("none", "red on #101010", "bold on #101010", "reverse", "underline on #101010")
+]
 _TOKENS = re.compile(r"\x1b\[([\d;]*)([Hmr])|(\n)|([^\x1b\n])")
 
 
