@@ -409,3 +409,30 @@ def test_the_screen_is_what_a_full_repaint_would_show(terminal: Terminal, cli: C
     before = terminal.screen(escapes=True)
     terminal.keys("C-l")
     terminal.until(lambda _: terminal.screen(escapes=True) == before, "the same screen")
+
+
+def test_what_is_selected_with_the_mouse_is_copied(terminal: Terminal, cli: CommandLine) -> None:  # U-10
+    begin(terminal, cli, DONE)
+    say(terminal, "Go.")
+    lines = terminal.wait("All done.", "done · ").splitlines()
+    row = next(number for number, line in enumerate(lines, 1) if "All done." in line)
+    column = lines[row - 1].index("All done.") + 1
+    terminal.take_clipboard()
+    terminal.type(f"\x1b[<0;{column};{row}M")  # pressed, drawn to the right, released
+    terminal.type(f"\x1b[<32;{column + 4};{row}M\x1b[<32;{column + 8};{row}M")
+    terminal.type(f"\x1b[<0;{column + 8};{row}m")
+    terminal.wait("copied: 9 characters")
+    assert terminal.clipboard() == "All done."
+
+
+def test_in_line_the_conversation_goes_to_the_scrollback(terminal: Terminal, cli: CommandLine) -> None:  # U-08
+    begin(terminal, cli, EDIT + command("seq 60 > made.txt; cat made.txt") + DONE, "--inline", "--mode", "confirm")
+    say(terminal, "Go.")
+    _answer(terminal, "y", "run_command needs your approval")
+    _answer(terminal, "y", "All done.")
+    terminal.wait("done · ", gone="needs your approval")
+    say(terminal, "/quit")
+    terminal.wait("ended with 0")
+    kept = terminal.scrollback()
+    for text in (f"{PROMPT} Go.", "x = 2", "All done.", "done · 3 turns"):
+        assert kept.count(text) == 1, kept

@@ -49,6 +49,17 @@ class Terminal:
     def resize(self, width: int, height: int) -> None:
         self._tmux("resize-window", "-x", str(width), "-y", str(height))
 
+    def take_clipboard(self) -> None:
+        """Let the program set the clipboard, as terminals that obey OSC 52 do."""
+        self._tmux("set-option", "-s", "set-clipboard", "on")
+
+    def clipboard(self) -> str:
+        return self._tmux("show-buffer")
+
+    def scrollback(self) -> str:
+        """The screen, and what was above it."""
+        return self._tmux("capture-pane", "-p", "-S", "-1000")
+
     def screen(self, *, escapes: bool = False) -> str:
         return self._tmux("capture-pane", "-p", *(["-e"] if escapes else []))
 

@@ -195,7 +195,8 @@ class Shown:
 
     def _footer(self, view: Overview) -> str:
         app, options = self._app, view.options
-        parts = [model_name(options.model or app.start.model or "no model", 40), options.mode]
+        model = model_name(options.model or app.start.model or "no model", 40)
+        parts = [f"{model} ({options.reasoning_effort})" if options.reasoning_effort else model, options.mode]
         if view.window:
             parts.append(f"{view.tokens / view.window:.0%} full")
         if cost := view.cost or view.usage.usd:
