@@ -24,11 +24,15 @@ LABELS = {
     "version_s": ("`--version`, s", 3, 0.06),
     "help_s": ("`--help`, s", 3, 0.06),
     "paint_s": ("first frame, s", 3, 0.4),
+    "paint_cpu_s": ("CPU until the first frame, s", 2, 0.5),
+    "idle_cpu": ("CPU of the idle app, % of one core", 2, 0.2),
     "ready_s": ("ready for a message, s", 3, None),
     "run10_s": (f"headless run with {ROUNDS} tool rounds, s", 2, None),
     "run10_cpu_s": ("its CPU, s", 2, None),
     "run10_mb": ("its memory, MB", 0, None),
     "echo_ms": ("key to echo while 200 chunks/s stream in, median, ms", 1, 16),
+    "echo_p95_ms": ("the same, p95, ms", 1, 50),
+    "stream_kb_s": ("written to the terminal while 100 chunks/s stream in, 120 by 40, KB/s", 1, 15),
     "echo_p99_ms": ("the same, p99, ms", 1, 50),
     "cpu_streaming": ("CPU while they stream in, of one core", 2, None),
     "long_chat_s": ("a chat of 10,000 events: its end is seen after, s", 2, None),
@@ -55,6 +59,8 @@ class Bench:
         place = own.Place(self._folder, url)
         self.tried("Treadle", "command line", lambda: self._commands(TREADLE, place.project, place.settings))
         self.tried("Treadle", "first frame", lambda: own.first_paint(place, self._repeats))
+        self.tried("Treadle", "idle", lambda: own.idle(place, 5.0 if self._repeats == 1 else 60.0))
+        self.tried("Treadle", "painting", lambda: own.painting(place, 5.0 if self._repeats == 1 else 20.0))
         self.tried("Treadle", "typing", lambda: own.typing(place, keys))
         self.tried("Treadle", "a long chat", lambda: own.memory(place))
         with FakeOpenAI(script(str(place.project))) as fake:

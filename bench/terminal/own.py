@@ -46,18 +46,49 @@ class Place:
 
 def first_paint(place: Place, repeats: int) -> dict[str, float]:
     """Seconds until the first whole frame is written, and until a message is taken; the median, warm caches."""
-    frames, ready = [], []
+    frames, frame_cpu, ready = [], [], []
     for number in range(repeats + 1):
         window = place.open("--model", "openai:bench-chunks-10")
         try:
             if number:
                 frames.append(window.wait(FRAME) - window.began)
+                frame_cpu.append(window.cpu_s())
                 ready.append(window.wait(READY) - window.began)
             else:
                 window.wait(READY)
         finally:
             window.close()
-    return {"paint_s": statistics.median(frames), "ready_s": statistics.median(ready)}
+    return {
+        "paint_s": statistics.median(frames),
+        "paint_cpu_s": statistics.median(frame_cpu),
+        "ready_s": statistics.median(ready),
+    }
+
+
+def idle(place: Place, seconds: float) -> dict[str, float]:
+    """CPU of the open app while nothing happens, in percent of one core."""
+    window = place.open("--model", "openai:bench-chunks-10")
+    try:
+        window.wait(READY)
+        window.idle(3.0)
+        cpu, began = window.cpu_s(), time.perf_counter()
+        window.idle(seconds)
+        return {"idle_cpu": 100 * (window.cpu_s() - cpu) / (time.perf_counter() - began)}
+    finally:
+        window.close()
+
+
+def painting(place: Place, seconds: float) -> dict[str, float]:
+    """Bytes that go to the terminal while 100 chunks a second stream in, at 120 by 40."""
+    window = place.open("--model", "openai:bench-chunks-100000-every-10ms", "Tell me everything.")
+    try:
+        window.wait("streams")
+        window.idle(2.0)
+        written, began = window.written, time.perf_counter()
+        window.idle(seconds)
+        return {"stream_kb_s": (window.written - written) / (time.perf_counter() - began) / 1e3}
+    finally:
+        window.close()
 
 
 def typing(place: Place, keys: int) -> dict[str, float]:
@@ -75,6 +106,7 @@ def typing(place: Place, keys: int) -> dict[str, float]:
     return {
         "cpu_streaming": busy,
         "echo_ms": statistics.median(late) * 1e3,
+        "echo_p95_ms": late[int(len(late) * 0.95)] * 1e3,
         "echo_p99_ms": late[int(len(late) * 0.99)] * 1e3,
     }
 

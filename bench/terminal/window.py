@@ -30,7 +30,7 @@ _ANSWERS = {
 
 class Window:
     def __init__(
-        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], size: tuple[int, int] = (120, 34)
+        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], size: tuple[int, int] = (120, 40)
     ) -> None:
         self.began = time.perf_counter()
         self.pid, self._end = pty.fork()
@@ -40,6 +40,8 @@ class Window:
         fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         self.shown = b""
         """What was written since `forget`."""
+        self.written = 0
+        """Bytes, in all."""
 
     def forget(self) -> None:
         self.shown = b""
@@ -67,6 +69,7 @@ class Window:
             if asked in data:
                 os.write(self._end, answer)
         self.shown += data
+        self.written += len(data)
         return bool(data)
 
     def idle(self, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """The app in a real terminal: what a person sees and does, with a scripted model and real files (U-01 to U-04)."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,8 @@ def test_ask_stream_and_leave(terminal: Terminal, cli: CommandLine) -> None:
     terminal.keys("C-c")
     terminal.wait("Ctrl-C again quits")
     terminal.keys("C-c")
-    terminal.wait("Come back: treadle --resume c_", "ended with 0")
+    # The end of the conversation stays in the scrollback.
+    terminal.wait("x = 2", "All done.", "done · 2 turns", "Come back: treadle --resume c_", "ended with 0")
     assert (cli.project / "a.py").read_text() == "x = 2\n"
 
 
@@ -101,7 +103,9 @@ def test_esc_stops_a_command_and_the_chat_goes_on(terminal: Terminal, cli: Comma
     say(terminal, "Go.")
     terminal.wait("│ begun")
     terminal.keys("Escape")
-    terminal.wait("interrupted ·")
+    terminal.wait("interrupted ·", "│ begun")
+    (ended,) = cli("export", "last").of("tool.execution_complete")
+    assert ended["result"].startswith("begun\n")
     say(terminal, "Then end it.")
     terminal.wait("All done.")
 
@@ -158,8 +162,10 @@ def test_undo_from_the_review_and_back_by_redo(terminal: Terminal, cli: CommandL
     begin(terminal, cli, EDIT + DONE)
     say(terminal, "Fix it.")
     terminal.wait("All done.", "done · 2 turns")
-    terminal.keys("C-r")
+    terminal.keys("F2")
     terminal.wait("Changes", "M a.py")
+    terminal.keys("Enter")
+    terminal.wait("k keep, u undo, Esc back")
     terminal.keys("u")
     terminal.wait("undone: 1 change")
     assert (cli.project / "a.py").read_text() == "x = 1\n"
@@ -174,7 +180,7 @@ def test_go_back_to_a_message(terminal: Terminal, cli: CommandLine) -> None:  # 
     begin(terminal, cli, EDIT + DONE + DONE)
     say(terminal, "Fix it.")
     terminal.wait("All done.", "done · 2 turns")
-    terminal.keys("Escape", "Escape")
+    say(terminal, "/rewind")
     terminal.wait("Go back to before", "Fix it.")
     terminal.keys("Enter")
     terminal.wait("conversation and files", "M a.py")
@@ -251,7 +257,7 @@ def test_undo_one_hunk(terminal: Terminal, cli: CommandLine) -> None:  # W-03
     begin(terminal, cli, command("sed -i 's/line 2$/TWO/; s/line 35$/LATE/' notes.txt") + DONE)
     say(terminal, "Change two places.")
     terminal.wait("All done.", "done · ")
-    terminal.keys("C-r")
+    terminal.keys("F2")
     terminal.wait("Changes", "M notes.txt")
     terminal.wait("TWO", "LATE")  # the preview is of what is chosen: the file, its first hunk, its second
     terminal.keys("Down")
@@ -286,3 +292,147 @@ def test_write_in_an_editor(terminal: Terminal, cli: CommandLine, tmp_path: Path
     terminal.wait("Mine, and a line of the editor")
     terminal.keys("Enter")
     terminal.wait("All done.")
+
+
+def test_no_sentence_and_no_paste_answers_in_a_terminal(terminal: Terminal, cli: CommandLine) -> None:  # U-10
+    begin(terminal, cli, command("echo yes > made.txt") + DONE, "--mode", "confirm")
+    say(terminal, "Go.")
+    for text in ("yes please, but first say why", "no, wait", "use the other file", "could you explain?", "1 moment"):
+        terminal.wait("needs your approval", "yes, once")
+        terminal.type(text)
+        terminal.wait(f"{PROMPT} {text}", "needs your approval")
+        terminal.keys("C-u")
+    for text in ("y", "yes", "n", "c"):
+        terminal.wait("needs your approval", "yes, once")
+        terminal.paste(text)
+        terminal.wait(f"{PROMPT} {text} ", "needs your approval")
+        terminal.keys("C-u")
+    assert not (cli.project / "made.txt").exists()
+
+
+@pytest.mark.parametrize("keys", [["M-Enter"], ["C-j"], ["\\", "Enter"], ["S-Enter"]], ids=str)
+def test_keys_for_a_new_line(terminal: Terminal, cli: CommandLine, keys: list[str]) -> None:  # U-10
+    begin(terminal, cli, DONE)
+    terminal.type("first")
+    if keys == ["S-Enter"]:
+        terminal.type("\x1b[13;2u")  # as terminals with the extended keyboard protocol send it
+    else:
+        terminal.keys(*keys)
+    terminal.type("second")
+    shown = terminal.wait("first", "second")
+    assert "firstsecond" not in shown
+    terminal.keys("Enter")
+    terminal.wait("All done.")
+    assert cli("export", "last").of("user.message")[0]["content"] == "first\nsecond"
+
+
+def test_the_mode_is_cycled_before_the_first_message(terminal: Terminal, cli: CommandLine) -> None:  # U-10
+    begin(terminal, cli, DONE, "--mode", "ask")
+    terminal.keys("BTab")
+    terminal.wait("mode     auto-edit")
+    terminal.keys("BTab")
+    terminal.wait("mode     review")
+    say(terminal, "Go.")
+    terminal.wait("All done.", "mode     review")
+
+
+def test_suspend_and_come_back(terminal: Terminal, cli: CommandLine) -> None:  # U-10
+    begin(terminal, cli, DONE)
+    terminal.type("a draft")
+    terminal.wait(f"{PROMPT} a draft")
+    terminal.keys("C-z")
+    terminal.until(lambda shown: "a draft" not in shown, "the shell")
+    os.kill(terminal.pid(), signal.SIGCONT)
+    terminal.wait(f"{PROMPT} a draft", "What should I work on?")
+
+
+def test_edit_the_last_message_and_search_the_history(terminal: Terminal, cli: CommandLine) -> None:  # U-10
+    begin(terminal, cli, DONE + DONE)
+    say(terminal, "The frist message.")
+    terminal.wait("All done.", "done · ")
+    terminal.keys("Escape", "Escape")
+    terminal.wait("edit your last message", f"{PROMPT} The frist message.")
+    terminal.keys("C-u")
+    say(terminal, "The first message.")
+    terminal.wait(f"{PROMPT} The first message.", "done · ", "went back", gone="frist")
+    terminal.keys("C-r")
+    terminal.wait("Messages that you sent before", "The frist message.", "The first message.")
+    terminal.type("frist")
+    terminal.wait("The frist message.", gone="The first message.  ")
+    terminal.keys("Enter")
+    terminal.wait(f"{PROMPT} The frist message.", gone="Messages that you sent before")
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [("/exit", "ended with 0"), ("/status", "sandbox"), ("/permissions", "Standing rules"), ("/cost", "tokens in")],
+)
+def test_commands_as_other_agents_call_them(terminal: Terminal, cli: CommandLine, typed: str, shown: str) -> None:
+    begin(terminal, cli, DONE)
+    say(terminal, typed)
+    terminal.wait(shown)
+
+
+def test_clear_begins_anew(terminal: Terminal, cli: CommandLine) -> None:
+    begin(terminal, cli, DONE)
+    say(terminal, "Go.")
+    terminal.wait("All done.")
+    say(terminal, "/clear")
+    terminal.wait("What should I work on?", gone="All done.")
+
+
+def test_no_color_sends_no_colour(cli: CommandLine, tmp_path: Path) -> None:  # U-08
+    (cli.project / "a.py").write_text("x = 1\n")
+    terminal = Terminal(tmp_path, {**cli.environment, "NO_COLOR": "1"}, 120, 34)
+    try:
+        begin(terminal, cli, EDIT + command("echo yes > made.txt") + DONE, "--mode", "confirm")
+        say(terminal, "Go.")
+        _answer(terminal, "y", "run_command needs your approval")
+        coloured = terminal.screen(escapes=True)
+        colours = re.findall(r"\x1b\[(?:[\d;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[\d;]*)?m", coloured)
+        assert colours == []
+    finally:
+        terminal.close()
+
+
+def test_the_screen_is_what_a_full_repaint_would_show(terminal: Terminal, cli: CommandLine) -> None:  # U-02
+    lines = "\\n".join(f"{number} lines of *text* and `code`, wide 漢字 and 🙂" for number in range(60))
+    begin(terminal, cli, f'[[turn]]\ntext = "{lines}"\n' + EDIT + DONE)
+    say(terminal, "Go.")
+    terminal.wait("59 lines of text")
+    say(terminal, "Go on.")
+    terminal.wait("done · 2 turns")
+    terminal.keys("PPage")
+    terminal.wait("40 lines of text", gone="done · 2 turns")
+    terminal.keys("NPage")
+    terminal.wait("done · 2 turns")
+    before = terminal.screen(escapes=True)
+    terminal.keys("C-l")
+    terminal.until(lambda _: terminal.screen(escapes=True) == before, "the same screen")
+
+
+def test_what_is_selected_with_the_mouse_is_copied(terminal: Terminal, cli: CommandLine) -> None:  # U-10
+    begin(terminal, cli, DONE)
+    say(terminal, "Go.")
+    lines = terminal.wait("All done.", "done · ").splitlines()
+    row = next(number for number, line in enumerate(lines, 1) if "All done." in line)
+    column = lines[row - 1].index("All done.") + 1
+    terminal.take_clipboard()
+    terminal.type(f"\x1b[<0;{column};{row}M")  # pressed, drawn to the right, released
+    terminal.type(f"\x1b[<32;{column + 4};{row}M\x1b[<32;{column + 8};{row}M")
+    terminal.type(f"\x1b[<0;{column + 8};{row}m")
+    terminal.wait("copied: 9 characters")
+    assert terminal.clipboard() == "All done."
+
+
+def test_in_line_the_conversation_goes_to_the_scrollback(terminal: Terminal, cli: CommandLine) -> None:  # U-08
+    begin(terminal, cli, EDIT + command("seq 60 > made.txt; cat made.txt") + DONE, "--inline", "--mode", "confirm")
+    say(terminal, "Go.")
+    _answer(terminal, "y", "run_command needs your approval")
+    _answer(terminal, "y", "All done.")
+    terminal.wait("done · ", gone="needs your approval")
+    say(terminal, "/quit")
+    terminal.wait("ended with 0")
+    kept = terminal.scrollback()
+    for text in (f"{PROMPT} Go.", "x = 2", "All done.", "done · 3 turns"):
+        assert kept.count(text) == 1, kept

@@ -41,8 +41,27 @@ class Terminal:
     def keys(self, *names: str) -> None:
         self._tmux("send-keys", *names)
 
-    def screen(self) -> str:
-        return self._tmux("capture-pane", "-p")
+    def paste(self, text: str) -> None:
+        """As a terminal pastes it, between the marks of a bracketed paste if the program asked for them."""
+        self._tmux("set-buffer", "--", text)
+        self._tmux("paste-buffer", "-p")
+
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def take_clipboard(self) -> None:
+        """Let the program set the clipboard, as terminals that obey OSC 52 do."""
+        self._tmux("set-option", "-s", "set-clipboard", "on")
+
+    def clipboard(self) -> str:
+        return self._tmux("show-buffer")
+
+    def scrollback(self) -> str:
+        """The screen, and what was above it."""
+        return self._tmux("capture-pane", "-p", "-S", "-1000")
+
+    def screen(self, *, escapes: bool = False) -> str:
+        return self._tmux("capture-pane", "-p", *(["-e"] if escapes else []))
 
     def wait(self, *texts: str, gone: str = "") -> str:
         """The screen, when all of this stands on it, and `gone` does not."""

@@ -83,6 +83,7 @@ def help_text() -> str:
         "  --server URL   Open the app on the chats of a server; its token is in TREADLE_TOKEN.",
         "  --model, --mode, --root  As for treadle run.",
         "  --plain        Plain text line by line, for screen readers.",
+        "  --inline       The app below the prompt, with the terminal's own scrollback.",
         "  --version      Print the version.",
         "  --help         Print this text, or a command's own with treadle COMMAND --help.",
     ]

@@ -71,6 +71,7 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 @click.option("--root", metavar="DIR")
 @click.option("--force-root", is_flag=True)
 @click.option("--plain", is_flag=True, help="Text line by line, as for a screen reader.")
+@click.option("--inline", is_flag=True, help="Below the prompt, with the terminal's own scrollback.")
 @click.pass_context
 def cli(ctx: click.Context, /, **given: Any) -> Any:
     """An agent that works in your project and that you can kill at any moment."""

@@ -37,6 +37,8 @@ class Wanted(NamedTuple):
     force_root: bool = False
     mode: str | None = None
     plain: bool = False
+    inline: bool = False
+    """Whether the app stands below the prompt, and the conversation goes to the terminal's scrollback."""
 
 
 def on_a_terminal() -> bool:
@@ -74,7 +76,7 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
     async def live() -> "Left | None":
         async with AsyncExitStack() as stack:
             begin = start._replace(make_demo=partial(_make_demo, stack))
-            return await run(_connecting(wanted, root, stack), begin, home=home_of(os.environ))
+            return await run(_connecting(wanted, root, stack), begin, home=home_of(os.environ), inline=wanted.inline)
 
     start = Start(
         root,

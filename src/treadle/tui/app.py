@@ -4,7 +4,7 @@ it (`showing`) and what people do (`controller`) are loaded behind it."""
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -13,6 +13,7 @@ from textual._compositor import CompositorUpdate
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.geometry import Offset
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 LEAVE_S = 3.0
 TWICE_S = 0.6
 NARROW = 100
+"""Columns below which the panel at the side is folded."""
+LOW = 16
+"""Rows below which the footer and frames give way to the conversation."""
 
 
 class Start(NamedTuple):
@@ -113,6 +117,7 @@ class TreadleApp(App[Left]):
         self._escaped = 0.0
         self._folded: bool | None = None
         """Whether the side is folded by hand; None: by the width."""
+        self._is_narrow = self._is_low = False
         self._filters.append(InertFilter())
         if not self.marks.unicode:
             self._filters.append(Plain())
@@ -145,17 +150,29 @@ class TreadleApp(App[Left]):
             renderable = self._painter.difference(renderable, self.size, self.console)
         super()._display(screen, renderable)
 
+    def write_above(self, lines: Sequence[str]) -> None:
+        """In line: write lines above the app, where they become part of the terminal's scrollback."""
+        if self._driver is None or not lines:
+            return
+        _, y = self._previous_cursor_position
+        back = (f"\x1b[{y}A" if y else "") + "\r"
+        self._driver.write(f"{back}\x1b[J" + "\r\n".join(lines) + "\r\n")
+        self._previous_cursor_position = Offset(0, 0)
+        self.refresh()
+
     def action_redraw(self) -> None:
         """Ctrl-L: write the whole screen again."""
         self._painter.forget()
-        self.refresh()
+        self.screen.refresh(layout=True)
 
     def on_mount(self) -> None:
-        for signal in (self.app_suspend_signal, self.app_resume_signal):
-            signal.subscribe(self, lambda _app: self._painter.forget())
+        self.app_resume_signal.subscribe(self, lambda _app: self.action_redraw())
         chosen = self._theme_name or os.environ.get("TREADLE_THEME", "")
         self.theme = chosen if chosen in self.available_themes else "textual-dark"
         self.composer.focus()
+        self._is_narrow, self._is_low = self.size.width < NARROW, self.size.height < LOW
+        if self.is_inline:
+            self._folded = True
         self.fold_side()
         self.say_status("starting …")
         self.call_after_refresh(lambda: self.run_worker(self._begin(), exit_on_error=True))
@@ -198,18 +215,24 @@ class TreadleApp(App[Left]):
     def card(self) -> "Card":
         return self.showing.card
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         self._painter.forget()
+        if (event.size.width < NARROW) != self._is_narrow:
+            self._is_narrow = not self._is_narrow
+            self._folded = True if self.is_inline else None  # what was chosen by hand was chosen for the other width
+        self._is_low = event.size.height < LOW  # `size` is still the one before
         self.fold_side()
+        if self._showing is not None:  # lines that are cut to the width
+            self.call_after_refresh(self._showing.draw_facts)
 
     @property
     def folded(self) -> bool:
         """Whether the panel at the side is out of sight."""
-        return self.size.width < NARROW if self._folded is None else self._folded
+        return self._is_narrow if self._folded is None else self._folded
 
     def fold_side(self) -> None:
         self.query_one("#side").set_class(self.folded, "folded")
-        self.set_class(self.size.height < 16, "low")
+        self.set_class(self._is_low, "low")
 
     # -- words --------------------------------------------------------------------------------------------------------
 
@@ -317,7 +340,8 @@ class TreadleApp(App[Left]):
             self.exit(Left())
             return
         showing.leave()
-        self.last_screenful = showing.transcript.last_lines(max(1, self.size.height - 4))
+        most = 10_000 if self.is_inline else max(1, self.size.height - 4)
+        self.last_screenful = showing.transcript.last_lines(most)
         self.exit(Left(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
     async def action_escape(self) -> None:

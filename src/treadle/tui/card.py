@@ -56,7 +56,7 @@ class Choice(Message):
 
 class Card(VerticalScroll, can_focus=True):
     DEFAULT_CSS = """
-    Card { height: auto; max-height: 60%; border: round $warning; padding: 0 1; margin: 0 1; scrollbar-size-vertical: 1;
+    Card { height: auto; max-height: 50%; border: round $warning; padding: 0 1; margin: 0 1; scrollbar-size-vertical: 1;
         scrollbar-background: $background; scrollbar-background-hover: $background; scrollbar-color: $panel; }
     Card.severe { border: heavy $error; }
     Card.armed { border: round $accent; }
@@ -77,6 +77,7 @@ class Card(VerticalScroll, can_focus=True):
         """True while an answer is being written in the composer: until that ends, no key is for the card."""
         self._left = False
         """True if the person moved the focus away: the card does not take it back by itself."""
+        self._drawn_width = 0
         self._message = False
         """Whether the composer had a text when it was last looked at."""
         self._held: Key | None = None
@@ -151,6 +152,10 @@ class Card(VerticalScroll, can_focus=True):
         self._release_key()
         self._draw()
 
+    def on_resize(self) -> None:
+        if self.asked is not None and self.size.width != self._drawn_width:
+            self._draw()
+
     def on_focus(self, event: Focus) -> None:
         can_arm = self.takes_focus and not self._yields and not self.armed
         if can_arm and self._is_focused and self._is_composer_empty():
@@ -172,6 +177,7 @@ class Card(VerticalScroll, can_focus=True):
     def _draw(self) -> None:
         assert self.asked is not None
         self.set_class(self.armed, "armed")
+        self._drawn_width = self.size.width
         width = max(20, self.size.width - 4 if self.size.width else 76)
         look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
         self.query_one("#asked", Static).update(Group(*self._parts(self.asked, look)))

@@ -10,8 +10,8 @@ from treadle.lines.hunks import Shown
 from treadle.presentation.names import MODE_WORDS
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.protocol.files import decode_path
+from treadle.protocol.http_answers import RuleView
 from treadle.protocol.options import MODES
-from treadle.protocol.permissions import Rule
 from treadle.tui.command_context import CommandContext, Purpose, look_of, outcome_words
 from treadle.tui.connection import ChatLink
 from treadle.tui.copying import copies
@@ -256,40 +256,45 @@ async def copy(context: CommandContext, rest: str) -> None:
 
 
 async def rules(context: CommandContext, rest: str) -> None:
-    """The standing rules: what each covers, where it is from, how long it holds; `r` revokes one (S-07)."""
+    """The standing rules: what each covers, where it is from, when it was used, how long it holds; `r` revokes one."""
+    chat = context.app.link.id if context.app.link is not None else ""
 
-    async def found(query: str) -> Sequence[Entry[Rule]]:
-        listed = (*context.app.showing.options.rules, *await context.connection.rules())
-        return [Entry(_rule_line(rule), rule) for rule in listed]
+    async def found(query: str) -> Sequence[Entry[RuleView]]:
+        return [Entry(_rule_line(each), each) for each in await context.connection.rules(chat)]
 
-    async def act(key: str, rule: Rule) -> str | None:
+    async def act(key: str, chosen: RuleView) -> str | None:
         try:
-            if rule.scope == "chat":
-                left = tuple(each for each in context.app.conversation.view.options.rules if each.id != rule.id)
-                await context.link().change(rules=left)
-            else:
-                await context.connection.revoke(rule.id)
+            await context.connection.revoke(chosen)
         except TreadleError as error:
             return inert_line(str(error))
-        return f"revoked: {inert_line(f'{rule.tool} {rule.pattern}', 100)}"
+        return f"revoked: {inert_line(f'{chosen.rule.tool} {chosen.rule.pattern}', 100)}"
 
     await context.app.push_screen_wait(
         Picker("Standing rules (an approval offers them)", found, keys={"r": "revoke"}, act=act, searches=False)
     )
 
 
+async def choose_effort(context: CommandContext, levels: Sequence[str]) -> str:
+    async def found(query: str) -> Sequence[Entry[str]]:
+        return [Entry(level, level) for level in levels] + [Entry("default  the model's own", "default")]
+
+    return await context.app.push_screen_wait(Picker("Reasoning effort", found, searches=False)) or ""
+
+
 _SCOPE_WORDS = {"chat": "in this chat", "project": "in this project", "user": "everywhere", "once": "once"}
 
 
-def _rule_line(rule: Rule) -> Text:
+def _rule_line(listed: RuleView) -> Text:
+    rule = listed.rule
     style = {"allow": "green", "ask": "yellow", "deny": "red"}[rule.effect]
     made = f", made {_day(rule.created_ms)}" if rule.created_ms else ""
+    used = f", last used {_day(listed.used_ms)}" if listed.used_ms else ", never used"
     until = f", until {_day(rule.expires_ms)}" if rule.expires_ms else ""
     place = f" {inert_line(rule.root, 60)}" if rule.scope == "project" and rule.root else ""
     return Text.assemble(
         (f"{rule.effect:5} ", style), (f"{inert_line(rule.tool, 40)} ", "bold"),
         inert_line(rule.pattern or "(every use)", 100),
-        (f"  {_SCOPE_WORDS[rule.scope]}{place}{made}{until}", "dim"), no_wrap=True, overflow="ellipsis",
+        (f"  {_SCOPE_WORDS[rule.scope]}{place}{made}{used}{until}", "dim"), no_wrap=True, overflow="ellipsis",
     )  # fmt: skip
 
 

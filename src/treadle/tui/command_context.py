@@ -108,9 +108,16 @@ class CommandContext:
             app.conversation.add_local(Note(text=str(error), colour="red", mark="error"))
             app.showing.draw()
 
+    async def present_model(self) -> str:
+        """The model of the chat, or of the next one; empty if none is known."""
+        if model := self.app.showing.options.model or self.app.start.model:
+            return model
+        choice = await self.connection.default_model()
+        return "" if choice is None else choice.model
+
     async def attach(self, path: str, label: str = "") -> None:
         """Make a picture part of the message. InvalidInput: the model cannot see it."""
-        model = self.app.showing.options.model or self.app.start.model or await self.connection.default_model()
+        model = await self.present_model()
         rows = {row.model: row for row in await self.connection.models()}
         if model in rows and not rows[model].vision:
             others = [row.model for row in sorted(rows.values(), key=lambda row: bool(row.why)) if row.vision]

@@ -14,7 +14,7 @@ from treadle.inert import inert_line
 from treadle.lines.changes import count
 from treadle.presentation.names import MODE_WORDS
 from treadle.presentation.rich_text import Group, Text
-from treadle.protocol.options import MODES, Mode
+from treadle.protocol.options import EFFORTS, MODES, Mode
 from treadle.subprocesses import run_program
 from treadle.tui import choosing
 from treadle.tui.chat_list import pick_chat
@@ -28,6 +28,7 @@ from treadle.tui.side import network_words
 COMMANDS = {
     "help": "keys and commands",
     "model": "choose the model, or name one",
+    "effort": "how much the model reasons: choose a level, or name it",
     "mode": "choose what passes without a question, or name it",
     "agent": "work as a custom agent, or name one; none: as itself again",
     "undo": "take back what the last run changed, or only these files",
@@ -73,16 +74,18 @@ KEYS = {
     "Up, Down": "messages that you sent before",
     "Ctrl-R": "search the messages that you sent before",
     "Tab": "complete a name; when a card is open: go to the card",
-    "@": "name a file",
-    "!": "run a command of your own; the model sees it with the next message",
+    "@": "name a file, or a resource of an MCP server",
+    "/": "commands",
+    "!": "run a command of your own, also while the model works or waits",
     "Ctrl-V": "put the picture of the clipboard into the message",
     "Ctrl-O": "unfold all calls, thinking and diffs; a click unfolds one",
     "F2": "review what changed",
     "F1": "this help",
-    "Ctrl-B": "the panel at the side",
-    "Ctrl-G": "write in your editor",
+    "Ctrl-B": "fold or unfold the panel at the side",
+    "Ctrl-L": "draw the screen again",
+    "Ctrl-G": "write in your editor (VISUAL, EDITOR)",
     "Shift-Tab": "the next mode",
-    "Page Up, Page Down": "scroll",
+    "Page Up, Page Down, Ctrl-End": "scroll; to the end",
 }
 _CYCLE: tuple[Mode, ...] = ("ask", "auto-edit", "review", "read-only")
 
@@ -120,6 +123,21 @@ async def _model(context: CommandContext, rest: str) -> None:
     if wanted and await context.may_see(wanted):
         await _change(context, model=wanted)
         context.app.tell(f"model: {wanted}", grave=False)
+
+
+async def _effort(context: CommandContext, rest: str) -> None:
+    model = await context.present_model()
+    rows = {row.model: row for row in await context.connection.models()}
+    levels = rows[model].efforts if model in rows else EFFORTS
+    if not levels:
+        raise InvalidInput(f"{inert_line(model, 80)} has no levels of reasoning effort")
+    wanted = rest or await choosing.choose_effort(context, levels)
+    if not wanted:
+        return
+    if wanted not in (*levels, "default"):
+        raise InvalidInput(f"there is no effort {inert_line(wanted, 40)!r}; choose {', '.join(levels)} or default")
+    await _change(context, reasoning_effort="" if wanted == "default" else wanted)
+    context.app.tell(f"reasoning effort: {wanted}", grave=False)
 
 
 async def _agent(context: CommandContext, rest: str) -> None:
@@ -211,6 +229,7 @@ async def _status(context: CommandContext, rest: str) -> None:
     rows = {
         "chat": f"{app.link.id}  {view.title}" if app.link is not None else "none yet",
         "model": options.model or app.start.model,
+        "effort": options.reasoning_effort or "the model's default",
         "mode": f"{options.mode}: {MODE_WORDS[options.mode][1]}",
         "project": options.root or app.start.root,
         "branch": app.showing.side.branch or view.branch,
@@ -297,7 +316,7 @@ async def _quit(context: CommandContext, rest: str) -> None:
 
 
 _ACTS: dict[str, Callable[[CommandContext, str], Awaitable[None]]] = {
-    "help": _help, "model": _model, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
+    "help": _help, "model": _model, "effort": _effort, "mode": _mode, "agent": _agent, "undo": _undo, "redo": _redo,
     "review": choosing.review, "world": _world,
     "diff": choosing.review, "compact": _compact, "fork": _fork, "rewind": choosing.rewind,
     "chats": pick_chat, "resume": pick_chat, "new": _new, "clear": _new, "rename": _rename,

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.binding import Binding, BindingType
 from textual.events import Key, Paste
+from textual.keys import Keys
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -14,6 +16,9 @@ from treadle.inert import inert
 from treadle.tui.history import History
 from treadle.tui.images import picture_at
 
+# Alt-Enter, as terminals send it. Textual reads it as Enter.
+cast(dict[str, object], ANSI_SEQUENCES_KEYS).update({"\x1b\r": (Keys.ControlJ,), "\x1b\n": (Keys.ControlJ,)})
+_NEW_LINE = ("shift+enter", "alt+enter", "ctrl+enter", "ctrl+j", "shift+\r", "alt+\r", "ctrl+\r")
 LARGE_LINES = 8
 LARGE = 800
 _WORD = re.compile(r"(?:^|\s)@([^\s@]*)$")
@@ -97,7 +102,7 @@ class Composer(TextArea):
                 event.stop()
                 event.prevent_default()
                 self._submit(steers=event.key == "ctrl+s")
-            case "shift+enter" | "alt+enter" | "ctrl+j" | "ctrl+enter":
+            case key if key in _NEW_LINE:
                 self._newline(event)
             case "up" if self.cursor_location[0] == 0:
                 self._recall(self.typed.before(self.text), event)

@@ -10,8 +10,9 @@ import msgspec
 from treadle.errors import TreadleError
 from treadle.lines.hunks import Shown
 from treadle.protocol.events import Delivery, Envelope, OpenAction
-from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.http_answers import RuleView
+from treadle.protocol.options import EFFORTS, ChatOptions
+from treadle.protocol.permissions import RuleScope
 from treadle.protocol.views import ChildView, Status
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class ModelRow(msgspec.Struct, frozen=True):
     """Whether it sees images."""
     place: str = ""
     """The server on this machine that has it."""
+    efforts: Sequence[str] = EFFORTS
+    """The levels of reasoning effort that can be chosen for it; empty: it has none."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -250,13 +253,11 @@ class Connection(Protocol):
         """Ways to work under a name, likewise."""
         ...
 
-    async def rules(self) -> Sequence[Rule]:
-        """The standing rules of projects and of the user."""
+    async def rules(self, chat: str = "") -> Sequence[RuleView]:
+        """The standing rules of projects and of the user, and those of a chat."""
         ...
 
-    async def revoke(self, rule: str) -> None:
-        """Take back one of them, by its id."""
-        ...
+    async def revoke(self, rule: RuleView) -> None: ...
 
     async def disclosure(self, model: str) -> str:
         """What the user must be told before this model is used, or nothing (S-10)."""

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from treadle.feeds.fan_out import Feeds
@@ -24,8 +25,9 @@ from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.events import Delivery, Envelope, OpenAction, Restored
 from treadle.protocol.files import decode_path
+from treadle.protocol.http_answers import RuleView
 from treadle.protocol.options import ChatOptions, Project
-from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.permissions import RuleScope
 from treadle.protocol.views import ChildView, shown_status
 from treadle.runtime import Agent
 from treadle.searching import search
@@ -223,16 +225,19 @@ class Embedded:
             asyncio.to_thread(all_offers, registry), find_local_servers(registry, os.environ)
         )
         rows = [
-            ModelRow(info.ref, info.window, usable(registry, offer, info), info.vision)
+            ModelRow(info.ref, info.window, usable(registry, offer, info), info.vision, efforts=info.offered_efforts)
             for offer in offers
             for info in offer.models
         ]
         local = [
-            ModelRow(info.ref, info.window, vision=info.vision, place=server.name)
+            ModelRow(info.ref, info.window, vision=info.vision, efforts=info.offered_efforts, place=server.name)
             for server in servers
             for info in server.models
         ]
-        custom = [ModelRow(info.ref, info.window, vision=info.vision) for info in await list_custom(registry)]
+        custom = [
+            ModelRow(info.ref, info.window, vision=info.vision, efforts=info.offered_efforts)
+            for info in await list_custom(registry)
+        ]
         return [*local, *rows, *custom]
 
     async def store_key(self, provider: str, variable: str, key: str) -> str:
@@ -256,11 +261,24 @@ class Embedded:
     async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
         return await asyncio.to_thread(self.agent.custom_agents, Project(root))
 
-    async def rules(self) -> Sequence[Rule]:
-        return await asyncio.to_thread(self.agent.rules.all)
+    async def rules(self, chat: str = "") -> Sequence[RuleView]:
+        book = self.agent.rules
+        of_chat = (await self.agent.deps.log.load(ChatId(chat))).options.rules if chat else ()
 
-    async def revoke(self, rule: str) -> None:
-        await asyncio.to_thread(self.agent.rules.revoke, rule)
+        def read() -> list[RuleView]:
+            rules = [*((rule, "") for rule in book.readable()[0]), *((rule, chat) for rule in of_chat)]
+            return [RuleView(rule=rule, chat=of, used_ms=book.last_used_ms(rule.id)) for rule, of in rules]
+
+        return await asyncio.to_thread(read)
+
+    async def revoke(self, rule: RuleView) -> None:
+        if not rule.chat:
+            await asyncio.to_thread(self.agent.rules.revoke, rule.rule.id)
+            return
+        rules = (await self.agent.deps.log.load(ChatId(rule.chat))).options.rules
+        left = [to_builtins(each) for each in rules if each.id != rule.rule.id]
+        await self.agent.chat(rule.chat).command(c.ChangeOptions({"rules": left}))
+        self.agent.rules.forget_use(rule.rule.id)
 
     async def disclosure(self, model: str) -> str:
         whom = self.agent.consent.missing(model)

@@ -18,9 +18,11 @@ def make_app(
     return TreadleApp(connect, _show, _control, start, home=home, theme=theme)
 
 
-async def run(connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None) -> Left | None:
+async def run(
+    connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None, inline: bool = False
+) -> Left | None:
     app = make_app(connect, start, home=home)
-    left = await app.run_async()
+    left = await app.run_async(inline=inline, mouse=not inline)
     if app.last_screenful:
         # Written as the screen was: its text went through the same filters.
         sys.stdout.write("\n".join(app.last_screenful) + "\n")

@@ -17,9 +17,9 @@ from treadle.lines.hunks import Shown
 from treadle.model_choice import ModelChoice
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import FileChange, decode_path
-from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandList, ModelList
+from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandList, ModelList, RuleList, RuleView
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.permissions import Rule, RuleScope
+from treadle.protocol.permissions import RuleScope
 from treadle.protocol.views import ChildView
 from treadle.tui.connection import Asked, ChatLink, ChatRow, ModelRow, Outcome
 from treadle.tui.images import read_picture
@@ -166,7 +166,8 @@ class Remote:
     async def models(self) -> Sequence[ModelRow]:
         listed = await self._http.get("/api/models", ModelList)
         return [
-            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision) for each in listed.models
+            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision, efforts=each.efforts)
+            for each in listed.models
         ]
 
     async def store_key(self, provider: str, variable: str, key: str) -> str:
@@ -194,11 +195,12 @@ class Remote:
     async def custom_agents(self, root: str) -> Mapping[str, Any]:
         return {}
 
-    async def rules(self) -> Sequence[Rule]:
-        return ()
+    async def rules(self, chat: str = "") -> Sequence[RuleView]:
+        return (await self._http.get("/api/rules", RuleList, {"chat": chat} if chat else {})).rules
 
-    async def revoke(self, rule: str) -> None:
-        raise InvalidInput("rules of a server are revoked where it runs: treadle rules revoke")
+    async def revoke(self, rule: RuleView) -> None:
+        query = {"chat": rule.chat} if rule.chat else {}
+        await self._http.change("DELETE", f"/api/rules/{rule.rule.id}", {}, Any, query=query)
 
     async def disclosure(self, model: str) -> str:
         return ""  # whoever runs the server was told

@@ -155,6 +155,8 @@ class Shown:
             return
         began = time.perf_counter()
         self.transcript.update_blocks()
+        if app.is_inline:
+            app.write_above(self.transcript.release())
         self._drew_s = time.perf_counter() - began
         self.draw_facts()
         self._draw_card()
@@ -193,7 +195,8 @@ class Shown:
 
     def _footer(self, view: Overview) -> str:
         app, options = self._app, view.options
-        parts = [model_name(options.model or app.start.model or "no model", 40), options.mode]
+        model = model_name(options.model or app.start.model or "no model", 40)
+        parts = [f"{model} ({options.reasoning_effort})" if options.reasoning_effort else model, options.mode]
         if view.window:
             parts.append(f"{view.tokens / view.window:.0%} full")
         if cost := view.cost or view.usage.usd:

@@ -99,6 +99,7 @@ class Side:
         options = view.options
         facts = {
             "model": model_name(options.model, width - 11),
+            "effort": options.reasoning_effort,
             "mode": options.mode,
             "network": network_words(options.network),
             "sandbox": view.sandbox or "not used yet",

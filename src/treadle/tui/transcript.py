@@ -40,6 +40,8 @@ class Transcript(ScrollView, can_focus=True):
         self.conversation = Conversation()
         self.unfolded = False
         self._opened: set[int] = set()
+        self._released = 0
+        """Blocks, from the first, that were written to the terminal's scrollback."""
         self._lines: dict[int, list[Strip]] = {}
         self._heights: list[int] = []
         self._starts: list[int] = [0]
@@ -57,6 +59,7 @@ class Transcript(ScrollView, can_focus=True):
         """Another conversation, from its end."""
         self.conversation = conversation
         self._opened.clear()
+        self._released = 0
         conversation.take()
         self.again()
         self.follows = True
@@ -128,6 +131,8 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
     def _drawn(self, at: int) -> list[Strip]:
+        if at < self._released:
+            return []
         if (known := self._lines.get(at)) is not None:
             return known
         block = self.conversation.blocks[at]
@@ -272,17 +277,32 @@ class Transcript(ScrollView, can_focus=True):
 
     def last_lines(self, most: int) -> list[str]:
         """The end of the conversation as it would be written to a terminal, at most so many lines."""
-        filters = self.app.get_line_filters()
-        ground = self.background_colors[1]
         lines: list[str] = []
-        for at in range(len(self.conversation.blocks) - 1, -1, -1):
+        for at in range(len(self.conversation.blocks) - 1, self._released - 1, -1):
             if len(lines) >= most:
                 break
-            strips = [strip.crop(0, cell_len(strip.text.rstrip())) for strip in self._drawn(at)]
-            for each in filters:
-                strips = [strip.apply_filter(each, ground) for strip in strips]
-            lines = [strip.render(self.app.console) for strip in strips] + lines
+            lines = self._written_lines(at) + lines
         return lines[-most:]
+
+    def release(self) -> list[str]:
+        """The lines of blocks that change no more, for the scrollback. From then on they are not shown here."""
+        blocks = self.conversation.blocks
+        end = next((at for at in range(self._released, len(blocks)) if blocks[at].live), len(blocks))
+        if self.conversation.view.busy:  # a call may be added to the last block
+            end = min(end, len(blocks) - 1)
+        if end <= self._released:
+            return []
+        lines = [line for at in range(self._released, end) for line in self._written_lines(at)]
+        gone = set(range(self._released, end))
+        self._released = end
+        self._redraw(gone)
+        return lines
+
+    def _written_lines(self, at: int) -> list[str]:
+        strips = [strip.crop(0, cell_len(strip.text.rstrip())) for strip in self._drawn(at)]
+        for each in self.app.get_line_filters():
+            strips = [strip.apply_filter(each, self.background_colors[1]) for strip in strips]
+        return [strip.render(self.app.console) for strip in strips]
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()

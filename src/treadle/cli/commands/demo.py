@@ -37,7 +37,7 @@ Use it with a model of your own, in a project of yours:
 
 FIRST_WORDS = (
     "This is the demo: a small project with a failing test, in a temporary folder. The model is a script and needs no "
-    "key; everything else is real. Try Ctrl-R to see what changed, and /undo; Ctrl-C twice leaves."
+    "key; everything else is real. Try F2 to see what changed, and /undo; Ctrl-C twice leaves."
 )
 TASK = "A test fails. Find out why and fix it."
 _SCRIPT = """# The whole "model" of the demo: what it says and calls, turn by turn.
