@@ -26,7 +26,7 @@ class ChatPage extends HTMLElement {
         family: [], below: [] });
     this.titleText = h("h1", {}, app.list.chats.get(id)?.title || "…");
     this.status = h("span", { class: "status", role: "status" });
-    this.above = h("a", { class: "badge", hidden: true, title: "The chat whose call began this one" }, "↑ parent");
+    this.above = h("a", { class: "badge", hidden: true, title: "The chat that started this one" }, "↑ parent");
     this.gauge = h("span", { class: "gauge muted" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Panels" },
         Object.entries(PANELS).slice(0, TABS).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
@@ -248,9 +248,9 @@ class ChatPage extends HTMLElement {
     this.queue.replaceChildren(h("b", { class: "muted" }, `Queued: ${queue.length}`),
         ...queue.map((item) => h("div", { class: "queued" }, h("span", {}, item.delivery === "steering"
         ? h("span", { class: "badge" }, "steers") : null, item.content.slice(0, 200)),
-      button("Next", () => act("POST", item.id, "/promote"), { class: "small quiet", title: "Make it the next one" }),
+      button("Next", () => act("POST", item.id, "/promote"), { class: "small quiet", title: "Send this one next" }),
           button("Edit", () => edit(item), { class: "small quiet" }),
-          iconButton("close", "Take it out of the queue", () => act("DELETE", item.id)))));
+          iconButton("close", "Remove from the queue", () => act("DELETE", item.id)))));
   }
 
   /** A chat has changed: if it is below this one, look at all of them, at most so often. */
@@ -343,11 +343,11 @@ class ChatPage extends HTMLElement {
     if (done && said.conversation) this.composer.fill(row.text);
   }
 
-  async edit(row, title = "Say it differently") {
+  async edit(row, title = "Edit this message") {
     const area = h("textarea", { rows: 6, value: row.text, "aria-label": "Message" });
     const files = h("input", { type: "checkbox", checked: true });
-    const said = await ask(title, [area, h("label", { class: "check" }, files, "Files go back to that point, too"),
-        h("p", { class: "muted" }, "What came after it leaves the conversation; the log keeps it.")],
+    const said = await ask(title, [area, h("label", { class: "check" }, files, "Restore the files to that point, too"),
+        h("p", { class: "muted" }, "Later messages leave the conversation; the log keeps them.")],
         [["Run again", true, "primary"], ["Cancel", null]]);
     if (said) tried(api("PUT", chatPath(this.chat, `/messages/${row.seq}`), { content: area.value, files: files.checked }));
   }

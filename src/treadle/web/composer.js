@@ -36,7 +36,7 @@ export function modeChoice(chosen) {
 class Composer extends HTMLElement {
   /** `extra` are fields beside the text, `root` tells the project of a new chat, `commands` are those of the page by
    * name; `said(message)` sends a message and may fail. */
-  begin({ chat = "", said, stop, extra = [], root = () => "", commands = {}, hint = "Say what comes next" }) {
+  begin({ chat = "", said, stop, extra = [], root = () => "", commands = {}, hint = "Send a message" }) {
     Object.assign(this, { chat, root, hint, commands, images: [], texts: [], busy: false, answers: {}, offers: [], at: 0, selected: "" });
     this.area = h("textarea", { rows: 1, "aria-label": "Message", "aria-controls": "hints", "aria-autocomplete": "list",
       placeholder: hint, value: draft(chat), on: {
@@ -69,7 +69,7 @@ class Composer extends HTMLElement {
     this.busy = busy;
     this.steerButton.hidden = !busy;
     if (this.stopButton) this.stopButton.hidden = !busy;
-    this.area.placeholder = busy ? "Say something: it is queued, or steers" : this.hint;
+    this.area.placeholder = busy ? "Send a message: it waits in the queue, or steers the run" : this.hint;
     this.sendButton.title = busy ? "Queue (Enter)" : "Send (Enter)";
     this.sendButton.setAttribute("aria-label", busy ? "Queue" : "Send");
   }

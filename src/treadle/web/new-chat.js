@@ -34,7 +34,7 @@ class NewChat extends HTMLElement {
     const check = h("input", { type: "text", placeholder: "make test" });
     const others = h("input", { type: "text", placeholder: "provider:name, provider:name" });
     const race = ({ content, images, expand, ...options }, sending) => {
-      if (images.length) throw new Error("Attempts take no pictures with them.");
+      if (images.length) throw new Error("A race takes no pictures.");
       const models = [model.value, ...others.value.split(",").map((each) => each.trim()).filter(Boolean)];
       return api("POST", "/api/races", { ...options, task: content, attempts: Number(attempts.value), check: check.value, models },
           sending);
@@ -52,14 +52,14 @@ class NewChat extends HTMLElement {
       location.hash = `#/chat/${chat.id}`;
     };
     this.replaceChildren(h("main", { id: "main", class: "page new-chat" },
-        h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "What should I work on?")),
+        h("header", { class: "page-head" }, h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), h("h1", {}, "What should I work on?")),
       where, composer, h("div", { class: "examples", "aria-label": "Examples", role: "group" },
           EXAMPLES.map((text) => button(text, () => composer.fill(text), { class: "quiet small" }))),
       h("details", {}, h("summary", {}, "Project, race and budget"), h("label", {}, "Project folder on the server", root),
-          h("label", { class: "check" }, own, "In a world of its own: the project changes when that is committed"),
+          h("label", { class: "check" }, own, "Work in its own world: the project changes only when you commit it"),
           h("fieldset", {}, h("legend", {}, "Race"), h("p", { class: "muted" },
-              "Several attempts at once, each in a world of its own. The first that passes the check is committed; without one, the smallest change."), h("div", { class: "grid roomy" },
-              h("label", {}, "Attempts", attempts), h("label", {}, "Check, a command", check), h("label", {}, "Models beside the chosen one", others))),
+              "Several attempts at once, each in its own world. The first that passes the check is committed; without a check, the smallest change."), h("div", { class: "grid roomy" },
+              h("label", {}, "Attempts", attempts), h("label", {}, "Check, a command", check), h("label", {}, "Further models", others))),
           budget.element)));
     composer.begin({ said, extra: [choices], root: () => root.value.trim(), hint: "A task, a question, a bug to find" });
     composer.area.focus();
