@@ -317,8 +317,8 @@ const HANDLERS = {
   "session.options_changed": (fold, data, when) => {
     fold.options = { ...fold.options, ...data.changes };
     if (data.changes.model) fold.context.window = 0;
-    const told = Object.entries(data.changes).filter(([name]) => ["model", "mode", "archived"].includes(name));
-    if (told.length) fold.note(told.map(([name, value]) => `${name}: ${value === "" ? "none" : value}`).join(" · "), when);
+    const told = Object.entries(data.changes).filter(([name]) => ["model", "mode", "reasoning_effort", "archived"].includes(name));
+    if (told.length) fold.note(told.map(([name, value]) => `${name.replace("_", " ")}: ${value === "" ? "default" : value}`).join(" · "), when);
   },
   "session.title_changed": (fold, data) => { fold.title = data.title; },
   "session.limit_warning": (fold, data, when) => fold.note(`Near a limit: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`, when,

@@ -8,6 +8,7 @@ export const MODES = {
   "read-only": "Read only", confirm: "Confirm everything", review: "Review every change", ask: "Ask when it matters",
   "auto-edit": "Edit freely", autopilot: "Autopilot",
 };
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const MOST = 8 << 20;
 const LONGEST = 100_000;
@@ -26,6 +27,19 @@ export function modelChoice(models, chosen) {
       ...models.models.filter((each) => each.usable).map((each) => each.model)])].filter(Boolean);
   return h("select", { name: "model", "aria-label": "Model" },
       names.map((name) => h("option", { value: name, selected: name === chosen, title: name }, shortModel(name))));
+}
+
+/** The levels that a model can be asked for; all, where its own are not known. */
+export function effortsOf(models, model) {
+  return models.models.find((each) => each.model === model)?.efforts ?? EFFORTS;
+}
+
+/** How much the model thinks, if it can be asked to; null if not. */
+export function effortChoice(models, model, chosen) {
+  const names = [...new Set(["", ...effortsOf(models, model), chosen])];
+  if (names.length === 1) return null;
+  return h("select", { name: "reasoning_effort", "aria-label": "Reasoning effort" }, names.map((name) => h("option",
+      { value: name, selected: name === chosen }, name ? `Effort: ${name}` : "Effort: default")));
 }
 
 export function modeChoice(chosen) {

@@ -1,7 +1,7 @@
 // A new chat: its task, with which model, in which project, and how freely. Says where it would work, and what it can do.
 
 import { baseName, button, h, inert } from "./dom.js";
-import { modeChoice, modelChoice } from "./composer.js";
+import { effortChoice, effortsOf, modeChoice, modelChoice } from "./composer.js";
 import { budgetFields } from "./chat-options.js";
 import { api } from "./session.js";
 
@@ -10,14 +10,20 @@ const EXAMPLES = ["Explain how this project is built and tested", "Find a bug in
 
 class NewChat extends HTMLElement {
   begin(app) {
-    let model, mode;
+    let model, mode, effort;
     const choices = h("span", { class: "choices-later" });
     const known = Promise.all([app.models(), api("GET", "/api/me").catch(() => ({}))]).then(([models, me]) => {
       const usable = models.models.filter((each) => each.usable).map((each) => each.model);
       const last = localStorage.getItem("treadle.model");
       model = modelChoice(models, usable.includes(last) ? last : models.default);
       mode = modeChoice(localStorage.getItem("treadle.mode") || me.mode);
-      choices.replaceChildren(model, mode);
+      const offerEffort = () => {
+        const last = effortsOf(models, model.value).find((each) => each === localStorage.getItem("treadle.effort"));
+        effort = effortChoice(models, model.value, last ?? "");
+        choices.replaceChildren(...[model, mode, effort].filter(Boolean));
+      };
+      model.addEventListener("change", offerEffort);
+      offerEffort();
       root.placeholder = inert(me.root || "none: a plain chat");
     });
     const root = h("input", { type: "text", name: "root", "aria-label": "Project folder", on: { change: () => place() } });
@@ -45,10 +51,12 @@ class NewChat extends HTMLElement {
       const options = { content, images: images.map(({ media_type, data }) => ({ media_type, data })), expand: true, model: model.value, mode: mode.value, run_budget: budget.value() };
       if (root.value.trim()) options.root = root.value.trim();
       if (own.checked) options.world = "chat";
+      if (effort?.value) options.reasoning_effort = effort.value;
       const chat = await (attempts.value > 1 || others.value.trim() ? race(options, sending)
           : api("POST", "/api/chats", options, sending));
       localStorage.setItem("treadle.mode", mode.value);
       localStorage.setItem("treadle.model", model.value);
+      if (effort) localStorage.setItem("treadle.effort", effort.value);
       location.hash = `#/chat/${chat.id}`;
     };
     this.replaceChildren(h("main", { id: "main", class: "page new-chat" },
