@@ -14,6 +14,7 @@ const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "Next and pr
     ["Alt+1 to 6", "Files, timeline, log, jobs, tree, world"], ["e", "Go to the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
     ["?", "Show these keys"]];
 
+const PROBE_MS = 2_000;
 const NARROW = matchMedia("(max-width: 700px)");
 
 class App extends HTMLElement {
@@ -23,7 +24,7 @@ class App extends HTMLElement {
     window.addEventListener("signed-in", () => this.open());
     window.addEventListener("signed-out", ({ detail }) => this.close(detail));
     window.addEventListener("hashchange", () => { if (takeLink()) this.open(); else this.route(); });
-    window.addEventListener("server-reached", ({ detail }) => this.told("requests", detail ? "live" : "offline"));
+    window.addEventListener("server-reached", ({ detail }) => this.reached(detail));
     window.addEventListener("offline", () => this.told("network", "offline"));
     window.addEventListener("online", () => this.told("network", "live"));
     document.addEventListener("keydown", (event) => this.key(event));
@@ -78,6 +79,13 @@ class App extends HTMLElement {
   models() {
     this.known ??= api("GET", "/api/models").catch(() => { this.known = null; return { models: [], default: "" }; });
     return this.known;
+  }
+
+  /** Whether a request came through. After one that did not, the server is asked until it answers. */
+  reached(there) {
+    this.told("requests", there ? "live" : "offline");
+    clearTimeout(this.probe);
+    if (!there) this.probe = setTimeout(() => { if (signedIn()) api("GET", "/api/me", undefined, { quick: true }).catch(() => {}); }, PROBE_MS);
   }
 
   /** Part of the page, and whether it reaches the server. */

@@ -69,7 +69,9 @@ class NewChat extends HTMLElement {
               "Several attempts at once, each in its own world. The first that passes the check is committed; without a check, the smallest change."), h("div", { class: "grid roomy" },
               h("label", {}, "Attempts", attempts), h("label", {}, "Check, a command", check), h("label", {}, "Further models", others))),
           budget.element)));
-    composer.begin({ said, extra: [choices], root: () => root.value.trim(), hint: "A task, a question, a bug to find" });
+    composer.begin({ said, extra: [choices], root: () => root.value.trim(), commands: {
+        rules: { about: "Standing answers to approvals", run: () => { location.hash = "#/rules"; } },
+        usage: { about: "What models cost, by day", run: () => { location.hash = "#/usage"; } } }, hint: "A task, a question, a bug to find" });
     composer.area.focus();
     place();
   }
