@@ -103,8 +103,10 @@ def lateness(browser: Browser, site: Site) -> list[float]:
     opened = Window(browser, site, (1280, 800))
     opened.page.add_init_script(f"({SEEN_TOKENS})()")
     page = opened.sign_in()
-    chat = site("POST", "/api/chats", {"content": "Go.", "model": "vllm:tokens", "summarize": False})["id"]
+    chat = site("POST", "/api/chats", {"model": "vllm:tokens", "summarize": False})["id"]
     opened.show(chat)
+    page.wait_for_selector("chat-composer select")
+    site("POST", f"/api/chats/{chat}/messages", {"content": "Go."})
     page.wait_for_selector(".row-end")
     late: list[float] = page.evaluate("[...window.late.values()]")
     opened.context.close()

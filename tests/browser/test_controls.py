@@ -110,6 +110,11 @@ def test_model_and_mode_beside_the_message(browser: Browser, site: Site) -> None
         expect(page.locator(".row-note >> nth=-1")).to_contain_text("mode: review")
         model.select_option(other)
         expect(page.locator(".row-note >> nth=-1")).to_contain_text(f"model: {other}")
+        effort = page.locator("chat-composer select[name=reasoning_effort]")  # M-16
+        expect(effort).to_have_value("")
+        effort.select_option("high")
+        expect(page.locator(".row-note >> nth=-1")).to_contain_text("reasoning effort: high")
+        assert site("GET", f"/api/chats/{chat}")["options"]["reasoning_effort"] == "high"
         expect(page.locator(".gauge")).not_to_contain_text("price")
         page.fill("textarea[aria-label=Message]", "")
         site("PATCH", f"/api/chats/{chat}", {"mode": "ask", "model": "mistral:unheard-of"})

@@ -74,7 +74,7 @@ def test_chats_are_found_again(browser: Browser, site: Site) -> None:  # U-05
         expect(lines).to_have_count(1)
         expect(lines).to_contain_text("… The needle is in the hay. …")
         page.fill("input[aria-label='Search chats']", "nothing like it")
-        expect(page.locator("chat-list .empty")).to_have_text("Nothing fits.")
+        expect(page.locator("chat-list .empty")).to_have_text("No chats match.")
         page.fill("input[aria-label='Search chats']", "")
         page.select_option("select[aria-label=Status]", "error")
         expect(lines).to_have_count(1)

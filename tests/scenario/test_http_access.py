@@ -152,7 +152,7 @@ async def test_users_see_only_their_own(server: Server) -> None:  # S-13
         query = "?path=x" if route.path.endswith("content") else ""
         answers = []
         for name in (chat, "c_zzzzzzzzzzzzzzzz"):
-            path = route.path.format(chat=name, seq=2, queued="q", action="a", job="1.0") + query
+            path = route.path.format(chat=name, seq=2, queued="q", action="a", job="1.0", place=0) + query
             answer = await bob(route.method, path, body)
             answers.append((answer.status, answer.data.replace(name.encode(), b"X")))
         assert answers[0] == answers[1], route.path

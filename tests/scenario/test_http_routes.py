@@ -34,7 +34,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 def at(route: Route, chat: str) -> str:
-    return route.path.format(chat=chat, seq=2, queued="q", action="a", job="1.0", world="world_x")
+    return route.path.format(chat=chat, seq=2, queued="q", action="a", job="1.0", world="world_x", rule="r")
 
 
 @pytest.mark.parametrize("route", WRITING, ids=lambda route: f"{route.method} {route.path}")

@@ -194,6 +194,8 @@ class UsageView(Shape, frozen=True, kw_only=True):
     context_window: int = 0
     """How much that window holds, in tokens; 0 if it is not known here."""
     chats: int = 1
+    priced: bool = True
+    """Of a chat: whether the price of its model is known; if not, `usd` lacks its calls."""
 
 
 class UsageRow(Shape, frozen=True, kw_only=True):

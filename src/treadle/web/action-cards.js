@@ -26,7 +26,7 @@ class ActionCards extends HTMLElement {
       const card = action.kind === "permission" ? this.approval(action) : action.kind === "user_input" ? this.question(action)
           : this.client(action, actions.filter(({ kind, chat }) => kind === "external_tool" && chat === action.chat));
       if (action.chat !== this.chat) card.firstChild.after(h("p", { class: "muted" }, "Asked by ",
-          h("a", { href: `#/chat/${action.chat}` }, action.title || action.chat), ", which this chat began."));
+          h("a", { href: `#/chat/${action.chat}` }, action.title || action.chat), ", which this chat started."));
       this.cards.set(key, card);
       this.append(card);
     }
@@ -38,7 +38,7 @@ class ActionCards extends HTMLElement {
     try {
       await api("POST", chatPath(chat, path), body);
     } catch (error) {
-      toast(error.code === "no_such_action" ? "Somebody else has answered this." : error.message, "bad");
+      toast(error.code === "no_such_action" ? "This was already answered." : error.message, "bad");
       card.querySelectorAll("button").forEach((each) => { each.disabled = false; });
     }
   }
@@ -51,7 +51,7 @@ class ActionCards extends HTMLElement {
     const command = action.arguments?.command;
     const edited = typeof command === "string" ? h("textarea",
         { rows: 2, value: command, "aria-label": "The command, which may be changed", spellcheck: "false" }) : null;
-    const feedback = h("input", { type: "text", placeholder: "Why not, or what instead",
+    const feedback = h("input", { type: "text", placeholder: "Why not, or what to do instead",
         "aria-label": "What to tell the model on refusal" });
     const rule = h("select", { "aria-label": "Where this answer holds", on: { change: () => tellRule() } },
       h("option", { value: "" }, "Only this call"),
@@ -109,10 +109,10 @@ class ActionCards extends HTMLElement {
         h("h2", {}, `A client runs ${action.name}`),
       h("p", { class: "muted" }, `The chat waits for its result${until}.`),
           h("pre", { class: "output", tabindex: "0" }, JSON.stringify(action.arguments ?? {}, null, 2)),
-      all.length === 1 ? h("details", {}, h("summary", {}, "Answer in its place"), field,
-          h("footer", {}, button("Hand in", () => this.answer(action, "/tool-results",
+      all.length === 1 ? h("details", {}, h("summary", {}, "Answer for the client"), field,
+          h("footer", {}, button("Submit", () => this.answer(action, "/tool-results",
           { results: [{ tool_call_id: action.tool_call_id, output: read(field.value) }] }, card), { class: "primary" }),
-        button("Say that it failed", () => this.answer(action, "/tool-results",
+        button("Report a failure", () => this.answer(action, "/tool-results",
             { results: [{ tool_call_id: action.tool_call_id, output: field.value || "It failed.", is_error: true }] }, card)))) : null);
     return card;
   }

@@ -18,7 +18,7 @@ class ChangedFiles extends HTMLElement {
     this.replaceChildren(h("div", { class: "panel-bar" }, this.runs, h("label", {}, this.split, "Side by side"),
         h("label", {}, this.kept, "Include kept changes"), h("span", { class: "space" }),
       button("Keep all", () => this.act("keep", {})), button("Undo all", () => this.undo({})),
-          button("Redo", () => this.act("redo", {}, true), { title: "Take the last undo back" })), this.list);
+          button("Redo", () => this.act("redo", {}, true), { title: "Reverse the last undo" })), this.list);
     this.load();
   }
 
@@ -48,7 +48,7 @@ class ChangedFiles extends HTMLElement {
   draw() {
     if (!this.found) return;
     const { files, total } = this.found;
-    if (!files.length) return this.list.replaceChildren(h("p", { class: "muted" }, "No changes that could be undone."));
+    if (!files.length) return this.list.replaceChildren(h("p", { class: "muted" }, "No changes to undo."));
     const readable = files.filter((file) => file.hunks.length); // what has no lines to show, say what was built, comes last
     const shown = [...readable, ...files.filter((file) => !file.hunks.length)];
     this.list.replaceChildren(...shown.map((file) => this.file(file)), total > files.length
@@ -74,7 +74,7 @@ class ChangedFiles extends HTMLElement {
         button("Keep", () => this.act("keep", chosen), { class: "small", "aria-label": `Keep ${file.path}` }),
             button("Undo", () => this.undo(chosen), { class: "small", "aria-label": `Undo ${file.path}` })),
       file.notes.length ? h("p", { class: "muted" }, file.notes.join("; ")) : null, ...hunks, file.cut
-          ? h("p", { class: "muted" }, "There is more of this file than is shown.") : null);
+          ? h("p", { class: "muted" }, "The file has more changes than are shown.") : null);
   }
 
   choice(chosen) {

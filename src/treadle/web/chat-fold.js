@@ -150,7 +150,7 @@ const HANDLERS = {
     fold.parent = data.parent?.split("/")[0] ?? "";
     if (data.forked_from) fold.note(`A copy of ${data.forked_from}`, when);
   },
-  "session.imported": (fold, data, when) => fold.note(`Brought here from an export (${data.origin})`, when),
+  "session.imported": (fold, data, when) => fold.note(`Imported from an export (${data.origin})`, when),
   "user.message": (fold, data, when) => {
     if (data.edits) fold.cut(data.edits);
     fold.begin(when, data.content);
@@ -299,7 +299,7 @@ const HANDLERS = {
   },
   "session.rewound": (fold, data, when) => {
     fold.cut(data.message);
-    fold.note("The conversation went back to here", when);
+    fold.note("The conversation was rewound to here", when);
   },
   "session.compaction_start": (fold, data, when) => { fold.phase = "compacting"; fold.span("compaction", `compaction (${data.trigger})`,
       when); },
@@ -317,8 +317,8 @@ const HANDLERS = {
   "session.options_changed": (fold, data, when) => {
     fold.options = { ...fold.options, ...data.changes };
     if (data.changes.model) fold.context.window = 0;
-    const told = Object.entries(data.changes).filter(([name]) => ["model", "mode", "archived"].includes(name));
-    if (told.length) fold.note(told.map(([name, value]) => `${name}: ${value === "" ? "none" : value}`).join(" · "), when);
+    const told = Object.entries(data.changes).filter(([name]) => ["model", "mode", "reasoning_effort", "archived"].includes(name));
+    if (told.length) fold.note(told.map(([name, value]) => `${name.replace("_", " ")}: ${value === "" ? "default" : value}`).join(" · "), when);
   },
   "session.title_changed": (fold, data) => { fold.title = data.title; },
   "session.limit_warning": (fold, data, when) => fold.note(`Near a limit: ${data.used} of ${data.limit} ${data.kind} (${data.scope})`, when,
@@ -361,7 +361,7 @@ const HANDLERS = {
   "workspace.undone": restored("Undid"),
   "workspace.redone": restored("Redid"),
   "workspace.kept": restored("Kept"),
-  "workspace.conflict": (fold, data, when) => fold.note("Somebody changed the same files meanwhile; nothing was written", when, "warn",
+  "workspace.conflict": (fold, data, when) => fold.note("The same files changed in the meantime; nothing was written", when, "warn",
       { more: data.conflicts.map((each) => `${each.path}: ${each.reason}`).join("\n") }),
   "git.branch_created": (fold, data, when) => { fold.branch = data.branch; fold.note(`On the branch ${data.branch}`, when); },
   "job.started": (fold, data, when) => { fold.counts.jobs += 1; fold.note(`In the background: ${data.command}`, when); },

@@ -74,7 +74,7 @@ class ChatList extends HTMLElement {
       const focused = document.activeElement?.closest?.("chat-list a.chat")?.dataset.id;
       this.items.replaceChildren(...lines);
       if (focused) this.items.querySelector(`[data-id="${CSS.escape(focused)}"]`)?.focus();
-      if (!lines.length) this.items.append(h("li", { class: "muted empty" }, this.query || this.status ? "Nothing fits." : this.archived
+      if (!lines.length) this.items.append(h("li", { class: "muted empty" }, this.query || this.status ? "No chats match." : this.archived
           ? "The archive is empty." : "No chats yet."));
       this.more.hidden = !this.next;
     });
@@ -85,7 +85,7 @@ class ChatList extends HTMLElement {
     const here = chat.id === this.app.chat;
     const facts = chat.found ? `… ${chat.found} …` : [chat.labels.find((each) => each === "won" || each === "lost"), depth ? "" : baseName(chat.root), ago(chat.updated),
         chat.usage.usd ? money(chat.usage.usd) : ""].filter(Boolean).join(" · ");
-    const mark = chat.parent ? h("span", { class: "muted", title: "Begun by another chat" }, `${"\u2003".repeat(Math.max(0, depth - 1))}└ `) : null;
+    const mark = chat.parent ? h("span", { class: "muted", title: "Started by another chat" }, `${"\u2003".repeat(Math.max(0, depth - 1))}└ `) : null;
     return h("li", {}, h("a", { class: "chat", href: `#/chat/${chat.id}`, data: { id: chat.id }, "aria-current": here ? "page"
         : undefined },
       h("span", { class: `dot ${chat.status}`, title: STATUSES[chat.status] }),

@@ -37,8 +37,8 @@ export async function changeOptions(page, models) {
   const said = await ask("Options of this chat", [
     h("label", {}, "Title", title), h("label", {}, "Model", model), h("label", {}, "Mode", mode),
         h("label", {}, "Turns of a run at most", turns),
-    h("label", { class: "check" }, commands, "Commands pass without asking, but for critical ones"),
-        h("label", { class: "check" }, network, "Commands may reach every host"), run.element, chat.element,
+    h("label", { class: "check" }, commands, "Run commands without asking, except critical ones"),
+        h("label", { class: "check" }, network, "Commands may reach any host"), run.element, chat.element,
     h("p", { class: "muted" }, `Project: ${options.root || "none"}${options.world ? `, in ${options.world}: it changes when that is committed` : ""}`)],
         [["Save", "save", "primary"], ["Compact now", "compact"], ["Export", "export"], [archive, "archive"], ["Cancel", null]]);
   if (!said) return;

@@ -1,7 +1,7 @@
 // One chat: its stream, its conversation, what it waits for, its queue and plan, and panels about its work.
 
 import "./action-cards.js";
-import { modeChoice, modelChoice } from "./composer.js";
+import { effortChoice, modeChoice, modelChoice } from "./composer.js";
 import "./conversation.js";
 import { planned, tellConflicts } from "./changed-files.js";
 import { ChatFold } from "./chat-fold.js";
@@ -15,8 +15,6 @@ import { Stream } from "./stream.js";
 const PANELS = { files: ["Files", "changed-files"], timeline: ["Timeline", "timeline", "run-timeline"], log: ["Log", "log-view"],
     jobs: ["Jobs", "job-list"], tree: ["Tree", "family", "chat-tree"], world: ["World", "world-view"], replay: ["Replay", "replay-view"], file: ["File", "file-view"] };
 const TABS = 6;
-/** Providers without a price: of this machine, or paid by subscription. */
-const UNPRICED_PROVIDERS = /^(ollama|local|llamacpp|lmstudio|vllm|scripted|recorded|command|copilot|gh):/;
 const LONG = 300;
 const LOOK_MS = 500;
 
@@ -26,7 +24,7 @@ class ChatPage extends HTMLElement {
         family: [], below: [] });
     this.titleText = h("h1", {}, app.list.chats.get(id)?.title || "…");
     this.status = h("span", { class: "status", role: "status" });
-    this.above = h("a", { class: "badge", hidden: true, title: "The chat whose call began this one" }, "↑ parent");
+    this.above = h("a", { class: "badge", hidden: true, title: "The chat that started this one" }, "↑ parent");
     this.gauge = h("span", { class: "gauge muted" });
     this.tabs = h("nav", { class: "tabs", "aria-label": "Panels" },
         Object.entries(PANELS).slice(0, TABS).map(([name, [text]], at) => button(text, () => this.open(this.panel === name ? "" : name),
@@ -97,16 +95,16 @@ class ChatPage extends HTMLElement {
         stop: { about: "Stop the run", run: () => this.interrupt() } };
   }
 
-  /** Model and mode beside the message, as the chat has them now. */
+  /** Model, mode and reasoning effort beside the message, as the chat has them now. */
   showChoices() {
-    const { model, mode } = this.fold.options;
+    const { model, mode, reasoning_effort: effort = "" } = this.fold.options;
     if (!this.models || !model) return;
-    const shown = JSON.stringify([model, mode]);
+    const shown = JSON.stringify([model, mode, effort]);
     if (this.choices.dataset.shown === shown || this.choices.contains(document.activeElement)) return;
     this.choices.dataset.shown = shown;
     const change = (event) => tried(api("PATCH", chatPath(this.chat), { [event.target.name]: event.target.value }))
         .then(() => { this.choices.dataset.shown = ""; this.showChoices(); });
-    const choices = [modelChoice(this.models, model), modeChoice(mode)];
+    const choices = [modelChoice(this.models, model), modeChoice(mode), effortChoice(this.models, model, effort)].filter(Boolean);
     for (const each of choices) each.addEventListener("change", change);
     this.choices.replaceChildren(...choices);
   }
@@ -178,9 +176,10 @@ class ChatPage extends HTMLElement {
     this.status.className = `status ${state}`;
     this.status.textContent = fold.options.archived ? "archived" : STATUSES[state];
     const { tokens } = fold.context;
-    const most = fold.context.window || fold.options.context_window || this.windowOf(fold.options.model);
+    const facts = this.factsOf(fold.options.model);
+    const most = fold.context.window || fold.options.context_window || facts.context_window;
     const cost = Math.max(fold.cost ?? 0, fold.usage.usd);
-    const price = cost ? money(cost) : tokens && this.isUnpriced(fold.options.model) ? "price unknown" : "";
+    const price = cost ? money(cost) : tokens && !facts.priced ? "price unknown" : "";
     this.gauge.textContent = [tokens
         ? `${number(tokens)}${most ? ` / ${number(most)} (${Math.round((100 * tokens) / most)} %)` : " tokens"}` : "",
         price].filter(Boolean).join(" · ");
@@ -203,19 +202,13 @@ class ChatPage extends HTMLElement {
     if (!this.placed) { this.placed = true; this.placeFocus(); }
   }
 
-  /** A model of a provider that has to be paid, whose price is not known here. */
-  isUnpriced(name) {
-    const model = this.models?.models.find((each) => each.model === name);
-    return !UNPRICED_PROVIDERS.test(name) && !(model?.price_input || model?.price_output);
-  }
-
-  /** How much a model takes in: told while it answers; until then the server is asked, once a model. */
-  windowOf(model) {
+  /** What the server knows of the chat's model: how much it takes in, and whether its price is known. Asked once a model. */
+  factsOf(model) {
     if (this.asked !== model && this.ready) {
-      this.asked = model;
-      api("GET", chatPath(this.chat, "/usage")).then(({ context_window: window }) => { this.known = window; this.update(); }, () => {});
+      Object.assign(this, { asked: model, facts: null });
+      api("GET", chatPath(this.chat, "/usage")).then((found) => { this.facts = found; this.update(); }, () => {});
     }
-    return this.asked === model ? this.known : 0;
+    return this.facts ?? { context_window: 0, priced: true };
   }
 
   tick() {
@@ -248,9 +241,9 @@ class ChatPage extends HTMLElement {
     this.queue.replaceChildren(h("b", { class: "muted" }, `Queued: ${queue.length}`),
         ...queue.map((item) => h("div", { class: "queued" }, h("span", {}, item.delivery === "steering"
         ? h("span", { class: "badge" }, "steers") : null, item.content.slice(0, 200)),
-      button("Next", () => act("POST", item.id, "/promote"), { class: "small quiet", title: "Make it the next one" }),
+      button("Next", () => act("POST", item.id, "/promote"), { class: "small quiet", title: "Send this one next" }),
           button("Edit", () => edit(item), { class: "small quiet" }),
-          iconButton("close", "Take it out of the queue", () => act("DELETE", item.id)))));
+          iconButton("close", "Remove from the queue", () => act("DELETE", item.id)))));
   }
 
   /** A chat has changed: if it is below this one, look at all of them, at most so often. */
@@ -343,11 +336,11 @@ class ChatPage extends HTMLElement {
     if (done && said.conversation) this.composer.fill(row.text);
   }
 
-  async edit(row, title = "Say it differently") {
+  async edit(row, title = "Edit this message") {
     const area = h("textarea", { rows: 6, value: row.text, "aria-label": "Message" });
     const files = h("input", { type: "checkbox", checked: true });
-    const said = await ask(title, [area, h("label", { class: "check" }, files, "Files go back to that point, too"),
-        h("p", { class: "muted" }, "What came after it leaves the conversation; the log keeps it.")],
+    const said = await ask(title, [area, h("label", { class: "check" }, files, "Restore the files to that point, too"),
+        h("p", { class: "muted" }, "Later messages leave the conversation; the log keeps them.")],
         [["Run again", true, "primary"], ["Cancel", null]]);
     if (said) tried(api("PUT", chatPath(this.chat, `/messages/${row.seq}`), { content: area.value, files: files.checked }));
   }

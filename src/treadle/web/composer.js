@@ -8,6 +8,7 @@ export const MODES = {
   "read-only": "Read only", confirm: "Confirm everything", review: "Review every change", ask: "Ask when it matters",
   "auto-edit": "Edit freely", autopilot: "Autopilot",
 };
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const MOST = 8 << 20;
 const LONGEST = 100_000;
@@ -28,6 +29,19 @@ export function modelChoice(models, chosen) {
       names.map((name) => h("option", { value: name, selected: name === chosen, title: name }, shortModel(name))));
 }
 
+/** The levels that a model can be asked for; all, where its own are not known. */
+export function effortsOf(models, model) {
+  return models.models.find((each) => each.model === model)?.efforts ?? EFFORTS;
+}
+
+/** How much the model thinks, if it can be asked to; null if not. */
+export function effortChoice(models, model, chosen) {
+  const names = [...new Set(["", ...effortsOf(models, model), chosen])];
+  if (names.length === 1) return null;
+  return h("select", { name: "reasoning_effort", "aria-label": "Reasoning effort" }, names.map((name) => h("option",
+      { value: name, selected: name === chosen }, name ? `Effort: ${name}` : "Effort: default")));
+}
+
 export function modeChoice(chosen) {
   return h("select", { name: "mode", "aria-label": "Mode" },
       Object.entries(MODES).map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
@@ -36,7 +50,7 @@ export function modeChoice(chosen) {
 class Composer extends HTMLElement {
   /** `extra` are fields beside the text, `root` tells the project of a new chat, `commands` are those of the page by
    * name; `said(message)` sends a message and may fail. */
-  begin({ chat = "", said, stop, extra = [], root = () => "", commands = {}, hint = "Say what comes next" }) {
+  begin({ chat = "", said, stop, extra = [], root = () => "", commands = {}, hint = "Send a message" }) {
     Object.assign(this, { chat, root, hint, commands, images: [], texts: [], busy: false, answers: {}, offers: [], at: 0, selected: "" });
     this.area = h("textarea", { rows: 1, "aria-label": "Message", "aria-controls": "hints", "aria-autocomplete": "list",
       placeholder: hint, value: draft(chat), on: {
@@ -69,7 +83,7 @@ class Composer extends HTMLElement {
     this.busy = busy;
     this.steerButton.hidden = !busy;
     if (this.stopButton) this.stopButton.hidden = !busy;
-    this.area.placeholder = busy ? "Say something: it is queued, or steers" : this.hint;
+    this.area.placeholder = busy ? "Send a message: it waits in the queue, or steers the run" : this.hint;
     this.sendButton.title = busy ? "Queue (Enter)" : "Send (Enter)";
     this.sendButton.setAttribute("aria-label", busy ? "Queue" : "Send");
   }

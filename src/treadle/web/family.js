@@ -60,7 +60,7 @@ class ChatTree extends HTMLElement {
     if (this.seen === seen) return;
     this.seen = seen;
     this.place.replaceChildren(familyTable(rows, chat), family.length
-        ? h("p", { class: "muted" }, "What a chat cost has in it what those below it cost, once they are at rest.") : "");
+        ? h("p", { class: "muted" }, "The cost of a chat includes the finished chats below it.") : "");
   }
 }
 customElements.define("chat-tree", ChatTree);

@@ -18,7 +18,7 @@ class LogView extends HTMLElement {
     this.list = h("ol", { class: "events" });
     this.said = h("span", { class: "muted", role: "status" });
     this.replaceChildren(h("div", { class: "panel-bar" }, this.filter, this.said, h("span", { class: "space" }),
-      button("Copy as JSONL", () => copy(this.matching().map((event) => JSON.stringify(event)).join("\n")), { title: "The events that were read and fit" }),
+      button("Copy as JSONL", () => copy(this.matching().map((event) => JSON.stringify(event)).join("\n")), { title: "The loaded events that match" }),
           button("Download", () => exportChat(this.page.chat))), this.older, this.list);
   }
 
@@ -75,7 +75,7 @@ class LogView extends HTMLElement {
     const found = this.matching();
     const count = (value) => value.toLocaleString("en");
     this.older.hidden = this.first <= 1;
-    this.said.textContent = `${this.filter.value.trim() ? `${count(found.length)} fit, of ` : ""}${this.first > 1
+    this.said.textContent = `${this.filter.value.trim() ? `${count(found.length)} match, of ` : ""}${this.first > 1
         ? `the last ${count(this.events.length)} of ` : ""}${count(this.head)} events`;
     this.list.replaceChildren(...found.slice(-SHOWN).reverse().map((event) => this.line(event)));
   }

@@ -8,12 +8,13 @@ import { ask, h, iconButton } from "./dom.js";
 import { api, begin, signedIn, signOut, takeLink } from "./session.js";
 import { Stream } from "./stream.js";
 
-const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "The next and the previous chat"], ["m", "To the message"],
-    ["Esc", "Leave the message, close the panel, then ask whether to stop the run"],
+const KEYS = [["n", "New chat"], ["/", "Search chats"], ["j and k", "Next and previous chat"], ["m", "Go to the message"],
+    ["Esc", "Leave the message; close the panel; ask whether to stop the run"],
     ["Alt+A and Alt+X", "Allow or refuse the first approval"],
-    ["Alt+1 to 6", "Files, timeline, log, jobs, tree, world"], ["e", "To the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
-    ["?", "These keys"]];
+    ["Alt+1 to 6", "Files, timeline, log, jobs, tree, world"], ["e", "Go to the end of the conversation"], ["Ctrl+Enter", "Send as a steering message"],
+    ["?", "Show these keys"]];
 
+const PROBE_MS = 2_000;
 const NARROW = matchMedia("(max-width: 700px)");
 
 class App extends HTMLElement {
@@ -23,7 +24,7 @@ class App extends HTMLElement {
     window.addEventListener("signed-in", () => this.open());
     window.addEventListener("signed-out", ({ detail }) => this.close(detail));
     window.addEventListener("hashchange", () => { if (takeLink()) this.open(); else this.route(); });
-    window.addEventListener("server-reached", ({ detail }) => this.told("requests", detail ? "live" : "offline"));
+    window.addEventListener("server-reached", ({ detail }) => this.reached(detail));
     window.addEventListener("offline", () => this.told("network", "offline"));
     window.addEventListener("online", () => this.told("network", "live"));
     document.addEventListener("keydown", (event) => this.key(event));
@@ -51,7 +52,7 @@ class App extends HTMLElement {
     this.list = document.createElement("chat-list");
     this.main = h("div", { class: "main" });
     this.offline = h("div", { class: "offline", role: "alert", hidden: true },
-        "The server cannot be reached. What is shown may be old; this page comes back by itself.");
+        "The server cannot be reached. This page may be out of date; it reconnects by itself.");
     const foot = h("div", { class: "nav-foot" }, h("a", { class: "quiet", href: "#/usage" }, "Usage"),
         this.rulesLink = h("a", { class: "quiet", href: "#/rules" }, "Rules"),
         h("a", { class: "quiet", href: "/api/docs", target: "_blank", rel: "noopener" }, "API"), h("span", { class: "space" }),
@@ -71,13 +72,20 @@ class App extends HTMLElement {
   }
 
   async leave() {
-    if (await ask("Sign out of this browser?", [h("p", {}, "Chats go on; the token stays good until it is revoked.")],
+    if (await ask("Sign out of this browser?", [h("p", {}, "Running chats continue. The token stays valid until it is revoked.")],
         [["Sign out", true, "primary"], ["Cancel", null]])) signOut();
   }
 
   models() {
     this.known ??= api("GET", "/api/models").catch(() => { this.known = null; return { models: [], default: "" }; });
     return this.known;
+  }
+
+  /** Whether a request came through. After one that did not, the server is asked until it answers. */
+  reached(there) {
+    this.told("requests", there ? "live" : "offline");
+    clearTimeout(this.probe);
+    if (!there) this.probe = setTimeout(() => { if (signedIn()) api("GET", "/api/me", undefined, { quick: true }).catch(() => {}); }, PROBE_MS);
   }
 
   /** Part of the page, and whether it reaches the server. */

@@ -130,7 +130,7 @@ function output(call, page) {
   } else if (text) parts.push(h("pre", { class: "output", tabindex: "0" }, text));
   if (call.cut) parts.push(wholeOutput(call, page));
   const facts = [call.permission, call.sandbox && `sandbox: ${call.sandbox}`, call.effect === "direct" && "wrote directly", call.synthetic
-      && `no tool said this: ${call.synthetic}`];
+      && `not a result of the tool: ${call.synthetic}`];
   parts.push(h("p", { class: "muted facts" }, facts.filter(Boolean).join(" · ")));
   return parts;
 }
@@ -207,7 +207,7 @@ function end(row, page) {
 
 function question(row) {
   const answer = row.answer === null ? h("p", { class: "muted" }, "Waits for an answer.") : h("p", {},
-      h("b", {}, row.synthetic ? "Nobody answered. " : "Answer: "), row.answer);
+      h("b", {}, row.synthetic ? "Not answered. " : "Answer: "), row.answer);
   const text = h("div", { class: "markdown" });
   show(text, "markdown", row.text);
   return h("div", { class: "inquiry" }, text, answer);

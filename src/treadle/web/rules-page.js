@@ -14,7 +14,7 @@ class RulesPage extends HTMLElement {
     this.chat = chat;
     this.body = h("div", {}, h("p", { class: "muted" }, "Reading the rules …"));
     this.replaceChildren(h("main", { id: "main", class: "page" }, h("header", { class: "page-head" },
-        h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "Rules")),
+        h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), h("h1", {}, "Rules")),
       h("p", { class: "muted" }, "A rule answers approvals in your place. Refuse beats ask, ask beats allow. Rules are made on approval cards and with ",
           h("code", {}, "treadle rules add"), "."), this.body));
     this.load();

@@ -27,7 +27,7 @@ class SignIn extends HTMLElement {
         h("h1", {}, "Treadle"),
       h("form", { on: { submit } }, h("label", {}, "Code or token", field),
         h("p", { id: "sign-in-hint", class: "muted" },
-            "The terminal in which the server runs shows a code, and a link that signs in by itself."),
+            "The terminal of the server shows a code, and a link that signs in directly."),
         said, h("button", { class: "primary" }, "Sign in"))));
     field.focus();
   }

@@ -19,7 +19,7 @@ class Timeline extends HTMLElement {
     this.runs = h("select", { "aria-label": "Which run", on: { change: () => { this.run = Number(this.runs.value); this.draw(); } } });
     this.squeeze = h("input", { type: "checkbox", checked: true, on: { change: () => this.draw() } });
     this.place = h("div", { class: "timeline wide", tabindex: "0" });
-    this.replaceChildren(h("div", { class: "panel-bar" }, this.runs, h("label", {}, this.squeeze, "Waits drawn short")), this.place);
+    this.replaceChildren(h("div", { class: "panel-bar" }, this.runs, h("label", {}, this.squeeze, "Shorten waits")), this.place);
     this.sizes = new ResizeObserver(() => this.draw());
     this.sizes.observe(this);
   }

@@ -7,7 +7,7 @@ const PLOTS = [
   ["Cost", (row) => row.usage.usd, money],
   ["Tokens", (row) => row.usage.input + row.usage.output, number],
   ["Tokens from the cache", (row) => row.usage.cached, number],
-  ["Time of models", (row) => row.model_ms, duration],
+  ["Model time", (row) => row.model_ms, duration],
 ];
 
 class UsagePage extends HTMLElement {
@@ -16,7 +16,7 @@ class UsagePage extends HTMLElement {
         [7, 30, 90, 366].map((each) => h("option", { value: each, selected: each === 30 }, `${each} days`)));
     this.body = h("div", {}, h("p", { class: "muted" }, "Reading …"));
     this.replaceChildren(h("main", { id: "main", class: "page" },
-        h("header", { class: "page-head" }, h("a", { class: "only-phone", href: "#/" }, "Chats"), h("h1", {}, "Usage"), days), this.body));
+        h("header", { class: "page-head" }, h("a", { class: "quiet only-phone", href: "#/", "aria-label": "All chats" }, "‹"), h("h1", {}, "Usage"), days), this.body));
     this.load(30);
   }
 
@@ -41,7 +41,7 @@ class UsagePage extends HTMLElement {
       tile("model calls", number(sum((row) => row.calls))), tile("time of models", duration(sum((row) => row.model_ms))),
           tile("chats in all", number(total.chats))),
       ...(rows.length ? PLOTS.map(([name, value, words]) => this.plot(name, rows, models, days, value, words))
-          : [h("p", { class: "muted" }, "Nothing was spent in this time.")]), rows.length ? this.table(rows, models, sum) : "");
+          : [h("p", { class: "muted" }, "No usage in this period.")]), rows.length ? this.table(rows, models, sum) : "");
   }
 
   plot(name, rows, models, days, value, words) {

@@ -12,8 +12,8 @@ class WorldView extends HTMLElement {
     this.replaceChildren(h("div", { class: "panel-bar" }, h("b", {}, "World"),
         h("span", { class: "space" }), this.commitButton = button("Commit", () => this.commit(), { class: "primary" }),
         button("Rebase", () => this.act("rebase", (done) => done.merged.length ? `Merged: ${done.merged.join(", ")}` : "Rebased"),
-        { title: "Put it onto what changed in the project meanwhile" }),
-        button("Drop", () => this.drop(), { title: "Remove it with all that was changed in it" })), this.body);
+        { title: "Rebase onto the project as it is now" }),
+        button("Drop", () => this.drop(), { title: "Delete the world and its changes" })), this.body);
   }
 
   update(fold) {
@@ -30,8 +30,8 @@ class WorldView extends HTMLElement {
       this.commitButton.disabled = !files.length;
       const place = h("div", { class: "diffs changed" });
       if (diff) show(place, "diff", diff, { split: this.page.split() });
-      this.body.replaceChildren(h("p", { class: "muted" }, files.length ? "Nothing of this is in the project until it is committed. "
-          : "Nothing was changed in it that is not in the project. ", h("code", {}, world.id)),
+      this.body.replaceChildren(h("p", { class: "muted" }, files.length ? "These changes are not in the project until you commit them. "
+          : "This world has no changes to commit. ", h("code", {}, world.id)),
         ...conflicts.map((each) => h("p", { class: "warn" }, `${each.path}: ${each.reason}`)), world.why
             ? h("p", { class: "muted" }, `A copy: ${world.why}`) : "", diff ? place : "");
     } catch (error) {
@@ -44,7 +44,7 @@ class WorldView extends HTMLElement {
   commit() { return this.act("commit", (chat) => { location.hash = `#/chat/${chat.id}`; }); }
 
   async drop() {
-    if (await ask("Drop this world?", [h("p", {}, "All that was changed in it is gone.")], [["Drop", true, "primary"],
+    if (await ask("Drop this world?", [h("p", {}, "Its changes are deleted.")], [["Drop", true, "primary"],
         ["Cancel", null]])) this.act("drop", () => "Dropped");
   }
 

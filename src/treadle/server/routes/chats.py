@@ -10,6 +10,7 @@ from treadle.chat.state import ChatState, status
 from treadle.errors import TreadleError
 from treadle.message_expansion import spoken
 from treadle.models.reasoning_effort import check_effort
+from treadle.ports.model import ModelInfo
 from treadle.ports.store import ChatFilter, Cursor, Listed
 from treadle.protocol import commands as c
 from treadle.protocol import wire
@@ -183,7 +184,7 @@ async def export(call: ApiRequest) -> Response:
 
 async def usage(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
-    totals = state.totals
+    totals, info = state.totals, _model_info(call.service, state.options)
     return reply(
         UsageView(
             usage=totals.usage,
@@ -191,17 +192,18 @@ async def usage(call: ApiRequest) -> ApiReply:
             tool_calls=totals.tool_calls,
             wall_ms=totals.wall_ms,
             context_tokens=state.context_tokens,
-            context_window=_window(call.service, state.options),
+            context_window=state.options.context_window or (info.window if info is not None else 0),
+            priced=info is None or info.has_price,
         )
     )
 
 
-def _window(service: Service, options: ChatOptions) -> int:
-    """How much fits into a request of this chat; 0 if its model cannot be asked here."""
+def _model_info(service: Service, options: ChatOptions) -> ModelInfo | None:
+    """Facts of the chat model; None for a model that this server does not have."""
     try:
-        return options.context_window or service.agent.deps.models.get(options.model).info.window
+        return service.agent.deps.models.get(options.model).info
     except TreadleError:
-        return 0
+        return None
 
 
 async def usage_of_all(call: ApiRequest) -> ApiReply:

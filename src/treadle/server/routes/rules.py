@@ -59,7 +59,7 @@ TAG = "actions"
 ROUTES = (
     Route(
         "GET", "/api/rules", listing, "List the rules of projects and of the user, and with `chat` those of a chat.",
-        TAG, reply=RuleList, query=RuleQuery,
+        TAG, reply=RuleList, query=RuleQuery, codes=("not_found",),
     ),
     Route(
         "DELETE", "/api/rules/{rule}", revoke, "Revoke a rule.", TAG, 204, body=Nothing, query=RuleQuery,
