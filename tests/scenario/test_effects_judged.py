@@ -143,6 +143,20 @@ async def test_without_a_view_an_approval_of_words_is_enough(stage: Stage, root:
     assert lies(root, "AGENTS.md")
 
 
+async def test_a_branch_is_renamed_as_a_whole_or_not_at_all(stage: Stage, root: Path) -> None:  # W-08
+    before = tree(root / ".git")
+    chat = chat_of(stage, root, ran("git branch -m main trunk"))
+    (done,) = of(await play(chat.send("Go.")), e.ExecutionComplete)
+    assert "git switch -c NEW OLD" in done.error
+    assert tree(root / ".git") == before
+    done = await result_of(stage, root, ran("git switch -q -c trunk main && git branch -q -d main && git branch"))
+    assert done.success, done.result
+    assert "* trunk" in done.result
+    (root / "set.sh").write_text("git config user.name B\n")
+    done = await result_of(stage, root, ran("sh set.sh"))
+    assert "commands cannot change .git/config" in done.error
+
+
 # -- what is asked for ------------------------------------------------------------------------------------------------
 
 WORDS_LIE = {

@@ -17,6 +17,7 @@ would be asked for is denied, and the changes of a command are discarded.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ConfigError
@@ -45,6 +46,10 @@ _READ_ONLY = (
     "{} changes or executes something, and this chat is read-only. Do without it: use tools that only read, and "
     "describe the change instead of making it."
 )
+_NO_TEXT = (
+    "The arguments contain half of a character (a lone surrogate), which no file name and no command can hold. Send the "
+    "call again without it."
+)
 _BY_PERSON = "a person commits what the background command changed"
 _DISCARDED = "this chat is read-only, so nothing of what the command changed was kept"
 _UNASKED = (
@@ -71,6 +76,8 @@ class StandardPolicy:
     def _review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         if spec.kind != "function":
             return Verdict("allow")
+        if not _is_recordable(invocation):
+            return Verdict("deny", _NO_TEXT)
         # What sub-agents may do is judged in their own chats, which have this one's mode.
         delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
         is_closed = options.mode == "read-only" and not spec.read_only and not delegates and not spec.job_argument
@@ -135,6 +142,14 @@ class StandardPolicy:
 
     def _rules(self, root: str, options: ChatOptions) -> tuple[Rule, ...]:
         return rules_of(self._book, root, options, self._now_ms())
+
+
+def _is_recordable(invocation: Invocation) -> bool:
+    try:
+        msgspec.json.encode(invocation.arguments)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _stopped_by_words(case: Case) -> Verdict | None:

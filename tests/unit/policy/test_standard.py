@@ -331,3 +331,13 @@ async def test_what_is_shown_holds_no_escapes() -> None:  # S-12
     assert verdict.decision == "ask"
     assert "\x1b" not in verdict.shown + verdict.reason
     assert SPECS["run_command"].name in verdict.shown
+
+
+@pytest.mark.parametrize("mode", ["ask", "confirm", "review", "autopilot"])
+@pytest.mark.parametrize("sign", ["\ud800", "\udcff"])
+async def test_half_a_character_is_refused(tmp_path: Path, mode: str, sign: str) -> None:  # S-05
+    judge = Judge(tmp_path, mode=mode)
+    for name, argument in (("read_file", "path"), ("write_file", "path"), ("run_command", "command")):
+        verdict = await judge.verdict(name, **{argument: f"a{sign}b"})
+        assert verdict.decision == "deny"
+        assert "lone surrogate" in verdict.reason

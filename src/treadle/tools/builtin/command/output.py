@@ -219,6 +219,32 @@ def rename_hint(text: str) -> str:
     )
 
 
+_SETTINGS_UNWRITTEN = re.compile(r"could not (?:write|lock) config file \S*\.git/config")
+_RENAMES_BRANCH = re.compile(
+    r"\bgit(?:\s+(?:-[cC]\s+\S+|--?[\w-]+(?:=\S+)?))*\s+branch\s+(?:-\S+\s+)*(?:-[a-zA-Z]*[mMcC]|--move|--copy)\s"
+)
+RENAMES_BRANCH = (
+    "Not run: git branch -m and -c also write .git/config, which commands cannot change, so they would fail half-way. "
+    "Use: git switch -c NEW OLD, and git branch -d OLD if it is a rename. The upstream is not taken along; a person "
+    "can set it."
+)
+
+
+def renames_branch(command: str) -> bool:
+    """True if the command plainly renames or copies a branch. A script may do so, too: then `settings_hint` tells."""
+    return _RENAMES_BRANCH.search(f"{command} ") is not None
+
+
+def settings_hint(text: str) -> str:
+    """Advice about git's settings, which commands cannot change; empty if the output tells of no such failure."""
+    if not _SETTINGS_UNWRITTEN.search(text):
+        return ""
+    return (
+        "[commands cannot change .git/config: git runs programs that it names. What git did before that is kept. Pass "
+        "settings with `git -c NAME=VALUE`; upstreams, remotes and lasting settings are for a person to set]"
+    )
+
+
 def exit_words(ended: Ended) -> str:
     if ended.exceeded:
         return f"stopped: {ended.error}"

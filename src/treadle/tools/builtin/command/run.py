@@ -100,6 +100,9 @@ class CommandRun:
             raise ToolError("writes goes with live: without it a command may write anywhere on its view.")
         self._place = await in_thread(self._look_around)
         await self._setup.refuse_outside()
+        sandbox = await self._setup.sandbox()
+        if sandbox is not None and sandbox.level != "none" and output.renames_branch(self._request.line):
+            raise ToolError(output.RENAMES_BRANCH)
 
     def _look_around(self) -> str:
         self._setup.locate()
@@ -300,6 +303,7 @@ class CommandRun:
             *([f"[some output could not be kept: {ended.error}]"] if ended.error and not ended.exceeded else []),
             *left.notes,
             *([hint] if self.plan.view and (hint := output.rename_hint(seen.text)) else []),
+            *([hint] if (hint := output.settings_hint(seen.text)) else []),
             *([output.handle_line(ended, self._request.call)] if seen.cut else []),
             *change.lines,
             *await self._secret_notes(),

@@ -117,3 +117,22 @@ def test_a_key_that_never_ends_costs_bounded_memory() -> None:
     pieces = [b"-----BEGIN \n", *([b"x" * (1 << 20)] * 12)]
     longest = max(len(piece) for piece in without_secrets(pieces, lambda text: text.upper()))
     assert longest < 6 << 20
+
+
+@pytest.mark.parametrize(
+    ("command", "renames"),
+    [
+        ("git branch -m new", True),
+        ("cd x && git -C y -c a=b --no-pager branch -M old new; true", True),
+        ("git branch --move old new", True),
+        ("git branch -f -c old new", True),
+        ("git branch -d old", False),
+        ("git branch feature-m", False),
+        ("git branch --merged", False),
+        ("git commit -m 'the branch -m'", False),
+        ("git commit -am branch", False),
+        ("git log --oneline | grep branch -m 1", False),
+    ],
+)
+def test_renames_of_branches_are_known_by_their_words(command: str, renames: bool) -> None:
+    assert output.renames_branch(command) is renames
