@@ -331,6 +331,34 @@ async def test_a_terminal_program_runs_on_a_view_too(scene: Scene) -> None:
     assert changed(seen) == [["made"]]
 
 
+# -- judged as it was started -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed_before", [True, False])
+async def test_a_job_is_judged_by_the_variables_of_its_start(scene: Scene, changed_before: bool) -> None:  # S-23
+    """With a changed PATH the words of a rule do not say which program runs; what changes later is no matter."""
+    (scene.project / "precious").write_text("the only copy\n")
+    (scene.project / "Makefile").write_text("job:\n\trm precious && echo removed\n")
+    rules = (Rule("allow", "run_command", "make *"),)
+    change = Call("run_command", command='export PATH="$PWD/bin:$PATH"')
+    put_back = Call("run_command", command='export PATH="${PATH#*:}"')
+    job = begin("make job")
+    end = Call("check_command", handle="2.0" if changed_before else "1.0", wait_s=20)
+    steps = [change, job, put_back, end] if changed_before else [job, change, end]
+    _, seen = await scene.play(*steps, Say("Done."), rules=rules)
+    asked = of(seen, e.PermissionRequested)
+    assert [event.call for event in asked] == (["4.0"] if changed_before else [])
+    assert (scene.project / "precious").exists() is changed_before
+
+
+async def test_a_job_is_judged_in_the_folder_of_its_start(scene: Scene) -> None:
+    (scene.project / "sub").mkdir()
+    (scene.project / "sub/notes.md").write_text("old\n")
+    rules = (Rule("ask", "edit_file", "sub/**"),)
+    _, seen = await scene.play(begin("echo new > notes.md", cwd="sub"), check(wait_s=20), Say("Done."), rules=rules)
+    assert of(seen, e.PermissionRequested)
+
+
 # -- live -------------------------------------------------------------------------------------------------------------
 
 WATCH = """

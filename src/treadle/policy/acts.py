@@ -77,7 +77,7 @@ def act_of(spec: ToolSpec, invocation: Invocation) -> Act:
 
 def job_act(command: str, invocation: Invocation) -> Act:
     """Of a background command whose changes are committed by this call."""
-    return _command(command, ".", _variables(invocation))
+    return _command(command, start_folder(invocation), _variables(invocation))
 
 
 def _command(command: str, folder: str, variables: Mapping[str, str | None]) -> Act:

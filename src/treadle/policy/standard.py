@@ -47,8 +47,8 @@ _READ_ONLY = (
     "describe the change instead of making it."
 )
 _NO_TEXT = (
-    "The arguments contain half of a character (a lone surrogate), which no file name and no command can hold. Send the "
-    "call again without it."
+    "The arguments contain half of a character (a lone surrogate), which no file name and no command can hold. Send "
+    "the call again without it."
 )
 _BY_PERSON = "a person commits what the background command changed"
 _DISCARDED = "this chat is read-only, so nothing of what the command changed was kept"
@@ -116,7 +116,7 @@ class StandardPolicy:
         if rehearsal is None:
             return word_verdicts.verdict(case) if case.act.kind == "job" else _unrehearsed(case)
         if rehearsal.command:
-            case = _as_command(case, rehearsal.command)
+            case = _as_command(case, rehearsal)
         if (denied := stopping_rule(rehearsal.files, "deny", case.rules)) is not None:
             return word_verdicts.refused(denied)
         if case.spec.job_argument and invocation.by_person:
@@ -166,7 +166,9 @@ def _stopped_by_words(case: Case) -> Verdict | None:
 
 
 def _words_are_approved(case: Case) -> bool:
-    return case.act.kind == "command" and case.invocation.approved and _can_be_rehearsed(case)
+    """True if a person approved this command. A call that commits the changes of a job was approved by its effect."""
+    is_command = case.act.kind == "command" and not case.spec.job_argument
+    return is_command and case.invocation.approved and _can_be_rehearsed(case)
 
 
 def _by_words_or_review(case: Case) -> Verdict:
@@ -196,10 +198,13 @@ def _can_be_rehearsed(case: Case) -> bool:
     return case.act.kind == "edit" and not case.spec.needs_approval
 
 
-def _as_command(case: Case, line: str) -> Case:
-    """A call that commits the changes of a background command is judged as that command."""
-    invocation = replace(case.invocation, name=COMMAND_TOOL, arguments={"command": line, "background": True})
-    return replace(case, invocation=invocation, act=job_act(line, case.invocation))
+def _as_command(case: Case, rehearsal: Rehearsal) -> Case:
+    """A call that commits the changes of a background command is judged as that command, in the folder and with the
+    variables that it was started with."""
+    arguments = {"command": rehearsal.command, "background": True}
+    shell = case.invocation.shell if rehearsal.shell is None else rehearsal.shell
+    invocation = replace(case.invocation, name=COMMAND_TOOL, arguments=arguments, shell=shell)
+    return replace(case, invocation=invocation, act=job_act(rehearsal.command, invocation))
 
 
 def _unrehearsed(case: Case) -> Verdict:

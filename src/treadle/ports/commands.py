@@ -4,7 +4,7 @@ of its own: what to run, the output so far, who runs it, how it ended. Any worke
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from treadle.protocol.content import Value
+from treadle.protocol.content import Shell, Value
 from treadle.protocol.tool_events import CommandEnding
 from treadle.types import CallKey, ChatId
 
@@ -63,6 +63,8 @@ class CommandSpec(Value, frozen=True):
     """The command in one line, for lists."""
     line: str = ""
     """The whole command line, by which the policy judges what it changed."""
+    shell: Mapping[str, object] = {}
+    """The shell in which it begins, as plain data, for the same; empty: not told."""
     view: str = ""
     """The root that it sees as a copy-on-write view, whose folder (`Commands.view`) is made with it; empty: none."""
     layers: tuple[str, ...] = ()
@@ -120,6 +122,10 @@ class Command(Protocol):
     @property
     def line(self) -> str:
         """The command line; of commands of earlier versions their title."""
+
+    @property
+    def begins_in(self) -> Shell | None:
+        """The shell in which it was started; None: not known."""
 
     @property
     def present(self) -> bool:

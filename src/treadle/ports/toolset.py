@@ -62,6 +62,8 @@ class Rehearsal(msgspec.Struct, frozen=True):
     """The command line whose effect it is, if another call than this one started it: a background command (W-10)."""
     history: tuple[str, ...] = ()
     """See `treadle.ports.snapshots.Effect`."""
+    shell: Shell | None = None
+    """The shell in which that command was started; None: not known, as of jobs of earlier versions."""
 
     @property
     def empty(self) -> bool:

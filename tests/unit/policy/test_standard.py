@@ -334,7 +334,7 @@ async def test_what_is_shown_holds_no_escapes() -> None:  # S-12
 
 
 @pytest.mark.parametrize("mode", ["ask", "confirm", "review", "autopilot"])
-@pytest.mark.parametrize("sign", ["\ud800", "\udcff"])
+@pytest.mark.parametrize("sign", [chr(0xD800), chr(0xDCFF)])
 async def test_half_a_character_is_refused(tmp_path: Path, mode: str, sign: str) -> None:  # S-05
     judge = Judge(tmp_path, mode=mode)
     for name, argument in (("read_file", "path"), ("write_file", "path"), ("run_command", "command")):

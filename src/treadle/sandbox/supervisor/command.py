@@ -15,6 +15,7 @@ import msgspec
 from treadle.errors import ToolError
 from treadle.file_system import create_file, replace_file
 from treadle.ports.commands import Ended, Output
+from treadle.protocol.content import Shell
 from treadle.sandbox.supervisor import folder as names
 
 _SETTLE_S = 0.01
@@ -41,6 +42,11 @@ class SupervisedCommand:
     def line(self) -> str:
         job = self._job()
         return str(job.get("line") or job.get("title") or "")
+
+    @property
+    def begins_in(self) -> Shell | None:
+        told = self._job().get("shell")
+        return msgspec.convert(told, Shell) if told else None
 
     @property
     def present(self) -> bool:

@@ -95,7 +95,13 @@ class JobLayer:
             return None
         effect, diff, unrecoverable = await self._project_for(call, result).preview(view)
         return Rehearsal(
-            diff, effect.files, effect.uncaptured, unrecoverable, command=self._command.line, history=effect.history
+            diff,
+            effect.files,
+            effect.uncaptured,
+            unrecoverable,
+            command=self._command.line,
+            history=effect.history,
+            shell=self._command.begins_in,
         )
 
     async def was_rehearsed_by(self, call: str) -> bool:

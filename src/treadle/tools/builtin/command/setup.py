@@ -4,6 +4,7 @@ and for how long."""
 import os
 from functools import cached_property
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from treadle.errors import SandboxError, ToolError
@@ -11,6 +12,8 @@ from treadle.file_system import is_below
 from treadle.ports.commands import CommandSpec
 from treadle.ports.sandbox import HIDING, LAID, Confinement, Direct, FolderLayer, Live, RootMount, Sandbox, View
 from treadle.ports.workspace import inert
+from treadle.protocol.content import Shell
+from treadle.protocol.files import encode_path
 from treadle.protocol.options import NetworkChoice
 from treadle.tools.builtin.base import in_thread
 from treadle.tools.builtin.command import output, shell
@@ -137,12 +140,18 @@ class CommandSetup:
             state_cap=shell.STATE_CAP,
             title=request.title,
             line=request.line,
+            shell=to_builtins(self._begins_in()) if request.background else {},
             view=root if view else "",
             layers=plan.layers if plan.live else (),
             lays=LAID if lays else "",
             covered_sockets=covered_sockets,
             limits=self._context.allowance.limits,
         )
+
+    def _begins_in(self) -> Shell:
+        """The shell that the command goes on with, in the folder in which it starts."""
+        workspace = self._context.workspace_of(*self._request.project)
+        return replace(self._request.begins_in, cwd=encode_path(workspace.relative(self.cwd)))
 
     def _mount(self, plan: CommandPlan, view: str, lays: bool) -> RootMount:
         if not view:
