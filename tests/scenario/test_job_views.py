@@ -347,7 +347,7 @@ async def test_a_job_is_judged_by_the_variables_of_its_start(scene: Scene, chang
     steps = [change, job, put_back, end] if changed_before else [job, change, end]
     _, seen = await scene.play(*steps, Say("Done."), rules=rules)
     asked = of(seen, e.PermissionRequested)
-    assert [event.call for event in asked] == (["4.0"] if changed_before else [])
+    assert [event.call for event in asked] == (["4.0"] if changed_before else []), asked
     assert (scene.project / "precious").exists() is changed_before
 
 

@@ -63,8 +63,8 @@ class CommandSpec(Value, frozen=True):
     """The command in one line, for lists."""
     line: str = ""
     """The whole command line, by which the policy judges what it changed."""
-    shell: Mapping[str, object] = {}
-    """The shell in which it begins, as plain data, for the same; empty: not told."""
+    shell: Mapping[str, object] | None = None
+    """The shell in which it begins, as plain data, for the same; None: not told."""
     view: str = ""
     """The root that it sees as a copy-on-write view, whose folder (`Commands.view`) is made with it; empty: none."""
     layers: tuple[str, ...] = ()

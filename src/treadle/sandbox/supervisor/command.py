@@ -46,7 +46,7 @@ class SupervisedCommand:
     @property
     def begins_in(self) -> Shell | None:
         told = self._job().get("shell")
-        return msgspec.convert(told, Shell) if told else None
+        return None if told is None else msgspec.convert(told, Shell)
 
     @property
     def present(self) -> bool:

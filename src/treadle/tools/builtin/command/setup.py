@@ -140,7 +140,7 @@ class CommandSetup:
             state_cap=shell.STATE_CAP,
             title=request.title,
             line=request.line,
-            shell=to_builtins(self._begins_in()) if request.background else {},
+            shell=to_builtins(self._begins_in()) if request.background else None,
             view=root if view else "",
             layers=plan.layers if plan.live else (),
             lays=LAID if lays else "",
