@@ -20,6 +20,7 @@ from treadle.stores.sqlite import SqliteStore
 
 ASK = {"mode": "ask", "interactive": True}
 HEADLESS = {"mode": "ask", "interactive": False}
+NO_REFTABLE = b"ref-format" not in subprocess.run(["git", "init", "-h"], capture_output=True, check=False).stdout
 
 
 @pytest.fixture
@@ -51,6 +52,10 @@ def chat_of(stage: Stage, root: Path, *steps: object, **options: object) -> Chat
 
 def ran(command: str) -> Call:
     return Call("run_command", command=command)
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def lies(root: Path, path: str) -> bool:
@@ -141,6 +146,37 @@ async def test_without_a_view_an_approval_of_words_is_enough(stage: Stage, root:
     assert "permission.requested" in types(await play(chat.send("Go.")))
     assert "permission.requested" not in types(await play(chat.approve(*await chat.actions())))
     assert lies(root, "AGENTS.md")
+
+
+async def test_large_files_of_git_lfs_are_kept_and_not_lost_unasked(stage: Stage, root: Path) -> None:  # S-16
+    place = f".git/lfs/objects/ab/cd/abcd{'0' * 60}"
+    await result_of(stage, root, ran(f"mkdir -p {os.path.dirname(place)} && echo large > {place}"))
+    assert (root / place).read_text() == "large\n"
+    chat = chat_of(stage, root, ran("rm -r .git/lfs"))
+    (asked,) = of(await play(chat.send("Go.")), e.PermissionRequested)
+    assert "1 file that Git LFS keeps" in asked.reason
+    assert lies(root, place)
+
+
+async def test_references_in_tables_are_committed_and_asked_for(stage: Stage, root: Path) -> None:  # S-16
+    """As a git with reftable would leave them."""
+    chat = chat_of(stage, root, ran("mkdir .git/reftable && echo t > .git/reftable/tables.list"))
+    (asked,) = of(await play(chat.send("Go.")), e.PermissionRequested)
+    assert "reftable" in asked.reason
+    await play(chat.approve(*await chat.actions()))
+    assert lies(root, ".git/reftable/tables.list")
+
+
+@pytest.mark.skipif(NO_REFTABLE, reason="this git has no reftable")
+async def test_a_commit_in_a_repository_with_reftable_is_kept(stage: Stage, tmp_path: Path) -> None:
+    root = tmp_path / "tables"
+    git(tmp_path, "init", "-q", "--ref-format=reftable", str(root))
+    (root / "file").write_text("1\n")
+    commit = "git add -A && git -c user.name=A -c user.email=a@example.org commit -qm first"
+    chat = chat_of(stage, root, ran(commit))
+    assert "permission.requested" in types(await play(chat.send("Go.")))
+    await play(chat.approve(*await chat.actions()))
+    assert git(root, "log", "--format=%s") == "first\n"
 
 
 async def test_a_branch_is_renamed_as_a_whole_or_not_at_all(stage: Stage, root: Path) -> None:  # W-08

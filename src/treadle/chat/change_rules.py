@@ -30,7 +30,7 @@ _IGNORABLE = "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]"
 """What some file systems do not see in a name."""
 _SHORT_NAME = r"git~\d+"
 _OBEYED = frozenset(("hooks", "config", "config.worktree", "commondir", "gitdir", "info", "branches", "remotes"))
-_FOLDERS = frozenset(("refs", "logs", "rebase-merge", "rebase-apply", "sequencer"))
+_FOLDERS = frozenset(("refs", "reftable", "logs", "rebase-merge", "rebase-apply", "sequencer"))
 _BORROWED = frozenset(("alternates", "http-alternates"))
 _WITHIN = frozenset(("modules", "worktrees"))
 """Repositories of submodules and worktrees, with the same data in them."""
@@ -105,6 +105,8 @@ def _is_data(parts: list[str], *, folder: bool) -> bool:
         return parts[1:2] != ["info"] or not _BORROWED.intersection(parts[2:3])
     if first in _FOLDERS:
         return True
+    if first == "lfs":  # objects of Git LFS
+        return not _OBEYED.intersection(parts)
     if first in _WITHIN:
         if _OBEYED.intersection(parts):
             return False

@@ -33,6 +33,8 @@ _MOST_REFS = 20_000
 _MOST_COMMITS = 2_000
 _MOST_ASKED = 20
 """More commits than this are not looked for: they count as lost."""
+_REFTABLE = re.compile(r"(?:(?:worktrees|modules)/.+/)?reftable/")
+_LFS_OBJECT = re.compile(r"(?:modules/.+/)?lfs/objects/.+")
 _STASH = "refs/stash"
 _REPLACE = "refs/replace/"
 
@@ -89,7 +91,9 @@ class RepositoryChanges:
             *self._steps(),
             *self._hidden_history(),
             *self._lost_refs(),
+            *self._unread_refs(),
             *self._lost_objects(),
+            *self._lost_large_files(),
         )
 
     # -- what is hidden or would run -------------------------------------------------------------------------------
@@ -269,6 +273,11 @@ class RepositoryChanges:
                     ids |= blob_ids(len(data), (data,))
         return ids
 
+    def _unread_refs(self) -> Iterator[str]:
+        """References in tables are not read here, so every change of them is asked for."""
+        if any(_REFTABLE.match(path) for path in self._files):
+            yield "changes references that git keeps in the format reftable, where it cannot be seen if one is lost"
+
     # -- objects ---------------------------------------------------------------------------------------------------
 
     def _lost_objects(self) -> Iterator[str]:
@@ -283,6 +292,11 @@ class RepositoryChanges:
             removed_ids -= self._packed_objects()
         if removed_ids:
             yield f"removes {count(len(removed_ids), 'object')} of the history that git keeps"
+
+    def _lost_large_files(self) -> Iterator[str]:
+        lost = [path for path, file in self._files.items() if _LFS_OBJECT.fullmatch(path) and _is_file(file.before)]
+        if lost:
+            yield f"removes or alters {count(len(lost), 'file')} that Git LFS keeps"
 
     def _object_ids(self, accepts: Callable[[FileChange], bool], content: Content) -> Iterator[str]:
         for path, file in self._files.items():
