@@ -220,9 +220,8 @@ def rename_hint(text: str) -> str:
 
 
 _SETTINGS_UNWRITTEN = re.compile(r"could not (?:write|lock) config file \S*\.git/config")
-_RENAMES_BRANCH = re.compile(
-    r"\bgit(?:\s+(?:-[cC]\s+\S+|--?[\w-]+(?:=\S+)?))*\s+branch\s+(?:-\S+\s+)*(?:-[a-zA-Z]*[mMcC]|--move|--copy)\s"
-)
+_WORDS_OF_LINE = re.compile(r"[;|&()\n]|[^\s;|&()]+")
+_RENAMING_OPTION = re.compile(r"-[a-zA-Z]*[mMcC]|--move|--copy")
 RENAMES_BRANCH = (
     "Not run: git branch -m and -c also write .git/config, which commands cannot change, so they would fail half-way. "
     "Use: git switch -c NEW OLD, and git branch -d OLD if it is a rename. The upstream is not taken along; a person "
@@ -232,7 +231,18 @@ RENAMES_BRANCH = (
 
 def renames_branch(command: str) -> bool:
     """True if the command plainly renames or copies a branch. A script may do so, too: then `settings_hint` tells."""
-    return _RENAMES_BRANCH.search(f"{command} ") is not None
+    words = iter(_WORDS_OF_LINE.findall(command))
+    for word in words:
+        if word.rpartition("/")[2] != "git":
+            continue
+        word = next(words, "")
+        while word.startswith("-"):
+            if word in ("-c", "-C"):
+                next(words, "")
+            word = next(words, "")
+        if word == "branch" and _RENAMING_OPTION.fullmatch(next(words, "")):
+            return True
+    return False
 
 
 def settings_hint(text: str) -> str:
