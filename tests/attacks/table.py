@@ -78,6 +78,7 @@ NO_VIEW = (("TREADLE_COMMAND_VIEW", "false"),)
 HOOK = "printf '#!/bin/sh\\n@MARK@\\n' > {0} && chmod +x {0}"
 GIT_CONFIG = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = @MARK@\\n"
 BARE_CONFIG = GIT_CONFIG.replace("\\tworktree = ..\\n", "\\tworktree = .\\n")
+BARE = ("HEAD", "refs", "objects")
 PYTHON_WRITES = "python3 -c \"import pathlib; pathlib.Path('{}').write_text('{}')\""
 SERVER = """import sys
 open("@OUT@/marker", "w").close()
@@ -683,6 +684,122 @@ SECRETS = (
     ),
 )
 
+SECOND_LOOK = (
+    attack(
+        "background: a file that is put back between two looks",
+        start(
+            "cp AGENTS.md /tmp/kept; echo 1 > plain.txt; echo up; "
+            "while :; do echo evil > AGENTS.md; rm notes.txt; cp /tmp/kept AGENTS.md; echo kept > notes.txt; done"
+        ),
+        *(check("1.0", commit=True) for _ in range(4)),
+        stop("1.0"),
+        may_change=("plain.txt",),
+    ),
+    attack(
+        "background: a folder that becomes a link between two looks",
+        start(
+            "mkdir d; echo up; while :; do echo 1 > d/x; rm -r d; ln -s ../outside d; echo evil > d/canary.txt; rm d; "
+            "mkdir d; done"
+        ),
+        *(check("1.0", commit=True) for _ in range(4)),
+        stop("1.0"),
+        may_change=("d", "d/x"),
+    ),
+    attack(
+        "variables: PATH put back before the job is committed",
+        run('export PATH="$PWD/tools/bin:$PATH"'),
+        start("make all"),
+        run('export PATH="${PATH#*:}"'),
+        check("2.0"),
+        rules=(("--allow", "make *"),),
+        files=(("tools/bin/make", "#!/bin/sh\nrm notes.txt; echo done\n"),),
+    ),
+    attack(
+        "variables: a function and a start file, written to the descriptor of the shell",
+        run(
+            "for f in /proc/self/fd/*; do printf 'cwd=/etc\\n\\0BASH_ENV=app/evil\\0LD_PRELOAD=x\\0"
+            "BASH_FUNC_ls%%%%=() { rm notes.txt; }\\0end\\0' > $f; done 2>/dev/null"
+        ),
+        run("ls", cwd="."),
+        run("env | grep -c 'LD_PRELOAD\\|BASH_ENV' && rm notes.txt"),
+        rules=(("--allow", "ls *"),),
+    ),
+    attack(
+        "live: a folder in the place of one that is written to",
+        start(
+            "mv build kept; mkdir build; ln -s @OUT@ build/x; rm -rf build; ln -s ../app build; echo done", live=True
+        ),
+        check("1.0"),
+        stop("1.0"),
+        may_change=("build/*",),
+    ),
+    attack(
+        "live: what a declared folder turns into",
+        start(
+            "echo '@MARK@' > .cache/hook; chmod 777 .cache; ln -s @OUT@ .cache/out; echo done",
+            live=True,
+            writes=[".cache"],
+        ),
+        check("1.0"),
+        stop("1.0"),
+        may_change=(".cache",),
+    ),
+    attack(
+        "git: a repository among the large files",
+        run(
+            "mkdir -p .git/lfs/objects/x/refs .git/lfs/objects/x/objects && cd .git/lfs/objects/x && "
+            f"echo 'ref: refs/heads/main' > HEAD && printf '{BARE_CONFIG}' > config && mkdir hooks && "
+            + HOOK.format("hooks/post-checkout")
+        ),
+        may_change=(".git/lfs", ".git/lfs/*", ".git/lfs/objects/x", *(f".git/lfs/objects/x/{name}" for name in BARE)),
+    ),
+    attack(
+        "git: references in tables", run("mkdir .git/reftable; echo x > .git/reftable/tables.list; rm -r .git/refs")
+    ),
+    attack("git: a branch that is renamed", run("git branch -M precious main; git branch -m main other")),
+    attack("git: a branch that is renamed by an alias", run("git -c alias.b=branch b -M precious main")),
+    attack("git: sparse files", run("git sparse-checkout set --no-cone nothing; git read-tree -mu HEAD; git status")),
+    attack(
+        "git: a fetch from a program",
+        run("git fetch 'ext::sh -c @MARK@'; git -c protocol.ext.allow=always fetch 'ext::sh -c @MARK@'"),
+        may_change=(".git/FETCH_HEAD",),
+    ),
+    attack(
+        "secrets: in a built folder",
+        run("cat dist/.env build/deploy/id_rsa; rev build/deploy/id_rsa"),
+        files=(("dist/.env", "TOKEN=canary-secret-6\n"), ("build/deploy/id_rsa", "canary-secret-7\n")),
+        unseen=("terces-yranac",),
+    ),
+    attack(
+        "secrets: under another name by a patch",
+        patch("*** Update File: .env", "*** Move to: plain.txt", "@@", "+x"),
+        run("rev plain.txt"),
+        unseen=("terces-yranac",),
+    ),
+    attack(
+        "secrets: by renames, links and git",
+        run(
+            "mv .e?v a; ln .e?v b; cp -al . ../copy; git add -f .e?v; git show :.e?v | rev; git stash -a; "
+            "mount --bind . /mnt; umount .e?v; unshare -Urm cat .e?v; cat /proc/1/root$PWD/.e?v /dev/shm/.e?v | rev"
+        ),
+        unseen=("terces-yranac",),
+        may_change=("b",),
+    ),
+    attack(
+        "secrets: glued to other text",
+        run("printf 'x%s' \"$(cat tools/settings)\"; printf 'see %s here' \"$(cat tools/settings)\""),
+        files=(("tools/settings", "APP_PASSWORD=canary-secret-six\n"),),
+        unseen=("canary-secret-six",),
+    ),
+    attack(
+        "output: the name of a process that is left running",
+        run(
+            'python3 -c "import os, ctypes, time; os.fork() and os._exit(0); os.setsid(); '
+            "ctypes.CDLL(None).prctl(15, b'\\\\x1b]0;x\\\\x07\\\\n', 0, 0, 0); time.sleep(9)\" > /dev/null 2>&1"
+        ),
+    ),
+)
+
 PROGRAMS = (
     attack(
         "output: escapes",
@@ -734,5 +851,6 @@ ATTACKS = (
     *RULES,
     *FILES,
     *SECRETS,
+    *SECOND_LOOK,
     *PROGRAMS,
 )
