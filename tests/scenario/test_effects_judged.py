@@ -130,6 +130,29 @@ async def test_the_same_reason_is_not_asked_twice(stage: Stage, root: Path, comm
     assert lies(root, command.rpartition(" ")[2])
 
 
+@pytest.mark.parametrize("command", ["rm notes.txt", "rm -r drafts", "cd drafts && rm one.txt"])
+async def test_an_approval_of_words_covers_the_loss_of_files_that_they_name(
+    stage: Stage, root: Path, command: str
+) -> None:
+    (root / "drafts").mkdir()
+    for name in ("notes.txt", "drafts/one.txt"):
+        (root / name).write_text("the only copy\n")
+    chat = chat_of(stage, root, ran(command), mode="confirm")
+    assert "permission.requested" in types(await play(chat.send("Go.")))
+    assert "permission.requested" not in types(await play(chat.approve(*await chat.actions())))
+    assert not lies(root, "notes.txt") or not lies(root, "drafts/one.txt")
+
+
+async def test_an_approval_of_words_does_not_cover_the_loss_of_other_files(stage: Stage, root: Path) -> None:
+    (root / "notes.txt").write_text("the only copy\n")
+    (root / "Makefile").write_text("clean:\n\trm notes.txt\n")
+    chat = chat_of(stage, root, ran("make clean"), mode="confirm")
+    assert "permission.requested" in types(await play(chat.send("Go.")))
+    (second,) = of(await play(chat.approve(*await chat.actions())), e.PermissionRequested)
+    assert "exists nowhere else" in second.reason
+    assert lies(root, "notes.txt")
+
+
 async def test_one_card_names_the_rule_and_the_secret(stage: Stage, root: Path) -> None:  # S-18
     (root / ".env").write_text("A=1\n")
     chat = chat_of(stage, root, ran("cat .env"), rules=(Rule("ask", "run_command", "cat *"),))

@@ -233,7 +233,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, case.sensitive if edit else ())
     approved = word_verdicts.approved_by_words(case) if _words_are_approved(case) else Approved()
     raised = concerns(changes, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
-    raised = tuple(each for each in raised if each.kind != "sensitive" or not approved.paths.issuperset(each.paths))
+    raised = tuple(each for each in raised if not approved.covers(each))
     if case.options.auto_approve_sensitive_edits:
         raised = tuple(each for each in raised if each.kind != "sensitive")
     if case.invocation.reaches:  # the person who let it reach a registry let it install

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.errors import ConfigError
+from treadle.file_system import is_below
 from treadle.inert import printable
 from treadle.policy import offers, rules, secret_files
 from treadle.policy.acts import Act, act_of, start_folder
-from treadle.policy.changes import is_run_from_cache, listed
+from treadle.policy.changes import Concern, is_run_from_cache, listed
 from treadle.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
 from treadle.policy.sensitive_files import Sensitive, names
 from treadle.policy.shell.model import Part
@@ -63,8 +64,16 @@ class Approved(msgspec.Struct, frozen=True):
     rule: Rule | None = None
     paths: frozenset[str] = frozenset()
     """Sensitive files."""
+    written: frozenset[str] = frozenset()
+    """Files and folders that the words write or remove."""
     confirmed: bool = False
     """True if mode `confirm` asked."""
+
+    def covers(self, concern: Concern) -> bool:
+        """True if the person who approved the words has seen this reason."""
+        if concern.kind == "unrecoverable":
+            return all(any(is_below(path, each) for each in self.written) for path in concern.paths)
+        return concern.kind == "sensitive" and self.paths.issuperset(concern.paths)
 
 
 Judged = tuple[Need | None, str]
@@ -100,11 +109,12 @@ def approved_by_words(case: Case) -> Approved:
     """What the question about this command named, which a person has answered."""
     rule, _ = _stopping_rule(case, "deny") or _stopping_rule(case, "ask") or (None, "no")
     confirms = case.options.mode == "confirm"
+    written = frozenset(name for names in case.act.names(case.root) for name in names)
     if rule is not None or case.act.finding.severity == "critical":
-        return Approved(rule, confirmed=confirms)
+        return Approved(rule, written=written, confirmed=confirms)
     if not confirms or verdict(case).decision == "allow":
         return Approved()
-    return Approved(paths=frozenset(each.path for each in case.sensitive), confirmed=True)
+    return Approved(None, frozenset(each.path for each in case.sensitive), written, confirmed=True)
 
 
 def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:

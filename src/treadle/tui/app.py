@@ -19,7 +19,6 @@ from textual.screen import Screen
 
 from treadle.errors import TreadleError
 from treadle.inert import inert, inert_line
-from treadle.lines.changes import count
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.tui.clipboard import copy_to_desktop
 from treadle.tui.composer import Composer
@@ -385,6 +384,8 @@ class TreadleApp(App[Left]):
     def on_text_selected(self) -> None:
         """What is selected with the mouse is copied when the button is released."""
         if text := self.screen.get_selected_text():
+            from treadle.lines.changes import count  # the first frame does not wait for it
+
             self.copy_to_clipboard(text)
             self.notify(f"copied: {count(len(text), 'character')}", timeout=2)
 
