@@ -38,7 +38,7 @@ def run_folder() -> Path:
         return Path(os.environ[RUN_FOLDER])
     outer = tempfile.gettempdir()
     folder = tempfile.mkdtemp(prefix="treadle-run-")
-    os.chmod(folder, 0o711)  # PostgreSQL and some commands run as another user, with folders of their own in it
+    os.chmod(folder, 0o1777)  # as /tmp is: PostgreSQL and some commands run as another user
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", outer)  # pytest keeps the folders of failed tests by itself
     os.environ[RUN_FOLDER] = os.environ["TMPDIR"] = folder
     tempfile.tempdir = None

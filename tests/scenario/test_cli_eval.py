@@ -208,6 +208,7 @@ def written(call: tuple[str, dict[str, str]]) -> str:
     return f"[[turn.call]]\nname = {json.dumps(name)}\nraw = {json.dumps(json.dumps(arguments))}\n"
 
 
+@pytest.mark.slow
 def test_the_references_of_the_own_suite_solve_it(cli: CommandLine) -> None:
     """Six by chance, all in a soak; that each reference passes its check is shown without a run, too."""
     suite_folder, place = Path(__file__).parents[2] / "evals", cli.folder / "evals"

@@ -53,6 +53,7 @@ def test_the_share_of_ordinary_commands_without_a_question() -> None:
     assert 1 - sum(name in ASKED_FOR for name in names) / len(names) >= LEAST_SHARE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 async def test_ordinary_commands_run_without_a_question(shard: int, desk: Desk) -> None:
     chosen = [each for each in ORDINARY[shard::SHARDS] if each[1] not in ASKED_FOR]

@@ -404,6 +404,7 @@ async def test_what_is_refused_is_said_and_the_text_stays(tmp_path: Path) -> Non
             app.leave()
 
 
+@pytest.mark.slow
 async def test_a_chat_of_ten_thousand_events_opens_at_its_end_and_scrolls() -> None:
     recorded = Recorded(long_log(10_000))
 

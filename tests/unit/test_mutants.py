@@ -18,6 +18,7 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_killed_and_survived() -> None:
     test = "tests/unit/engine/test_retry.py"
     fault = Mutant("no retries", "engine/silence_timeout.py", "RETRIES = 5", "RETRIES = 0", (test,))

@@ -5,6 +5,7 @@ import pytest
 from bench.long_chats import main
 
 
+@pytest.mark.slow
 def test_a_smoke_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--quick"]) == 0
     assert "show the long chat" in capsys.readouterr().out

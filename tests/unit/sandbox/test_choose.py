@@ -109,6 +109,7 @@ print(chosen.level, chosen.sandbox.views, *chosen.reasons)
 """
 
 
+@pytest.mark.slow
 def test_first_probes_at_once_come_to_the_same_level(bubblewrap: Grounds) -> None:
     """Fault 40: the sockets and folders of each probe vanish while the others cover them."""
     for turn in range(4 if SOAK else 1):

@@ -12,6 +12,7 @@ from pathlib import Path
 import jsonschema_rs
 import msgspec
 import pytest
+import pytest_asyncio
 
 from tests.faults.chance import SOAK, some
 from tests.unit.models.local.real import gone, small_model
@@ -58,6 +59,18 @@ async def model() -> AsyncIterator[LocalModel]:
     await model.close()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def loaded_model() -> AsyncIterator[LocalModel]:
+    """One engine for tests that neither stop it nor care what it was asked before: loading it takes a second."""
+    model = small_model()
+    await answer(model, asked("Say yes.", max_tokens=1))
+    yield model
+    await model.close()
+
+
+shares_the_engine = pytest.mark.asyncio(loop_scope="module")
+
+
 def asked(text: str, **more: object) -> ModelRequest:
     return ModelRequest(SYSTEM, [UserEntry(text)], **more)  # type: ignore[arg-type]
 
@@ -77,12 +90,13 @@ async def first_delta(model: LocalModel, request: ModelRequest) -> None:
                 return
 
 
-async def test_every_answer_is_a_valid_call_or_words(model: LocalModel) -> None:
+@shares_the_engine
+async def test_every_answer_is_a_valid_call_or_words(loaded_model: LocalModel) -> None:
     """All of them, with the built-in tools: two by chance, ten in a soak."""
     known = {tool.name: tool for tool in TOOLS}
     calls = 0
     for task in some(TASKS, 5, "tasks"):
-        given = await answer(model, asked(task, tools=TOOLS))
+        given = await answer(loaded_model, asked(task, tools=TOOLS))
         assert given.usage is not None
         assert given.usage.input > 100
         assert 0 < given.usage.output <= 48
@@ -97,9 +111,10 @@ async def test_every_answer_is_a_valid_call_or_words(model: LocalModel) -> None:
     assert calls or not SOAK
 
 
-async def test_words_stream_and_end_at_the_limit(model: LocalModel) -> None:
+@shares_the_engine
+async def test_words_stream_and_end_at_the_limit(loaded_model: LocalModel) -> None:
     batches: list[list[Delta]] = []
-    async for deltas in model.stream(asked("Tell a long story about a river.", max_tokens=12)):
+    async for deltas in loaded_model.stream(asked("Tell a long story about a river.", max_tokens=12)):
         batches.append(list(deltas))
     assembler = Assembler(1)
     assembler.feed(delta for batch in batches for delta in batch)
@@ -118,6 +133,7 @@ async def test_the_same_question_costs_less_the_second_time(model: LocalModel) -
     assert second.usage.cached > second.usage.input // 2
 
 
+@pytest.mark.slow
 async def test_tools_that_can_be_called_no_more_are_not_read_anew(model: LocalModel) -> None:  # L-21
     await answer(model, asked("Say hello.", tools=TOOLS[:2], max_tokens=4))
     last = await answer(model, asked("Say hello.", withdrawn=TOOLS[:2], max_tokens=24))
@@ -141,9 +157,10 @@ async def test_one_who_leaves_stops_the_generation() -> None:
         await model.close()
 
 
-async def test_the_engine_listens_to_nobody_else(model: LocalModel) -> None:  # S-13
-    await answer(model, asked("Say yes.", max_tokens=2))
-    process = Path(f"/proc/{model.engine.pid}")
+@shares_the_engine
+async def test_the_engine_listens_to_nobody_else(loaded_model: LocalModel) -> None:  # S-13
+    await answer(loaded_model, asked("Say yes.", max_tokens=2))
+    process = Path(f"/proc/{loaded_model.engine.pid}")
     sockets = {os.readlink(fd).strip("socket:[]") for fd in (process / "fd").iterdir() if fd.is_symlink()}
     ports = [
         line.split()[9] for table in ("tcp", "tcp6") for line in (process / "net" / table).read_text().splitlines()
@@ -153,8 +170,9 @@ async def test_the_engine_listens_to_nobody_else(model: LocalModel) -> None:  # 
     assert not any(map(os.path.exists, paths))
 
 
-async def test_calls_wait_for_each_other(model: LocalModel) -> None:
-    given = await asyncio.gather(*(answer(model, asked(f"Say {n}.", max_tokens=4)) for n in range(3)))
+@shares_the_engine
+async def test_calls_wait_for_each_other(loaded_model: LocalModel) -> None:
+    given = await asyncio.gather(*(answer(loaded_model, asked(f"Say {n}.", max_tokens=4)) for n in range(3)))
     assert all(one.usage and one.usage.output <= 4 and one.text for one in given)
 
 
@@ -179,6 +197,7 @@ async def test_close_ends_the_process_in_the_middle_of_an_answer(model: LocalMod
     await model.close()
 
 
+@pytest.mark.slow
 async def test_a_conversation_that_is_too_long_is_shortened_and_told_once() -> None:
     model = small_model(window=256, max_output=16)
     entries = [UserEntry(f"{n}: " + "ä✓ " * 100, source="person") for n in range(8)]  # many tokens a letter
@@ -198,7 +217,8 @@ async def test_a_conversation_that_is_too_long_is_shortened_and_told_once() -> N
         await model.close()
 
 
-async def test_a_schema_that_is_hard_still_binds(model: LocalModel) -> None:
+@shares_the_engine
+async def test_a_schema_that_is_hard_still_binds(loaded_model: LocalModel) -> None:
     """Refs, unions, patterns and words that the engine does not know."""
     parameters = {
         "type": "object",
@@ -215,7 +235,7 @@ async def test_a_schema_that_is_hard_still_binds(model: LocalModel) -> None:
     schema["anyOf"] = schema["anyOf"][1:]  # it may not speak: whether it does is its own choice
     body = {"messages": [{"role": "user", "content": "Hello!"}], "stream": True, "max_tokens": 32, "temperature": 0}
     written = ""
-    async for chunks in model.engine.ask(body, schema):
+    async for chunks in loaded_model.engine.ask(body, schema):
         written += "".join(chunk.text for chunk in chunks)
     # An engine that had dropped the grammar would say hello.
     assert re.match(r'\{"name": "make_thing", "arguments": \{"kind": "[ab]"', written)
