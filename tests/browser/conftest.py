@@ -1,4 +1,4 @@
-"""One browser a worker, one server a module. Without a chromium on this machine these tests are skipped."""
+"""One browser and one server a module. Without a chromium on this machine these tests are skipped."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,9 @@ import pytest
 from tests.browser.site import CHROMIUM, Site, launch
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
+    """Not for the whole session: no asynchronous test can run in a process where Playwright has its event loop."""
     if not CHROMIUM:
         pytest.skip("there is no chromium to look with; apt install chromium")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -13,6 +13,7 @@ from typing import Any
 import requests
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request, expect
 
+from tests.leftovers import SHARED
 from tests.scenario.command_line import CommandLine, end
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
@@ -44,6 +45,7 @@ class Site:
     def start(self) -> None:
         model = self.cli.script(IDLE, "default.toml")
         self.process = self.cli.start("serve", "--port", str(self.port), "--model", model)
+        SHARED.add(self.process.pid)  # a test may start it again for the other tests of the module
         assert self.process.stdout is not None
         found = re.fullmatch(r"serving (http://127\.0\.0\.1:(\d+)/)#token=(\S+)\n", self.process.stdout.readline())
         assert found, self.process.communicate()
