@@ -102,6 +102,7 @@ class Settings(msgspec.Struct, frozen=True):
     sensitive: dict[str, bool] = {}
     consent: tuple[str, ...] = ()
     retry_base_s: _Amount = 2.0
+    retry_limit_s: _Amount = 20.0
     silence_s: Annotated[float, Meta(gt=0, le=MAX_SECONDS)] = 300.0
     answer_s: Annotated[float, Meta(gt=0, le=MAX_SECONDS)] = 3_600.0
     checks: tuple[str, ...] = ()

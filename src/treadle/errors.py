@@ -179,7 +179,7 @@ class Damaged(StoreError):
 
 class ModelError(TreadleError):
     """A provider's failure. `retry_after` is what the provider asked for, in seconds; `param` the part of the request
-    that it blames, if it names one."""
+    that it blames, if it names one; `unreachable`: no server listens at the address."""
 
     code = "model"
 
@@ -191,9 +191,11 @@ class ModelError(TreadleError):
         status: int = 0,
         retry_after: float | None = None,
         param: str = "",
+        unreachable: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind: ModelErrorKind = kind
+        self.unreachable = unreachable
         self.status = status
         self.retry_after = retry_after
         self.param = param

@@ -3,7 +3,8 @@ that a server sends, and what Treadle makes of them. The files beside this one h
 
 A file names its server, the model under which Treadle reaches it, and its cases. Keys of a case:
 
-- `name` and `source` (a public address at which the shape is documented or was reported);
+- `name`; `source`, a public address that was opened when the case was written and tells of the shape; without one the
+  shape is by hand, and `see` may name a page that should tell of it and was not opened;
 - the reply: `events` (JSON texts, sent as server-sent events, or as lines by Ollama), or `body` with `status` and
   `headers`; `replies` holds several such replies for several requests;
 - `answer`: what the stream adds up to (`text`, `thinking`, `calls`, `cut`, `finish`, `notices`, `usage`);
@@ -11,6 +12,7 @@ A file names its server, the model under which Treadle reaches it, and its cases
 - `back`: what the assistant's message of the next request must contain; `absent`: fields that it must not have;
 - `sent`: what the last request must contain; `unsent`: fields that it must not have; `path`: where it went;
   `requests`: how many requests one call made;
+- `effort`: the reasoning effort of the request; `earlier`: the conversation begins with a call of another model;
 - `run`: the case is also played through the command line, which must end with `exit` and print `says`.
 """
 
@@ -18,7 +20,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,9 +30,20 @@ from treadle.errors import ModelError
 from treadle.models.providers import VARIABLES
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Memo, ModelRequest
-from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, ToolResult, Usage, UserEntry
+from treadle.protocol.content import (
+    AssistantEntry,
+    Entry,
+    ResultsEntry,
+    Thinking,
+    ToolRequest,
+    ToolResult,
+    Usage,
+    UserEntry,
+)
+from treadle.protocol.options import ReasoningEffort
 from treadle.protocol.tools import ToolSpec
 from treadle.testing.fake_http import END, FakeResponse, frame, head
+from treadle.types import call_key
 
 FOLDER = Path(__file__).parent
 TOOLS = (
@@ -38,6 +51,15 @@ TOOLS = (
     ToolSpec("list_files", "List files.", {"type": "object", "properties": {}}),
 )
 KEY = "sk-wire-test"
+BY_HAND = "shape by hand"
+
+
+EARLIER = ModelAnswer(
+    "I look.",
+    (Thinking("Files first.", "", "other:model"),),
+    (ToolRequest(call_key(1, 0), "list_files", "{}", "call_0"),),
+)
+"""What another model answered before."""
 
 
 class Reply(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,7 +97,10 @@ class Run(msgspec.Struct, forbid_unknown_fields=True):
 
 class Case(msgspec.Struct, forbid_unknown_fields=True):
     name: str
-    source: str
+    source: str = BY_HAND
+    see: str = ""
+    effort: ReasoningEffort | Literal[""] = ""
+    earlier: bool = False
     status: int = 200
     headers: dict[str, str] = {}
     events: list[str] = []
@@ -185,7 +210,9 @@ async def play(model_ref: str, case: Case) -> Played:
         try:
             model = registry.get(model_ref)
             asked: list[Entry] = [UserEntry("What is in a.txt?")]
-            request = ModelRequest("Be brief.", asked, TOOLS, memo=Memo())
+            if case.earlier:
+                asked += _continued(EARLIER)
+            request = ModelRequest("Be brief.", asked, TOOLS, memo=Memo(), effort=case.effort)
             try:
                 played.answer, played.notices = await _assembled(model, request)
             except ModelError as error:

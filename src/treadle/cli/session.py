@@ -76,6 +76,7 @@ async def open_agent(
         home=config.home,
         accepted=settings.consent,
         retry_base_s=settings.retry_base_s,
+        retry_limit_s=settings.retry_limit_s,
         silence_s=settings.silence_s,
         answer_s=settings.answer_s,
         renew_s=settings.lease_s / 3,

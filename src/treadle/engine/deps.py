@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.engine.effects import Spilled
 from treadle.engine.log import Log
-from treadle.engine.silence_timeout import ANSWER_S, BASE_S, SILENCE_S
+from treadle.engine.silence_timeout import ANSWER_S, BASE_S, RETRY_LIMIT_S, SILENCE_S
 from treadle.ports.hooks import Chain, Hooks
 from treadle.ports.model import Models
 from treadle.ports.observer import Observer
@@ -68,6 +68,8 @@ class Deps(msgspec.Struct, frozen=True):
     system_text: Callable[[ChatOptions], str] = no_system_text
     chance: Callable[[], float] = random.random
     retry_base_s: float = BASE_S
+    retry_limit_s: float = RETRY_LIMIT_S
+    """In runs that no person watches; 0: no limit."""
     silence_s: float = SILENCE_S
     answer_s: float = ANSWER_S
     renew_s: float = RENEW_S

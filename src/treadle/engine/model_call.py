@@ -103,7 +103,9 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
     if error.kind == "context_limit" and opened is not None and not opened.forced_compaction:
         await tenure.record(retry, CompactionStart("context_limit"))
         return False
-    wait = delay(error, failures, deps.chance(), deps.retry_base_s)
+    # A chat that asks at its limits has a person who sees the retries and can stop them.
+    limit_s = 0.0 if tenure.state.options.limit_rule == "ask" else deps.retry_limit_s
+    wait = delay(error, failures, deps.chance(), deps.retry_base_s, limit_s)
     if wait is None:
         await tenure.record(*_paid(tenure, attempt, error.kind, error), SessionError(error.kind, str(error)))
         return False

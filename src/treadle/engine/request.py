@@ -34,7 +34,7 @@ def find_model(state: ChatState, deps: Deps) -> Model:
     budget (L-11)."""
     options = state.options
     model = deps.models.get(options.model)
-    if (options.run_budget.usd or options.chat_budget.usd) and not model.info.has_price:
+    if (options.run_budget.usd or options.chat_budget.usd) and not (model.info.has_price or model.info.tells_cost):
         raise ConfigError(
             f"the price of {options.model} is unknown, so a budget in USD cannot be kept; set price_input and "
             f'price_output under ["{options.model}"] in models.toml, or limit tokens instead (--budget-tokens)'

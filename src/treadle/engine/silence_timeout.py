@@ -20,6 +20,11 @@ RETRIES = 5
 BASE_S = 2.0
 CAP_S = 30.0
 JITTER = 0.25
+UNREACHABLE_RETRIES = 1
+"""A server that does not run is not started by waiting."""
+RETRY_LIMIT_S = 20.0
+"""The most that all waits together take while a provider is down and no person watches."""
+_DOWN = ("overloaded", "network")
 _TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 
@@ -83,11 +88,20 @@ def _tells(delta: Delta) -> bool:
     return type(delta) is not UsageDelta
 
 
-def delay(error: ModelError, failures: int, chance: float, base_s: float = BASE_S) -> float | None:
-    """Seconds to wait before the next attempt, or None when there is none. `chance` is in [0, 1)."""
-    if error.kind not in _TRANSIENT or failures >= RETRIES:
+def delay(
+    error: ModelError, failures: int, chance: float, base_s: float = BASE_S, limit_s: float = 0.0
+) -> float | None:
+    """Seconds to wait before the next attempt, or None when there is none. `chance` is in [0, 1). `limit_s`: the most
+    that all waits together may take while a provider is down; 0: no limit."""
+    if error.kind not in _TRANSIENT or failures >= (UNREACHABLE_RETRIES if error.unreachable else RETRIES):
         return None
     if error.retry_after is not None:
-        return error.retry_after if error.retry_after <= LONGEST_WAIT_S else None
-    wait = base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1))
-    return float(min(wait, CAP_S))
+        wait = error.retry_after
+        if wait > LONGEST_WAIT_S:
+            return None
+    else:
+        wait = float(min(base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1)), CAP_S))
+    if not limit_s or error.kind not in _DOWN:
+        return wait
+    waited = sum(min(base_s * 2.0**earlier, CAP_S) for earlier in range(failures))
+    return wait if waited + wait <= limit_s else None

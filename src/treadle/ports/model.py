@@ -65,6 +65,9 @@ class ModelInfo(msgspec.Struct, frozen=True):
     efforts: tuple[ReasoningEffort, ...] | None = None
     """How much it can be asked to think (M-16): empty, it cannot be asked; None, it is not known."""
 
+    tells_cost: bool = False
+    """Whether its server tells with each answer what it cost."""
+
     @property
     def has_price(self) -> bool:
         """True if the price of a call is known."""

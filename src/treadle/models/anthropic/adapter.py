@@ -35,6 +35,8 @@ _BUDGETED = re.compile(r"claude-(?:3-7|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-20\
 """Models that know budgets of thinking alone; all later ones are asked by the name of a level."""
 
 _TOO_MANY = re.compile(r"max_tokens: \d+ > (\d{1,9})")
+_DEMANDS_BLOCKS = re.compile(r"thinking\b.{0,60}must be passed back", re.I)
+"""DeepSeek, for answers that another model gave."""
 _ABOUT_BLOCKS = re.compile(r"messages\.\d|signature|block", re.I)
 
 
@@ -116,6 +118,10 @@ class AnthropicMessages(HttpModel):
             return self._drop("temperature")
         if "thinking" not in said and "signature" not in said:
             return None
+        if _DEMANDS_BLOCKS.search(said):
+            if not self._encoder.want_thinking():
+                return None
+            return self._notice("thinking_returned", "wants thinking with every answer; from now on it gets it")
         if _ABOUT_BLOCKS.search(said):
             if self._encoder.drop_thinking(request):
                 return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")

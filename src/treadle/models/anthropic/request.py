@@ -17,7 +17,7 @@ import msgspec
 
 from treadle.models.wire.encoder import CLOSE, AlternatingConversation, Picture, RequestEncoder
 from treadle.models.wire.json import encode_json, json_object, tool_name
-from treadle.models.wire.signed_thinking import lay_out
+from treadle.models.wire.signed_thinking import TEXT_PLACE, lay_out
 from treadle.ports.model import Encode, ModelRequest, Pictures
 from treadle.protocol.content import AssistantEntry, ToolResult
 from treadle.protocol.tools import ToolSpec
@@ -41,6 +41,7 @@ class AnthropicEncoder(RequestEncoder):
     def __init__(self, ref: str) -> None:
         super().__init__(ref)
         self._mark = MARK
+        self._demands_thinking = False
 
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         # What is asked once is not worth being cached, which costs a quarter more.
@@ -56,6 +57,12 @@ class AnthropicEncoder(RequestEncoder):
             )
         )
 
+    def want_thinking(self) -> bool:
+        """From now on every answer with calls has a block of thinking; False when that was so before."""
+        before, self._demands_thinking = self._demands_thinking, True
+        self._encode_anew()
+        return not before
+
     def drop_marks(self) -> bool:
         """Send no cache breakpoints any more; False when none were sent."""
         sent, self._mark = bool(self._mark), b""
@@ -63,7 +70,9 @@ class AnthropicEncoder(RequestEncoder):
         return sent
 
     def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
-        return AnthropicConversation(self._ref, refused, pictures, _ID)
+        conversation = AnthropicConversation(self._ref, refused, pictures, _ID)
+        conversation.demands_thinking = self._demands_thinking
+        return conversation
 
     def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         return super()._encode_tools(tools)[:-2] + self._mark + b"}]"
@@ -91,6 +100,8 @@ class AnthropicConversation(AlternatingConversation):
 
     opening: ClassVar = {"user": _USER, "model": _ASSISTANT}
     untold = _UNTOLD
+    demands_thinking = False
+    """Whether the server refuses answers without a block of thinking."""
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
         sources = ({"type": "base64", "media_type": image.media_type, "data": image.data} for image in images)
@@ -112,8 +123,14 @@ class AnthropicConversation(AlternatingConversation):
 
     def _blocks(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         """Text and calls with the thinking put back in between."""
-        for part in lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._returned(entry)]):
+        returned = [sealed for _, sealed in self._returned(entry)]
+        if self.demands_thinking and not any(sealed.block != TEXT_PLACE for sealed in returned):
+            text = "".join(block.text for block in entry.thinking)
+            yield encode_json({"type": "thinking", "thinking": text, "signature": ""})
+        for part in lay_out(entry.text, len(entry.calls), returned):
             match part:
+                case bytes() if part == TEXT_PLACE:
+                    continue
                 case bytes():
                     yield part
                 case str():

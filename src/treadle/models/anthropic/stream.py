@@ -5,16 +5,15 @@ from typing import Any
 
 import msgspec
 
+from treadle.models.wire.cache_writes import CACHE_WRITE
 from treadle.models.wire.failures import failure
 from treadle.models.wire.json import encode_json
 from treadle.models.wire.reading import EventReader
-from treadle.models.wire.signed_thinking import SignedBlock, seal
+from treadle.models.wire.signed_thinking import TEXT_PLACE, SignedBlock, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, NoticeDelta, ThinkingBlock
 
-CACHE_WRITE = 1.25
-"""The price of input that is written to the cache for five minutes, as a multiple of that of new input."""
 _LONG_PROMPTS: dict[str, tuple[int, float]] = {"claude-haiku-5-5": (100_000, 5.0)}
 """Models whose prompts above a length cost a multiple of the catalogue's prices."""
 
@@ -113,7 +112,9 @@ _decode_message = msgspec.json.Decoder(_AnthropicMessage).decode
 class _Block:
     """A block that has begun and not stopped."""
 
-    def __init__(self, start: dict[str, Any], call: int) -> None:
+    def __init__(self, start: dict[str, Any], call: int, said: int) -> None:
+        self.said = said
+        """How many characters of text stood before it."""
         self.start = start
         self.kind = start.get("type")
         self.call = call
@@ -178,7 +179,7 @@ class AnthropicReader(EventReader):
     def _start(self, index: int, start: dict[str, Any]) -> None:
         if index in self._blocks:
             self._stop(index)  # a server that says no stop, or calls every index 0
-        block = self._blocks[index] = _Block(start, self._calls)
+        block = self._blocks[index] = _Block(start, self._calls, self._batch.said)
         match block.kind:
             case "text" if isinstance(start.get("text"), str):
                 self._batch.say(start["text"])
@@ -205,6 +206,9 @@ class AnthropicReader(EventReader):
             return
         place = self._batch.said, block.call
         match block.kind:
+            case "text" if block.call and self._batch.said > block.said:
+                # Text behind a call. An answer has its text in one piece: the place of this one is recorded.
+                self._batch.put(ThinkingBlock(Thinking("", seal(SignedBlock(TEXT_PLACE, block.said, block.call)))))
             case "thinking":
                 text = "".join(block.pieces)
                 if text or block.start.get("signature"):

@@ -173,7 +173,7 @@ class OllamaChat(HttpModel):
         elif _NO_MEMORY.search(said):
             kind = "bad_request"
             said += "; take a smaller model, or a smaller window with TREADLE_CONTEXT_WINDOW"
-        return ModelError(kind, said, status=error.status, retry_after=error.retry_after)
+        return ModelError(kind, said, status=error.status, retry_after=error.retry_after, unreachable=error.unreachable)
 
 
 def _access(context: ProviderContext) -> tuple[Secret, str]:

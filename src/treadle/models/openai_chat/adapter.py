@@ -48,9 +48,11 @@ class OpenAIChat(HttpModel):
         thinking_field: str = "",
         ids: re.Pattern[str] | None = None,
         effort_style: str = "",
+        start_hint: str = "",
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__(info, connection)
+        self.start_hint = start_hint
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         host = "" if "endpoint" in connection else host_of(self._access.base_url)
@@ -72,7 +74,7 @@ class OpenAIChat(HttpModel):
         return {"model": self._info.name, **self._kept(wanted)}
 
     def _reader(self, where: str) -> ChatReader:
-        return ChatReader(where, self._encoder.thinking_field)
+        return ChatReader(where, self._encoder.thinking_field, self._info)
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good and say so (M-01). A refused name of
@@ -125,6 +127,7 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
         api_key=key,
         thinking_field=row.thinking_field,
         ids=re.compile(row.ids) if row.ids else None,
+        start_hint=row.start_hint,
         effort_style="groq-qwen" if server == "groq" and "qwen" in name.lower() else row.effort_style,
         http=context.http,
     )

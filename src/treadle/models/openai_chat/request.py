@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.models.openai_chat.stream import CALL_EXTRAS, THINK_CHUNKS
+from treadle.models.openai_chat.stream import AT, CALL_EXTRAS, THINK_CHUNKS
 from treadle.models.wire.encoder import ConversationEncoder, Picture, RequestEncoder, with_system
 from treadle.models.wire.json import encode_json, json_object
 from treadle.ports.model import Encode, ModelRequest, Pictures
@@ -87,9 +87,10 @@ class ChatConversation(ConversationEncoder):
                 blocks.append(block)  # to the letter: there may be signatures in it
                 continue
             extras = fields.pop(CALL_EXTRAS, {})
-            for call, tool_call in zip(entry.calls, body.get("tool_calls", ()), strict=False):
-                if call.id in extras:
-                    tool_call["extra_content"] = extras[call.id]
+            for position, (call, tool_call) in enumerate(zip(entry.calls, body.get("tool_calls", ()), strict=False)):
+                extra = extras.get(call.id or f"{AT}{position}")
+                if extra is not None:
+                    tool_call["extra_content"] = extra
             if THINK_CHUNKS in fields:
                 body["content"] = [*fields.pop(THINK_CHUNKS), {"type": "text", "text": entry.text}]
             body |= fields

@@ -5,14 +5,17 @@ from typing import Any
 
 import msgspec
 
+from treadle.models.wire.cache_writes import price_with_writes
 from treadle.models.wire.failures import failure
 from treadle.models.wire.reading import EventReader
+from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
 
 DETAILS = "reasoning_details"
 CALL_EXTRAS = "call_extras"
-"""In the record only: by the id of a call, what was attached to it."""
+"""In the record only: by the id of a call, what was attached to it; by `AT` and its position if it has no id."""
+AT = "#"
 THINK_CHUNKS = "content"
 """Mistral's thinking is a part of the content."""
 _RETURNABLE = ("reasoning_content", "reasoning")
@@ -115,6 +118,8 @@ class _Choice(msgspec.Struct, gc=False):
 
 class _Details(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    """By OpenAI and OpenRouter: input that was written to the cache, which costs more than other input."""
     reasoning_tokens: int | None = None
 
 
@@ -144,10 +149,14 @@ _decode = msgspec.json.Decoder(ChatChunk).decode
 class ChatReader(EventReader):
     """`thinking_field` is where the server wants thinking back."""
 
-    def __init__(self, where: str, thinking_field: str = "") -> None:
+    def __init__(self, where: str, thinking_field: str = "", info: ModelInfo | None = None) -> None:
         super().__init__(where)
+        self._info = info
         self._returned_fields = ReturnedFields(thinking_field)
         self._refused = False
+        self._named_calls = 0
+        self._bare_name = False
+        """Whether the last piece was a name without label and arguments: another name with arguments is another call."""
         self._unlabelled = 0
         """How many calls got an index here because the server sent neither index nor id."""
 
@@ -201,7 +210,9 @@ class ChatReader(EventReader):
             if choice.finish_reason:
                 self.finish_reason = choice.finish_reason
         if part.usage is not None:
-            self._batch.count(usage_of(part.usage))
+            usage, details = usage_of(part.usage), part.usage.prompt_tokens_details or _Details()
+            written = details.cache_write_tokens or 0
+            self._batch.count(usage if self._info is None else price_with_writes(usage, written, self._info))
 
     def _message(self, message: _ChatMessage) -> None:
         field, thinking, text = _split(message)
@@ -214,12 +225,16 @@ class ChatReader(EventReader):
             self._batch.say(message.refusal)
             self._refused = True
         if message.tool_calls:
-            unlabelled = len(message.tool_calls) > 1 and all(_is_unlabelled(call) for call in message.tool_calls)
+            several = len(message.tool_calls) > 1 and all(_is_unlabelled(call) for call in message.tool_calls)
             for call in message.tool_calls:
-                if unlabelled:  # several in one message are several calls, though nothing tells them apart
+                function = call.function or _ChatFunction()
+                is_next = self._bare_name and _is_unlabelled(call) and function.name and function.arguments
+                if several or is_next:  # several in one message are several calls, though nothing tells them apart
                     call.index, self._unlabelled = self._unlabelled, self._unlabelled + 1
+                self._bare_name = _is_unlabelled(call) and bool(function.name) and not function.arguments
                 self._batch.put(_call(call))
-                self._returned_fields.take_extra(call.id or "", call.extra_content)
+                self._named_calls += bool(function.name)
+                self._returned_fields.take_extra(call.id or f"{AT}{self._named_calls - 1}", call.extra_content)
 
 
 def _only_text(part: ChatChunk) -> str | None:

@@ -69,7 +69,7 @@ class OpenAIResponses(HttpModel):
         return {"model": self._info.name, **self._kept(wanted)}
 
     def _reader(self, where: str) -> ResponsesReader:
-        return ResponsesReader(where)
+        return ResponsesReader(where, self._info)
 
     def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good; if it refused earlier reasoning, go

@@ -53,15 +53,16 @@ class ResponsesConversation(ConversationEncoder):
     def _items(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> Iterator[bytes]:
         parts = [*lay_out(entry.text, len(entry.calls), [sealed for _, sealed in self._returned(entry)])]
         head = b""
-        for part, following in zip(parts, [*parts[1:], 0], strict=False):
+        messages = sum(isinstance(part, bytes) and part.startswith(_HEAD) for part in parts)
+        for part in parts:
             match part:
                 case bytes() if part.startswith(_HEAD):
-                    head = part
+                    head, messages = part, messages - 1
                 case bytes():
                     yield part
                 case str():
-                    more = isinstance(following, bytes) and following.startswith(_HEAD)
-                    message = _message("assistant", "output_text", part.removesuffix(SEPARATOR) if more else part)
+                    said = part.removesuffix(SEPARATOR) if messages else part  # it was put before the next message
+                    message = _message("assistant", "output_text", said)
                     yield head[:-1] + b"," + message[len(_PLAIN_HEAD) :] if head else message
                     head = b""
                 case int():

@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from treadle.errors import ModelError
+from treadle.models.wire.cache_writes import price_with_writes
 from treadle.models.wire.failures import failure
 from treadle.models.wire.json import decode_leniently, encode_json
 from treadle.models.wire.reading import EventReader
 from treadle.models.wire.signed_thinking import SignedBlock, seal
+from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import CallDelta, ThinkingBlock
 
@@ -42,6 +44,7 @@ class Item(msgspec.Struct, gc=False):
 
 class _Details(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -110,16 +113,18 @@ def arguments_of(item: Item) -> str:
     return item.arguments or ""
 
 
-def usage_of(whole: Whole) -> Usage | None:
+def usage_of(whole: Whole, info: ModelInfo | None = None) -> Usage | None:
     usage = whole.usage
     if usage is None:
         return None
-    return Usage(
+    read = usage.input_tokens_details or _Details()
+    counted = Usage(
         input=usage.input_tokens or 0,
         output=usage.output_tokens or 0,
-        cached=(usage.input_tokens_details or _Details()).cached_tokens or 0,
+        cached=read.cached_tokens or 0,
         reasoning=(usage.output_tokens_details or _Details()).reasoning_tokens or 0,
     )
+    return counted if info is None else price_with_writes(counted, read.cache_write_tokens or 0, info)
 
 
 _THOUGHTS = frozenset(
@@ -140,8 +145,9 @@ class _CallInProgress:
 
 
 class ResponsesReader(EventReader):
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, info: ModelInfo | None = None) -> None:
         super().__init__(where)
+        self._info = info
         self._spoken: dict[int | str, int] = {}
         """The messages of which text came in pieces, and how much text stood before each."""
         self._thought: list[str] = []
@@ -294,7 +300,7 @@ class ResponsesReader(EventReader):
         self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
     def _finish(self, whole: Whole, kind: str = "") -> None:
-        if (usage := usage_of(whole)) is not None:
+        if (usage := usage_of(whole, self._info)) is not None:
             self._batch.count(usage)
         status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
         if status in ("in_progress", "queued"):

@@ -1,6 +1,7 @@
 """HTTP to providers: connections for all models, raw bytes per network read, every failure a ModelError."""
 
 import asyncio
+import errno
 import zlib
 from collections.abc import Mapping
 from typing import Self
@@ -208,7 +209,10 @@ def _broken(where: str, error: OSError, key: Secret | None = None) -> ModelError
     if isinstance(error, TimeoutError) and not str(error):
         return ModelError("network", f"{where} cannot be reached: no answer within {CONNECT_S:g} seconds")
     reason = str(error) or type(error).__name__
-    return ModelError("network", f"{where} cannot be reached: {key.redact(reason) if key else reason}")
+    # Where a name has several addresses, asyncio joins the errors of all in one text.
+    refused = isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in reason
+    told = f"{where} cannot be reached: {key.redact(reason) if key else reason}"
+    return ModelError("network", told, unreachable=refused)
 
 
 async def _refusal(where: str, reply: HttpResponse, key: Secret) -> ModelError:

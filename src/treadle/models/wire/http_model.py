@@ -86,6 +86,8 @@ class HttpModel(ModelBase, ABC):
     key_header: ClassVar[str] = ""
     headers: ClassVar[Mapping[str, str]] = {}
     """Sent with each request."""
+    start_hint: str = ""
+    """How a server on the user's machine is started."""
     effort_words: ClassVar[Sequence[tuple[str, str]]] = ()
     """The parameters that tell the reasoning effort, each with a pattern of what servers call it in refusals."""
     _encoder: RequestEncoder
@@ -222,7 +224,10 @@ class HttpModel(ModelBase, ABC):
 
     def _explained(self, error: ModelError, *, heard: bool) -> ModelError:
         """The failure, in words that help; `heard` when a part of the answer came before it."""
-        return error
+        if not error.unreachable:
+            return error
+        told = f"{error}; no server listens there: {self.start_hint or 'start it, or check the base URL'}"
+        return ModelError(error.kind, told, unreachable=True)
 
     def _kept(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters that have a value and were not refused."""

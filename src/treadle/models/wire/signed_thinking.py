@@ -47,25 +47,23 @@ def moved(opaque: str, by: int) -> str:
     return seal(SignedBlock(sealed.block, max(0, sealed.text + by), sealed.calls))
 
 
+TEXT_PLACE = b'{"type":"text"}'
+"""Stands for no block: it records that the text from its place on came behind a call."""
+
+
 def lay_out(text: str, calls: int, thinking: Sequence[SignedBlock]) -> Iterator[bytes | str | int]:
-    """The parts of an answer in their order: blocks of thinking, pieces of text, the numbers of its calls. Providers
-    refuse thinking that is followed by nothing of its turn: it is left out."""
-    at = 0
+    """The parts of an answer in their order: blocks of thinking, pieces of text, the numbers of its calls. Text stands
+    before the calls that came between the same two blocks. Providers refuse thinking that is followed by nothing of
+    its turn: it is left out."""
+    said = called = 0
     waiting: list[bytes] = []
-    for sealed in thinking:
-        if not sealed.calls:
-            if (piece := text[at : sealed.text]).strip():
-                yield from waiting
-                yield piece
-                waiting.clear()
-            at = max(at, sealed.text)
-            waiting.append(sealed.block)
-    if (piece := text[at:]).strip():
-        yield from waiting
-        yield piece
-        waiting.clear()
-    for position in range(calls):
-        waiting += (sealed.block for sealed in thinking if position and sealed.calls == position)
-        yield from waiting
-        yield position
-        waiting.clear()
+    for sealed in (*thinking, SignedBlock(b"", len(text), calls)):
+        piece, said = text[said : sealed.text], max(said, sealed.text)
+        parts: list[str | int] = [piece] if piece.strip() else []
+        parts += range(called, min(sealed.calls, calls))
+        called = max(called, min(sealed.calls, calls))
+        if parts:
+            yield from waiting
+            waiting.clear()
+            yield from parts
+        waiting.append(sealed.block)

@@ -161,6 +161,7 @@ def test_what_one_read_brings_is_joined_and_stays_in_order() -> None:
         CallDelta("i", 0, "f"),
         CallDelta(index=0, arguments="{}"),
         TextDelta("c"),
+        ThinkingBlock(Thinking("", '[2,1,{"type":"text"}]')),  # where the text behind the call stood
         UsageDelta(Usage(123, 1, cached=100)),
     ]
     assert reader.feed(event("ping")) == []
