@@ -1,5 +1,8 @@
 """Cases that say how a run ends are played through the real command line: exit code and last words (L-11, M-11)."""
 
+from socket import socket
+from time import monotonic
+
 import msgspec
 import pytest
 
@@ -14,8 +17,8 @@ def run(cli: CommandLine, model: str, case: Case, *options: str) -> Ended:
     """One run against a server that gives the case's replies in their order, and then the last again."""
     replies = list(case.all_replies)
 
-    def answer(_method: str, path: str, _headers: Headers, _body: bytes) -> FakeResponse:
-        if path.endswith("/api/show"):
+    def answer(method: str, path: str, _headers: Headers, _body: bytes) -> FakeResponse:
+        if path.endswith("/api/show") or method == "GET":
             return json_answer(404, {"error": "unknown"})
         reply = replies.pop(0) if len(replies) > 1 else replies[0]
         return encode_reply(reply, lines=model.startswith("ollama:"))
@@ -36,7 +39,6 @@ def test_run(cli: CommandLine, model: str, case: Case) -> None:
 
 HELLO = Case(
     "hello",
-    "https://platform.openai.com/docs/api-reference/chat-streaming",
     events=['{"choices":[{"index":0,"delta":{"content":"Hello."},"finish_reason":"stop"}]}', "[DONE]"],
 )
 
@@ -51,3 +53,53 @@ def test_a_budget_without_a_price_is_refused(cli: CommandLine) -> None:  # L-11
     (cli.home / "models.toml").write_text('["openai:some-model"]\nprice_input = 1.0\nprice_output = 2.0\n')
     priced = run(cli, "openai:some-model", HELLO, "--budget-usd", "0.5")
     assert (priced.code, "Hello." in priced.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "variable", "hint"),
+    [
+        ("ollama:some-model", "OLLAMA_HOST", "ollama serve"),
+        ("llamacpp:some-model", "LLAMACPP_BASE_URL", "llama-server -m MODEL.gguf"),
+        ("lmstudio:some-model", "LMSTUDIO_BASE_URL", "lms server start"),
+        ("vllm:some-model", "VLLM_BASE_URL", "vllm serve MODEL"),
+        ("openai:some-model", "OPENAI_BASE_URL", "check the base URL"),
+    ],
+)
+def test_a_refused_connection_fails_within_seconds(cli: CommandLine, model: str, variable: str, hint: str) -> None:
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+    del cli.environment["TREADLE_RETRY_BASE_S"]  # as users have it
+    begun = monotonic()
+    ended = cli("run", "Hi.", "--model", model, env={variable: f"http://{address}/v1", "OPENAI_API_KEY": "k"})
+    assert monotonic() - begun < 30  # 2 seconds of waiting; the rest is for a busy machine
+    assert ended.code == 1
+    assert ended.err.count("retry ") == 1
+    assert address in ended.err
+    assert hint in ended.err
+
+
+DOWN = Case("down", status=503, body='{"error":{"message":"Service unavailable"}}')
+
+
+def test_a_provider_that_stays_down_is_given_up(cli: CommandLine) -> None:  # M-11
+    """The first failure is told at once; three waits of 2, 4 and 8 seconds are cut short here by a smaller base."""
+    cli.environment["TREADLE_RETRY_BASE_S"] = "0.2"
+    ended = run(cli, "openai:some-model", DOWN, "--json")
+    assert [retry["attempt"] for retry in ended.of("assistant.turn_retry")] == [1, 2, 3, 4, 5]
+    cli.environment["TREADLE_RETRY_LIMIT_S"] = "2"
+    ended = run(cli, "openai:some-model", DOWN, "--json")
+    assert [retry["attempt"] for retry in ended.of("assistant.turn_retry")] == [1, 2, 3]
+    assert (ended.code, ended.of("session.error")[0]["class"]) == (1, "overloaded")
+    shown = run(cli, "openai:some-model", DOWN)
+    assert "retry 1 (overloaded)" in shown.err
+
+
+def test_an_openrouter_model_without_a_price_is_held_to_its_budget_by_the_cost_that_is_told(cli: CommandLine) -> None:
+    """L-11: what the server says that an answer cost counts; the second call is not made."""
+    call = '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"list_files"}}]}}]}'
+    cost = '{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":9,"cost":0.02}}'
+    case = Case("cost", events=[call, cost, "[DONE]"])
+    ended = run(cli, "openrouter:acme/new-model", case, "--budget-usd", "0.01", "--json")
+    assert ended.code == 55
+    assert len(ended.of("assistant.turn_start")) == 1

@@ -103,6 +103,8 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
 def fitted(request: ModelRequest, used: int, info: ModelInfo) -> ModelRequest:
     """The request with an output limit that fits what is left of the window behind `used` tokens: many servers refuse a
     request whose input and output limit together are more than the window."""
+    if info.limit_assumed and not request.max_tokens:
+        return request
     wanted = request.max_tokens or info.max_output
     window = request.window or info.window
     left = int(window * (1 - MARGIN)) - used

@@ -97,7 +97,7 @@ class ClientModels:
         info = self._models.catalogue.look_up(provider.type or "openai", model)
         info = msgspec.structs.replace(info, provider=name, name=provider.wire_model or model)
         if provider.max_output_tokens:
-            info = msgspec.structs.replace(info, max_output=provider.max_output_tokens)
+            info = msgspec.structs.replace(info, max_output=provider.max_output_tokens, limit_assumed=False)
         return _model(provider, info, _Endpoint(self, name))
 
     async def access(self, name: str) -> Access:

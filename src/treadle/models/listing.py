@@ -1,19 +1,22 @@
 """The list of models that a server gives of itself. Most give one of two shapes, some add limits and prices; content
 with any of it, in whatever types."""
 
+import asyncio
 import re
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from treadle.errors import ModelError
-from treadle.models.catalog.lookup import OUTPUT_CAP
+from treadle.models.catalog.server_facts import ModelFacts
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.http import host_of
 from treadle.models.wire.http_model import Access
 from treadle.models.wire.json import decode_leniently
 from treadle.ports.model import ModelInfo
 
+LEARN_S = 5.0
+"""How long a first call waits for what its server knows of the model."""
 _NO_CHAT = re.compile(
     r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|\bimage|imagen|\baudio\b|\bsora|\bveo\b|rerank"
     r"|\bocr\b|guard\b|davinci|babbage|\blive\b",
@@ -24,15 +27,22 @@ _NO_CHAT_TYPES = ("embedding", "embeddings", "image", "audio", "rerank", "modera
 
 
 class _Price(msgspec.Struct):
-    """USD, for one token in the first three, as text or number."""
+    """USD as text or number: for one token in the first three (OpenRouter), for a million in the others (Together)."""
 
     prompt: float | None = None
     completion: float | None = None
     input_cache_read: float | None = None
+    input: float | None = None
+    cached_input: float | None = None
+    output: float | None = None
 
 
 class _Top(msgspec.Struct):
     max_completion_tokens: int | None = None
+
+
+class _Architecture(msgspec.Struct):
+    input_modalities: list[str] | None = None
 
 
 class _Item(msgspec.Struct):
@@ -48,6 +58,10 @@ class _Item(msgspec.Struct):
     output_limit: int | None = msgspec.field(default=None, name="outputTokenLimit")
     methods: list[str] | None = msgspec.field(default=None, name="supportedGenerationMethods")
     max_completion_tokens: int | None = None
+    loaded_context_length: int | None = None  # LM Studio
+    supported_parameters: list[str] | None = None  # OpenRouter
+    architecture: _Architecture | None = None  # OpenRouter
+    capabilities: Any = None  # LM Studio: a list of words
     top_provider: _Top | None = None
     pricing: _Price | None = None
 
@@ -63,7 +77,23 @@ async def list_from(context: ProviderContext, provider: str, access: Access, pat
     models = read_list(await context.http.get(url, access.headers, access.key, key_header=access.key_header))
     if models is None:
         raise ModelError("bad_request", f"{host_of(url)} gave no list of models")
-    return [_told(context.catalogue.look_up(provider, name), item) for name, item in sorted(models.items())]
+    return [facts_of(item).inform(context.catalogue.look_up(provider, name)) for name, item in sorted(models.items())]
+
+
+async def learn_facts(context: ProviderContext, access: Access, path: str, info: ModelInfo) -> ModelInfo:
+    """Ask a server what it knows of a model that the catalogue does not have, and keep it. A server that does not tell
+    is used all the same."""
+    address = access.base_url
+    facts = context.facts.find(address, info.name)
+    if facts is None:
+        try:
+            async with asyncio.timeout(LEARN_S):
+                models = read_list(await context.http.get(address + path, access.headers, access.key)) or {}
+        except (ModelError, TimeoutError):
+            return info
+        facts = facts_of(models[info.name]) if info.name in models else ModelFacts()
+        context.facts.keep(address, info.name, facts)
+    return context.catalogue.adjust(facts.inform(info))
 
 
 def read_list(document: bytes) -> dict[str, _Item] | None:
@@ -86,10 +116,10 @@ def _answers(name: str, item: _Item) -> bool:
     return item.type not in _NO_CHAT_TYPES and not _NO_CHAT.search(name)
 
 
-def _told(info: ModelInfo, item: _Item) -> ModelInfo:
-    """The model with the facts of its server where the catalogue has none, or only those of the model's family."""
-    unknown = info.is_unknown or not info.has_price
+def facts_of(item: _Item) -> ModelFacts:
+    """What a server tells of one model."""
     windows = (
+        item.loaded_context_length,
         item.context_length,
         item.context_window,
         item.max_context_length,
@@ -97,19 +127,32 @@ def _told(info: ModelInfo, item: _Item) -> ModelInfo:
         item.max_input_tokens,
         item.input_limit,
     )
-    window = next((count for count in windows if count and count > 0), 0)
-    most = (item.top_provider.max_completion_tokens if item.top_provider else None) or item.max_completion_tokens
-    most = most or item.output_limit or 0
-    if unknown and window:
-        info = replace(info, window=window, max_output=min(info.max_output, window // 2))
-    if unknown and most > 0:
-        info = replace(info, max_output=min(most, OUTPUT_CAP, info.window))
-    price = item.pricing
-    if price is not None and price.prompt and price.completion and not info.usd_per_million_input:
-        info = replace(
-            info,
-            usd_per_million_input=round(price.prompt * 1e6, 6),
-            usd_per_million_cached=round((price.input_cache_read or price.prompt) * 1e6, 6),
-            usd_per_million_output=round(price.completion * 1e6, 6),
-        )
-    return info
+    limits = (
+        item.top_provider.max_completion_tokens if item.top_provider else None,
+        item.max_completion_tokens,
+        item.output_limit,
+    )
+    price = item.pricing or _Price()
+    fresh, cached, output = price.prompt or 0.0, price.input_cache_read or 0.0, price.completion or 0.0
+    fresh, cached, output = fresh * 1e6, cached * 1e6, output * 1e6
+    if price.input and price.output:  # Together tells them for a million tokens
+        fresh, cached, output = price.input, price.cached_input or 0.0, price.output
+    accepted = item.supported_parameters
+    modalities = item.architecture.input_modalities if item.architecture else None
+    can = item.capabilities if isinstance(item.capabilities, list) else None
+    tools, vision = (None if accepted is None else "tools" in accepted), None
+    if modalities is not None:
+        vision = "image" in modalities
+    elif item.type in ("llm", "vlm"):  # LM Studio
+        vision = item.type == "vlm"
+        tools = None if can is None else "tool_use" in can
+    return ModelFacts(
+        next((count for count in windows if count and count > 0), 0),
+        next((count for count in limits if count and count > 0), 0),
+        round(fresh, 6),
+        round(cached, 6),
+        round(output, 6),
+        tools=tools,
+        vision=vision,
+        reasoning=None if accepted is None else "reasoning" in accepted,
+    )

@@ -45,6 +45,8 @@ def all_offers(registry: ModelRegistry) -> list[Offer]:
 def _offer(registry: ModelRegistry, provider: str) -> Offer:
     catalogue = registry.catalogue
     infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
+    known = {info.name for info in infos}
+    infos += [info for info in registry.used(provider) if info.name not in known]
     if provider == local.PROVIDER:  # each is here or not, which `usable` tells
         infos = [info for info in infos if info.name not in local.KNOWN]
         return Offer(provider, [catalogue.adjust(weights.info) for weights in local.KNOWN.values()] + infos)

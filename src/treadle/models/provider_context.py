@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.errors import ConfigError
 from treadle.models.catalog.lookup import Catalogue
+from treadle.models.catalog.server_facts import ServerFacts
 from treadle.models.keys import Secret, find_key, stored_access
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class ProviderContext:
         self.env = env
         self.home = home
         self.catalogue = Catalogue(home)
+        self.facts = ServerFacts(home)
         self._http: Http | None = None
         self._shared: dict[Callable[[ProviderContext], Any], Any] = {}
 

@@ -19,6 +19,8 @@ class Server(NamedTuple):
     """What it takes as the id of a call, as a pattern; empty: anything."""
     key_path: str = ""
     """What it answers only with a good key, where it gives the list of its models to anybody."""
+    facts_path: str = ""
+    """Where it tells window, limits, prices or abilities of its models; empty: it does not."""
     start_hint: str = ""
     """How it is started, for servers on the user's machine."""
     effort_style: str = ""
@@ -28,7 +30,7 @@ class Server(NamedTuple):
 SERVERS: Mapping[str, Server] = {
     "custom": Server("", needs_key=False),  # any compatible server, by CUSTOM_BASE_URL
     "deepseek": Server("https://api.deepseek.com", thinking_field="reasoning_content", effort_style="switch"),
-    "groq": Server("https://api.groq.com/openai/v1"),
+    "groq": Server("https://api.groq.com/openai/v1", facts_path="/models"),
     "llamacpp": Server(
         "http://127.0.0.1:8080/v1",
         needs_key=False,
@@ -38,14 +40,18 @@ SERVERS: Mapping[str, Server] = {
     "lmstudio": Server(
         "http://127.0.0.1:1234/v1",
         needs_key=False,
+        facts_path="/api/v0/models",
         start_hint="start it with: lms server start, or set LMSTUDIO_BASE_URL to where it runs",
     ),
-    "mistral": Server("https://api.mistral.ai/v1", ids="[A-Za-z0-9]{9}"),
-    "openrouter": Server("https://openrouter.ai/api/v1", key_path="/key", effort_style="openrouter"),
-    "together": Server("https://api.together.xyz/v1", effort_style="together"),
+    "mistral": Server("https://api.mistral.ai/v1", ids="[A-Za-z0-9]{9}", facts_path="/models"),
+    "openrouter": Server(
+        "https://openrouter.ai/api/v1", key_path="/key", facts_path="/models", effort_style="openrouter"
+    ),
+    "together": Server("https://api.together.xyz/v1", facts_path="/models", effort_style="together"),
     "vllm": Server(
         "http://127.0.0.1:8000/v1",
         needs_key=False,
+        facts_path="/models",
         start_hint="start it with: vllm serve MODEL, or set VLLM_BASE_URL to where it runs",
         effort_style="template",
     ),

@@ -97,6 +97,14 @@ class ModelRegistry:
         """Whether a key of this name is in the environment or stored."""
         return bool(self._context.find_key(variable))
 
+    def used(self, provider: str) -> list[ModelInfo]:
+        """The models of a provider that were used lately and of which its server told something."""
+        if provider not in SERVERS:
+            return []
+        from treadle.models.openai_chat.adapter import used_models_of
+
+        return used_models_of(provider, self._context)
+
     async def ask(self, provider: str) -> list[ModelInfo] | None:
         """The models that a provider's server says it has; None when it cannot be asked. ConfigError and ModelError
         as for a call."""

@@ -45,7 +45,7 @@ LONGEST_WAIT_S = 120.0
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """What the catalogue knows of a model; the defaults are safe for one that nobody knows (M-12)."""
+    """What is known of a model; the defaults are safe for one that the catalogue does not have (M-12)."""
 
     provider: str
     name: str
@@ -65,6 +65,9 @@ class ModelInfo(msgspec.Struct, frozen=True):
     efforts: tuple[ReasoningEffort, ...] | None = None
     """How much it can be asked to think (M-16): empty, it cannot be asked; None, it is not known."""
 
+    limit_assumed: bool = False
+    """Whether `max_output` is only the room that is kept for an answer: its true limit is not known, and none is sent
+    unless the user asks for one."""
     tells_cost: bool = False
     """Whether its server tells with each answer what it cost."""
 
@@ -81,7 +84,15 @@ class ModelInfo(msgspec.Struct, frozen=True):
     @property
     def is_unknown(self) -> bool:
         """True if all of this is assumed."""
-        return self == ModelInfo(self.provider, self.name, efforts=self.efforts, free=self.free)
+        if self.limit_assumed:
+            return True
+        known = ModelInfo(self.provider, self.name, efforts=self.efforts, free=self.free, tells_cost=self.tells_cost)
+        return self == known
+
+    @property
+    def output_limit(self) -> int:
+        """The limit that is sent when the user asks for none; 0: none is."""
+        return 0 if self.limit_assumed else self.max_output
 
     @property
     def ref(self) -> str:

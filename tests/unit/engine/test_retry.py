@@ -41,3 +41,17 @@ def test_the_provider_is_obeyed_within_reason(asked: float, waited: float | None
 @pytest.mark.parametrize("kind", ["auth", "quota", "context_limit", "bad_request", "answer_limit"])
 def test_what_asking_again_cannot_help_is_not_asked_again(kind: ModelErrorKind) -> None:
     assert delay(ModelError(kind, "x"), 0, 0.5) is None
+
+
+def test_waits_for_a_provider_that_is_down_are_limited() -> None:  # M-11
+    """2 + 4 + 8 seconds; 16 more would be over 20."""
+    down = ModelError("overloaded", "x", status=503)
+    assert [delay(down, failures, 0.5, 2.0, 20.0) for failures in range(4)] == [2, 4, 8, None]
+    assert sum(delay(down, failures, 0.999, 2.0, 20.0) or 0 for failures in range(4)) <= 20
+    assert delay(ModelError("overloaded", "x", retry_after=30.0), 0, 0.5, 2.0, 20.0) is None
+    assert delay(ModelError("rate_limit", "x", retry_after=30.0), 0, 0.5, 2.0, 20.0) == 30
+
+
+def test_a_refused_connection_is_tried_once_more() -> None:
+    refused = ModelError("network", "x", unreachable=True)
+    assert (delay(refused, 0, 0.5), delay(refused, 1, 0.5)) == (2, None)

@@ -68,6 +68,9 @@ class Server:
         connection = self._connections
         while True:
             head = (await reader.readuntil(b"\r\n\r\n"))[:-4]
+            if head.startswith(b"GET "):  # what a server tells of its models, which these do not
+                writer.write(b"HTTP/1.1 404 X\r\nContent-Length: 2\r\n\r\n{}")
+                continue
             length = int(next(x for x in head.split(b"\r\n") if x.lower().startswith(b"content-length")).split(b":")[1])
             exchange = Exchange(head, await reader.readexactly(length), reader, writer, connection)
             self.seen.append(exchange)

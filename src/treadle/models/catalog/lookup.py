@@ -17,6 +17,8 @@ from treadle.protocol.options import EFFORTS, ReasoningEffort
 
 OWN_SERVERS = frozenset({"llamacpp", "lmstudio", "local", "ollama", "vllm"})
 """Providers whose models run on machines of the user."""
+COST_TELLERS = frozenset({"openrouter"})
+"""Providers that tell with each answer what it cost."""
 FILE_NAME = "models.toml"
 """The user's own file, in Treadle's home."""
 OUTPUT_CAP = 32_768
@@ -51,8 +53,16 @@ def look_up(provider: str, name: str) -> ModelInfo:
     known = _known(provider, name)
     if known is None and provider == "openrouter":
         known = _of_maker(name)
-    info = known or ModelInfo(provider, name, efforts=levels_of(provider, name, thinking=False, certain=False))
-    return replace(info, free=True) if provider in OWN_SERVERS else info
+    info = known or _unknown(provider, name)
+    if provider in OWN_SERVERS:
+        return replace(info, free=True)
+    return replace(info, tells_cost=True) if provider in COST_TELLERS else info
+
+
+def _unknown(provider: str, name: str) -> ModelInfo:
+    """A model that is not in the table: nothing is sent to it that the user did not ask for."""
+    efforts = levels_of(provider, name, thinking=False, certain=False)
+    return ModelInfo(provider, name, temperature=None, efforts=efforts, limit_assumed=True)
 
 
 def levels_of(provider: str, name: str, *, thinking: bool, certain: bool) -> tuple[ReasoningEffort, ...] | None:
@@ -96,7 +106,9 @@ class Catalogue:
     def adjust(self, info: ModelInfo) -> ModelInfo:
         """What the user says of a model, over what others know of it."""
         own = find(self._read(), info.ref)
-        return replace(info, **own) if own else info
+        if not own:
+            return info
+        return replace(info, **own, limit_assumed=info.limit_assumed and "max_output" not in own)
 
     def names(self, provider: str) -> list[str]:
         """The models of a provider that are known by name, the user's own first."""
@@ -153,7 +165,7 @@ def _of_maker(name: str) -> ModelInfo | None:
 
 def _of_copilot(name: str) -> ModelInfo:
     """Paid for by subscription: there are no prices."""
-    habits = _of_maker(name) or ModelInfo("copilot", name)
+    habits = _of_maker(name) or _unknown("copilot", name)
     limit = 4_096 if name.startswith(("gpt-3.5", "gpt-4o")) or name == "gpt-4" else COPILOT_OUTPUT
     return ModelInfo(
         "copilot",

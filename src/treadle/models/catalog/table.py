@@ -69,7 +69,7 @@ _GPT_FAMILIES: Table = {
     "o1*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking no-temperature"),
     "o3*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
     "o4*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
-    "o5*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature"),
+    **{f"o{number}*": (200_000, 100_000, 0.0, 0.0, 0.0, "thinking vision no-temperature") for number in range(5, 10)},
     # Moonshot's own server, by its address: it takes no temperature but 1.
     "kimi-*": (262_144, 16_384, 0.0, 0.0, 0.0, "no-temperature"),
 }

@@ -86,7 +86,7 @@ class Gemini(HttpModel):
         how_much = self._how_much(request)
         wanted: dict[str, Any] = {
             "temperature": self._temperature(request),
-            "maxOutputTokens": request.max_tokens or self._info.max_output or None,
+            "maxOutputTokens": request.max_tokens or self._info.output_limit or None,
             "thinkingConfig": {"includeThoughts": True, **how_much} if self._thinking or how_much else None,
         }
         if (schema := without_tools(request)) is not None:

@@ -39,7 +39,9 @@ class Weights(msgspec.Struct, frozen=True):
 
     @property
     def info(self) -> ModelInfo:
-        return ModelInfo(PROVIDER, self.name, window=self.window, max_output=self.max_output, efforts=(), free=True)
+        return ModelInfo(
+            PROVIDER, self.name, window=self.window, max_output=self.max_output, temperature=0.1, efforts=(), free=True
+        )
 
 
 _SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

@@ -141,7 +141,7 @@ class OllamaChat(HttpModel):
         info, shown = self._info, self._shown or ServedModel()
         options = {
             "num_ctx": min(request.window, shown.window or request.window) or info.window,
-            "num_predict": request.max_tokens or info.max_output or None,
+            "num_predict": request.max_tokens or info.output_limit or None,
             "temperature": self._temperature(request),
         }
         # What does not fit the window must fail, so that it is compacted (L-19): left to itself, the server would drop

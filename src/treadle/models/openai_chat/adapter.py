@@ -3,12 +3,12 @@ address are one row each in `treadle.models.providers`. Makes one call at a time
 are the engine's business."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Unpack
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret
-from treadle.models.listing import list_from
+from treadle.models.listing import learn_facts, list_from
 from treadle.models.openai_chat.effort import EFFORT_FIELDS, EFFORT_STYLES, style_of_host
 from treadle.models.openai_chat.request import ChatEncoder
 from treadle.models.openai_chat.stream import ChatReader
@@ -34,6 +34,7 @@ class OpenAIChat(HttpModel):
 
     `thinking_field`: where the server wants its model's thinking back, by default nowhere until it complains.
     `ids`: what the server takes as the id of a call, by default anything.
+    `learn`: asks the server what it knows of the model, before the first call.
     `effort_style`: how the server is told the reasoning effort, a key of `EFFORT_STYLES`.
     """
 
@@ -49,16 +50,24 @@ class OpenAIChat(HttpModel):
         ids: re.Pattern[str] | None = None,
         effort_style: str = "",
         start_hint: str = "",
+        learn: Callable[[ModelInfo], Awaitable[ModelInfo]] | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         super().__init__(info, connection)
         self.start_hint = start_hint
+        self._learn = learn
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         host = "" if "endpoint" in connection else host_of(self._access.base_url)
         own = host == "api.openai.com"
         self._effort_fields = EFFORT_STYLES[effort_style or style_of_host(host)]
         self._limit_name = "max_completion_tokens" if own else "max_tokens"
+
+    async def _begin(self, request: ModelRequest) -> ModelRequest:
+        if self._learn is not None:
+            learn, self._learn = self._learn, None
+            self._info = await learn(self._info)
+        return request
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         shape = json_schema_format(request)
@@ -67,7 +76,7 @@ class OpenAIChat(HttpModel):
             "stream_options": {"include_usage": True},
             "temperature": self._temperature(request),
             "response_format": {"type": "json_schema", "json_schema": shape} if shape is not None else None,
-            self._limit_name: request.max_tokens or self._info.max_output or None,
+            self._limit_name: request.max_tokens or self._info.output_limit or None,
         }
         if request.effort:
             wanted |= self._effort_fields(request.effort)
@@ -121,8 +130,18 @@ async def list_models(context: ProviderContext) -> list[ModelInfo]:
 def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
     key, url = _access(server, f"{server}:{name}", context)
     row = SERVERS[server]
+    info = context.catalogue.look_up(server, name)
+    learn = None
+    if row.facts_path and (info.is_unknown or not info.has_price):
+        access = Access(_facts_address(server, url), key)
+
+        async def learn(known: ModelInfo) -> ModelInfo:
+            return await learn_facts(context, access, row.facts_path, known)
+
+        info = _with_facts(info, access.base_url, context)
     return OpenAIChat(
-        context.catalogue.look_up(server, name),
+        info,
+        learn=learn,
         base_url=url,
         api_key=key,
         thinking_field=row.thinking_field,
@@ -144,6 +163,28 @@ async def list_models_of(server: str, context: ProviderContext) -> list[ModelInf
             if error.status != 404:  # a relay in its place need not know this path
                 raise
     return await list_from(context, server, access, "/models")
+
+
+def used_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
+    """The models that were used lately and of which the server told something."""
+    try:
+        _, url = _access(server, server, context)
+    except ConfigError:
+        return []
+    address = _facts_address(server, url)
+    infos = [context.catalogue.look_up(server, name) for name in context.facts.names(address)]
+    return [_with_facts(info, address, context) for info in infos]
+
+
+def _with_facts(info: ModelInfo, address: str, context: ProviderContext) -> ModelInfo:
+    facts = context.facts.find(address, info.name)
+    return info if facts is None else context.catalogue.adjust(facts.inform(info))
+
+
+def _facts_address(server: str, url: str) -> str:
+    """LM Studio tells of its models beside the protocol, not below it."""
+    url = url.rstrip("/")
+    return url.removesuffix("/v1") if SERVERS[server].facts_path.startswith("/api/") else url
 
 
 def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, str]:

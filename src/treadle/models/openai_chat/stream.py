@@ -156,7 +156,7 @@ class ChatReader(EventReader):
         self._refused = False
         self._named_calls = 0
         self._bare_name = False
-        """Whether the last piece was a name without label and arguments: another name with arguments is another call."""
+        """Whether the last piece was a name without label and arguments: a name with arguments is another call."""
         self._unlabelled = 0
         """How many calls got an index here because the server sent neither index nor id."""
 

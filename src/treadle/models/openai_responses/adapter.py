@@ -52,7 +52,7 @@ class OpenAIResponses(HttpModel):
         self._encoder = ResponsesEncoder(info.ref)
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        limit = request.max_tokens or self._info.max_output
+        limit = request.max_tokens or self._info.output_limit
         shape = json_schema_format(request)
         level = request.effort or self._effort
         effort = {"effort": level} if level else {}

@@ -51,8 +51,8 @@ def test_an_edition_is_known_by_its_model(name: str, same: str) -> None:
     found, wanted = (look_up(*ref.split(":", 1)) for ref in (name, same))
     assert found.ref == name
     assert found.usd_per_million_output > 0
-    # A reseller translates reasoning efforts itself.
-    fields = [field for field in ModelInfo.__struct_fields__[2:] if field != "efforts"]
+    # A reseller translates reasoning efforts itself, and tells the cost.
+    fields = [field for field in ModelInfo.__struct_fields__[2:] if field not in ("efforts", "tells_cost")]
     assert [getattr(found, field) for field in fields] == [getattr(wanted, field) for field in fields]
 
 
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_every_key_is_a_field() -> None:
     fields = [field for field, _ in KEYS.values()]
-    assert sorted(fields) == sorted({*ModelInfo.__struct_fields__[2:]} - {"free"})  # prices of 0 say so
+    assert sorted(fields) == sorted({*ModelInfo.__struct_fields__[2:]} - {"free", "tells_cost", "limit_assumed"})
 
 
 def test_the_table_is_read_when_a_model_is_asked_for() -> None:
