@@ -130,6 +130,8 @@ class ConversationEncoder(ABC):
         match entry:
             case UserEntry():
                 return self._user(*shown(entry, self._pictures))
+            case AssistantEntry(text=text, calls=()) if not text.strip():
+                return b""  # an empty answer, which servers refuse as a message
             case AssistantEntry(calls=calls):
                 return self._assistant(entry, self._ids.of_calls(calls))
             case ResultsEntry(results=results):
