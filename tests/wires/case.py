@@ -138,10 +138,13 @@ def read_server(file: Path) -> Server:
     return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Server)
 
 
+def all_servers() -> list[Server]:
+    return [read_server(file) for file in sorted(FOLDER.glob("*.toml"))]
+
+
 def all_cases() -> list[tuple[str, Case]]:
     """Every case, with the model that it is played with."""
-    servers = [read_server(file) for file in sorted(FOLDER.glob("*.toml"))]
-    return [(case.model or server.model, case) for server in servers for case in server.case]
+    return [(case.model or server.model, case) for server in all_servers() for case in server.case]
 
 
 def reach(model: str, url: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.scenario.command_line import CommandLine, Ended
-from tests.wires.case import Case, all_cases, encode_reply, reach
+from tests.wires.case import Case, all_cases, all_servers, encode_reply, reach
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
 
 RUNS = [(model, case) for model, case in all_cases() if case.run is not None]
@@ -35,6 +35,35 @@ def test_run(cli: CommandLine, model: str, case: Case) -> None:
     assert case.run.says in shown.out + shown.err
     (end,) = ended.of("session.run_end")
     assert end["reason"] == {0: "done", 1: "error", 54: "incomplete"}[case.run.exit], msgspec.json.encode(end)
+
+
+INCOMPLETE = ("length", "content_filter", "refusal")
+
+
+def pick_sweep() -> list[tuple[str, Case, int, str]]:
+    """For each server the first case of each ending and of each error kind: with the exit code, and the error class."""
+    picked: dict[tuple[str, str], tuple[str, Case, int, str]] = {}
+    for server in all_servers():
+        for case in server.case:
+            model, answer, error = case.model or server.model, case.answer, case.error
+            if case.run is not None or case.cut or case.effort or case.earlier or len(case.replies) > 1:
+                continue
+            if error is not None and not error.retry_after:
+                picked.setdefault((server.server, error.kind), (model, case, 1, error.kind))
+            elif answer is not None and answer.finish and not (answer.calls or answer.cut):
+                code = 54 if answer.finish in INCOMPLETE or not (answer.text or "").strip() else 0
+                picked.setdefault((server.server, answer.finish), (model, case, code, ""))
+    return list(picked.values())
+
+
+SWEEP = pick_sweep()
+
+
+@pytest.mark.parametrize(("model", "case", "code", "kind"), [pytest.param(*each, id=each[1].name) for each in SWEEP])
+def test_each_ending_and_error_of_each_server(cli: CommandLine, model: str, case: Case, code: int, kind: str) -> None:
+    ended = run(cli, model, case, "--json")
+    assert ended.code == code, ended.err
+    assert [error["class"] for error in ended.of("session.error")] == ([kind] if kind else [])
 
 
 HELLO = Case(

@@ -312,6 +312,8 @@ class ResponsesReader(EventReader):
         reason = whole.incomplete_details.reason if whole.incomplete_details else None
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")
+        elif usage is not None and 0 < (self.sent.get("max_output_tokens") or 0) <= usage.output:
+            self.finish_reason = "length"  # llama.cpp calls an answer complete that was cut at its limit
         else:
             self.finish_reason = "tool_calls" if self._calls else "refusal" if self._refused else "stop"
         self.done = True

@@ -141,6 +141,7 @@ class HttpModel(ModelBase, ABC):
                 sent = await self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
                 with sent as reply:
                     reader = self._reader(host_of(url))
+                    reader.sent = parameters
                     while not reader.done:
                         chunk = await (reply.read() if reader.finish_reason is None else reply.read_on())
                         if not chunk:

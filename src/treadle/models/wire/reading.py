@@ -2,7 +2,8 @@
 The base of adapters' readers, which know the words of their protocols."""
 
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -100,6 +101,8 @@ class AnswerReader(ABC):
         self._ids: set[str] = set()
         self.finish_reason: str | None = None
         self.done = False
+        self.sent: Mapping[str, Any] = {}
+        """The parameters of the request."""
 
     def feed(self, chunk: bytes) -> list[Delta]:
         try:
