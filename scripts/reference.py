@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -18,8 +19,8 @@ import msgspec
 from scripts.golden import FOLDER, parts, type_text
 from scripts.http_reference import http_page
 from scripts.library_reference import library_page, tools_page
+from tests.wires.case import BY_HAND, Case, read_server
 from tests.wires.case import FOLDER as WIRES
-from tests.wires.case import read_server
 from treadle import errors, following
 from treadle.ports import toolset
 from treadle.protocol import (
@@ -200,33 +201,47 @@ def errors_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+CAPABILITIES: dict[str, Callable[[Case], object]] = {
+    "text and endings": lambda case: case.answer is not None and (case.answer.text or case.answer.finish),
+    "tool calls": lambda case: case.answer is not None and case.answer.calls,
+    "thinking and places go back": lambda case: case.back or case.absent,
+    "reasoning effort": lambda case: case.effort,
+    "usage and cost": lambda case: case.answer is not None and case.answer.usage,
+    "context overflow": lambda case: case.error is not None and case.error.kind == "context_limit",
+    "other errors": lambda case: case.error is not None and case.error.kind != "context_limit",
+}
+"""What a case of tests/wires is about."""
+
+
 def servers_page() -> str:
-    """Servers and the number of their cases in tests/wires, by what the cases are about."""
+    """Servers by capability, with the number of their cases in tests/wires, and how each was tried."""
+    head = ["server", "model in the cases", *CAPABILITIES, "opened sources", "tried with"]
     lines = [
         "# Servers of models",
         "",
-        "Made by `make docs` from the cases in `tests/wires/`. A case is a shape written by hand,",
-        "with a public source: bytes of a server, and what Treadle makes of them. All cases are played against the",
-        "adapters over a real",
-        "connection, some also through the command line. Only the local model of `treadle[local]` is tried with real",
-        "software (llama.cpp). No answer was recorded from a real server, and not every source was compared with its",
-        "case.",
+        "Made by `make docs` from the cases in `tests/wires/`, one file a server. A case is a shape written by",
+        "hand: bytes that a server sends, and what Treadle makes of them and sends next. The numbers are cases.",
+        "All of them are played against the adapters over a real connection; for each server the first case of",
+        "each ending and of each error kind is played through the command line, too. With `make conformance` the",
+        "requests are checked against the types of the SDKs of OpenAI, Anthropic, Google and Ollama.",
         "",
-        "| servers | model in the cases | endings and text | errors | goes back | command line | tried |",
-        "|---|---|---|---|---|---|---|",
+        "**Tried with real software here**: llama.cpp's own server from the package `xllamacpp` with the model",
+        "SmolLM2, through the command line, on three wires (Chat Completions, Anthropic Messages, Responses); and",
+        "the local model of `treadle[local]`. No other server was reached, and no answer was recorded from one:",
+        "all others are tried by shapes alone. *Opened sources* says for how many of its cases a public page that",
+        "tells of the shape was opened when the case was written.",
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
     ]
     for file in sorted(WIRES.glob("*.toml")):
         server = read_server(file)
-        cases = server.case
-        counts = (
-            sum(case.answer is not None for case in cases),
-            sum(case.error is not None for case in cases),
-            sum(bool(case.back or case.absent) for case in cases),
-            sum(case.run is not None for case in cases),
-        )
-        cells = (server.server, f"`{server.model}`", *map(str, counts), server.tried)
+        counts = [sum(bool(is_about(case)) for case in server.case) for is_about in CAPABILITIES.values()]
+        opened = sum(case.source != BY_HAND for case in server.case)
+        cells = (server.server, f"`{server.model}`", *map(str, counts), f"{opened} of {len(server.case)}", server.tried)
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    total = sum(len(read_server(file).case) for file in WIRES.glob("*.toml"))
+    return "\n".join([*lines, "", f"{total} cases."]) + "\n"
 
 
 PAGES = {
