@@ -219,6 +219,25 @@ async def test_attached_files_pictures_and_unsaved_buffers(cli: CommandLine) -> 
     assert events[0]["images"][0]["media_type"] == "image/png"
 
 
+@pytest.mark.parametrize(("finish", "stop"), [("length", "max_tokens"), ("content_filter", "refusal")])
+async def test_a_prompt_whose_answer_was_cut_says_why(cli: CommandLine, finish: str, stop: str) -> None:  # E-02
+    script = cli.script(f'[[turn]]\ntext = "Once upon"\nfinish = "{finish}"\n')
+    async with editing(cli, "--model", script) as editor:
+        session = await begin(editor, cli)
+        assert (await editor.say(session, "A story.")).stop_reason == stop
+
+
+async def test_servers_of_every_transport_are_passed_on(cli: CommandLine) -> None:  # E-01, E-02
+    servers = [
+        a.SseMcpServer(type="sse", name="old", url="http://127.0.0.1:1/sse", headers=[]),
+        a.HttpMcpServer(type="http", name="new", url="http://127.0.0.1:1/sse", headers=[]),
+    ]
+    async with editing(cli, "--model", cli.script(DONE)) as editor:
+        made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=servers)
+        await editor.say(made.session_id, "Go.")
+        assert "of the editor is not used" not in editor.text
+
+
 async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine) -> None:
     (cli.project / "a.txt").write_text("a\n")
     steps = '[[turn]]\ncall = [{ name = "update_plan", args = { steps = [{ text = "Look", status = "done" }] } }]\n'
@@ -227,7 +246,7 @@ async def test_modes_models_commands_and_the_life_of_a_session(cli: CommandLine)
     reviewer = cli.home / "agents" / "reviewer.md"
     reviewer.parent.mkdir(parents=True)
     reviewer.write_text("---\nname: reviewer\n---\nYou review.\n")
-    server = a.SseMcpServer(type="sse", name="files", url="http://localhost:1/", headers=[])
+    server = a.AcpMcpServer(type="acp", name="files", server_id="1")
     async with editing(cli, "--model", script, "--mode", "auto-edit") as editor:
         made = await editor.agent.new_session(cwd=str(cli.project), mcp_servers=[server])
         session = made.session_id

@@ -77,7 +77,7 @@ class EditorAgent:
             agent_capabilities=a.AgentCapabilities(
                 load_session=True,
                 prompt_capabilities=a.PromptCapabilities(image=True, embedded_context=True),
-                mcp_capabilities=a.McpCapabilities(http=installed()),
+                mcp_capabilities=a.McpCapabilities(http=installed(), sse=installed()),
                 session_capabilities=a.SessionCapabilities(
                     list=a.SessionListCapabilities(),
                     resume=a.SessionResumeCapabilities(),

@@ -40,6 +40,8 @@ def _read(server: object) -> Mapping[str, Any]:
         case a.McpServerStdio(command=command, args=args, env=env):
             return {"command": command, "args": args, "env": {each.name: each.value for each in env}}
         case a.HttpMcpServer(url=url, headers=headers):
-            return {"url": url, "headers": {each.name: each.value for each in headers}}
+            return {"url": url, "headers": {each.name: each.value for each in headers}, "type": "http"}
+        case a.SseMcpServer(url=url, headers=headers):
+            return {"url": url, "headers": {each.name: each.value for each in headers}, "type": "sse"}
         case _:
-            raise InvalidInput("only programs and streamable HTTP are spoken here")
+            raise InvalidInput("only programs, streamable HTTP and SSE are spoken here")

@@ -39,6 +39,8 @@ _STOPS: dict[e.EndReason, a.StopReason] = {
     "turn_cap": "max_turn_requests",
     "budget": "max_turn_requests",
 }
+_CUT_ANSWERS: dict[str, a.StopReason] = {"length": "max_tokens", "content_filter": "refusal", "refusal": "refusal"}
+"""By the reason for which the model stopped: how a run with an incomplete answer ended."""
 _STALE = ("no_such_action", "hash_mismatch")
 """Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
 
@@ -70,6 +72,8 @@ class Session:
         self._one_at_a_time = asyncio.Lock()
         self._turns: list[Turn] = []
         self._background: asyncio.Task[None] | None = None
+        self._finish_reason = ""
+        """Of the last answer."""
         self._models: list[str] = []
         self._commands: list[tuple[str, str, str]] = []
 
@@ -157,6 +161,8 @@ class Session:
 
     def _response(self, ended: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
         reason = _STOPS.get(ended.reason, "end_turn") if ended is not None else "end_turn"
+        if ended is not None and ended.reason == "incomplete":
+            reason = _CUT_ANSWERS.get(self._finish_reason, "end_turn")
         if ended is not None and ended.reason == "error" and not turn.cancelled:
             raise failed_run(self._failure, ended.why)
         return a.PromptResponse(stop_reason="cancelled" if turn.cancelled else reason)
@@ -210,6 +216,8 @@ class Session:
                 self.options = (await self.chat.state()).options
                 if not replayed:
                     await self._send(*await self._choices())
+            case e.AssistantMessage(finish_reason=finish_reason):
+                self._finish_reason = finish_reason
             case e.SessionError() as error:
                 self._failure = error
             case e.ModelNotice(kind="consent"):

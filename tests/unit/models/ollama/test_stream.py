@@ -101,7 +101,7 @@ def test_what_one_read_brings_is_joined() -> None:
         UsageDelta(Usage(9, 4)),
     ]
     assert reader.done
-    assert reader.end() == [FinishDelta("tool_calls")]
+    assert reader.end() == [FinishDelta("tool_calls", response_model="m")]
 
 
 ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {

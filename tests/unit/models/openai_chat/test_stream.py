@@ -94,7 +94,7 @@ def test_text_of_one_read_is_one_delta() -> None:
         TextDelta("cd"),
         UsageDelta(Usage(9, 4, cached=3)),
     ]
-    assert reader.end() == [FinishDelta("stop")]
+    assert reader.end() == [FinishDelta("stop", "c1")]
 
 
 ODD: dict[str, tuple[bytes, str, list[tuple[str, str, str]], str]] = {
