@@ -32,9 +32,9 @@ LABELS = {
     "run10_mb": ("its memory, MB", 0, None),
     "echo_ms": ("key to echo while 200 chunks/s stream in, median, ms", 1, 16),
     "echo_p95_ms": ("the same, p95, ms", 1, 50),
-    "stream_kb_s": ("written to the terminal while 100 chunks/s stream in, 120 by 40, KB/s", 1, 15),
     "echo_p99_ms": ("the same, p99, ms", 1, 50),
-    "cpu_streaming": ("CPU while they stream in, of one core", 2, None),
+    "stream_kb_s": ("written to the terminal while 100 chunks/s stream in, 120 by 40, KB/s", 1, 15),
+    "cpu_streaming": ("CPU while 200 chunks/s stream in, of one core", 2, None),
     "long_chat_s": ("a chat of 10,000 events: its end is seen after, s", 2, None),
     "long_chat_mb": ("its memory, MB", 0, 150),
 }

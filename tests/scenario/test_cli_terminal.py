@@ -118,7 +118,17 @@ def test_a_screen_reader_gets_one_line_after_the_other(cli: CommandLine) -> None
         one.sees("you: ")
         assert "undone: 1 change" in one.seen
         assert not (cli.project / "a.txt").exists()
+        for typed, answer in (
+            ("/help", "/status: chat, model, mode and project"),
+            ("/status", "mode confirm"),
+            ("/mode ask", "The mode is ask now."),
+            ("/permissions", "no rules"),
+            ("/nope", "there is no command /nope"),
+        ):
+            one.types(typed)
+            one.sees(answer)
+            one.sees("you: ")
         assert "\x1b" not in one.seen
-        one.types("/quit")
+        one.types("/exit")
         one.sees("come back: treadle --plain --resume c_")
         assert one.leaves() == 0

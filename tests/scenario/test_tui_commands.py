@@ -12,11 +12,16 @@ from treadle.tui.picker import Picker
 from treadle.tui.screens import Reading
 
 LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
-TEXTS = {"help": "Keys and commands", "rules": "Standing answers", "cost": "What this chat has cost"}
+LISTS += ("rules", "permissions", "history", "effort")
+TEXTS = {"help": "Keys and commands", "status": "Status", "cost": "What this chat has cost"}
 ELSEWHERE = (
     "agent",
+    "clear",
     "compact",
     "copy",
+    "edit",
+    "exit",
+    "init",
     "doctor",
     "network",
     "paste",
@@ -87,7 +92,7 @@ async def test_the_commands_one_after_the_other(tmp_path: Path) -> None:  # U-04
             await until(pilot, lambda: app.conversation.view.options.network)
             await say(pilot, "/rename A title")
             await until(pilot, lambda: app.conversation.view.title == "A title")
-            await say(pilot, "/copy")
+            await say(pilot, "/copy answer")
             await until(pilot, lambda: app.clipboard == "The *last* words.")
             await say(pilot, f"/export {tmp_path}/chat.jsonl")
             await until(pilot, (tmp_path / "chat.jsonl").exists)

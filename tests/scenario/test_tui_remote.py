@@ -152,7 +152,7 @@ async def test_a_fork_from_before_a_message(tmp_path: Path) -> None:  # D-07
         await until(pilot, lambda: "Two." in shown(app) and not app.conversation.view.busy)
         assert app.link is not None
         before = app.link.id
-        await pilot.press("escape", "escape")
+        await say(pilot, "/rewind")
         await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.chosen() is not None)
         await pilot.press("ctrl+f")
         await until(pilot, lambda: app.link is not None and app.link.id != before)

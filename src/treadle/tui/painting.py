@@ -11,7 +11,8 @@ A row with characters whose width terminals disagree about is written whole. Wha
 resize and after another program had it: then `forget` makes the next update a full one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from rich.console import Console
@@ -38,6 +39,8 @@ class Cell(NamedTuple):
 
 
 Row = tuple[Cell, ...]
+Run = tuple[int, int, Row]
+"""A row, a column, and the cells from there on."""
 UNKNOWN = Cell("", "?")
 """What stands in a cell that was never written."""
 
@@ -124,9 +127,9 @@ class Painter:
             yield f"{RESET}\x1b[{first + 1};{end}r\x1b[{end};1H" + "\n" * by + "\x1b[r"
             blank = (UNKNOWN,) * self._size.width
             shown = [*shown[:first], *shown[first + by : end], *[blank] * by, *shown[end:]]
-        for y, (old, new) in enumerate(zip(shown, wanted, strict=True)):
-            if old is not new and old != new:
-                yield from _row_difference(y, old, new)
+        pairs = enumerate(zip(shown, wanted, strict=True))
+        changed = ((y, old, new) for y, (old, new) in pairs if old is not new and old != new)
+        yield from _write_runs(run for y, old, new in changed for run in _row_difference(y, old, new))
 
 
 def _parts(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
@@ -196,31 +199,80 @@ def _is_alike(old: Row, new: Row) -> bool:
     return old[:half] == new[:half] and any(cell.text.strip() for cell in new[:half])
 
 
-def _row_difference(y: int, old: Row, new: Row) -> Iterator[str]:
+def _row_difference(y: int, old: Row, new: Row) -> Iterator[Run]:
+    """The runs of cells to write."""
     if not (_has_plain_widths(old) and _has_plain_widths(new)):
-        yield from _written(y, 0, new)
+        yield y, 0, new
         return
     begin = last = -1
     for x, (before, cell) in enumerate(zip(old, new, strict=True)):
         if before == cell:
             continue
         if begin >= 0 and x - last > GAP:
-            yield from _written(y, begin, new[begin : last + 1])
+            yield y, begin, new[begin : last + 1]
             begin = x
         elif begin < 0:
             begin = x
         last = x
     if begin >= 0:
-        yield from _written(y, begin, new[begin : last + 1])
+        yield y, begin, new[begin : last + 1]
 
 
-def _written(y: int, x: int, cells: Sequence[Cell]) -> Iterator[str]:
-    yield f"\x1b[{y + 1};{x + 1}H"
-    sgr = ""
-    for cell in cells:
-        if cell.sgr != sgr:
-            yield (RESET if sgr else "") + cell.sgr
-            sgr = cell.sgr
-        yield cell.text
-    if sgr:
+class Pen(NamedTuple):
+    """The codes of a style: attributes, the colour of letters, the colour of their ground."""
+
+    attributes: str = ""
+    letters: str = ""
+    ground: str = ""
+
+    def way_to(self, cell: Cell) -> "tuple[Pen, str]":
+        """The pen for a cell, and the sequence that changes this one into it. A blank takes any colour of letters."""
+        wanted = _pen_of(cell.sgr)
+        if cell.text == " " and not wanted.attributes and not self.shows_on_blanks:
+            wanted = wanted._replace(attributes=self.attributes, letters=self.letters)
+        if wanted == self:
+            return self, ""
+        if wanted.attributes != self.attributes:
+            codes = ["0", *(each for each in wanted if each)]
+        else:
+            codes = [wanted.letters or "39"] * (wanted.letters != self.letters)
+            codes += [wanted.ground or "49"] * (wanted.ground != self.ground)
+        return wanted, f"\x1b[{';'.join(codes)}m"
+
+    @property
+    def shows_on_blanks(self) -> bool:
+        return not _ON_BLANKS.isdisjoint(self.attributes.split(";"))
+
+
+_ON_BLANKS = frozenset(("4", "7", "9", "21", "53"))
+"""Underlined, reversed, struck, doubly underlined, overlined."""
+
+
+@lru_cache(_STYLES)
+def _pen_of(sgr: str) -> Pen:
+    attributes, letters, ground = list[str](), "", ""
+    codes = iter(sgr[2:-1].split(";") if sgr else ())
+    for code in codes:
+        number = int(code)
+        if number in (38, 48):
+            more = [next(codes)]
+            more += [next(codes) for _ in range(3 if more[0] == "2" else 1)]
+            code = ";".join([code, *more])
+        if number in range(30, 40) or number in range(90, 98):
+            letters = code
+        elif number in range(40, 50) or number in range(100, 108):
+            ground = code
+        else:
+            attributes.append(code)
+    return Pen(";".join(attributes), letters, ground)
+
+
+def _write_runs(runs: Iterable[Run]) -> Iterator[str]:
+    pen = Pen()
+    for y, x, cells in runs:
+        yield f"\x1b[{y + 1};{x + 1}H"
+        for cell in cells:
+            pen, change = pen.way_to(cell)
+            yield change + cell.text
+    if pen != Pen():
         yield RESET

@@ -30,7 +30,7 @@ class Emulator:
     def __init__(self) -> None:
         self.rows = [[("?", "?")] * WIDTH for _ in range(HEIGHT)]
         self.x = self.y = 0
-        self.sgr = ""
+        self.pen = {"attributes": "", "letters": "", "ground": ""}
         self.top, self.bottom = 0, HEIGHT
 
     def write(self, text: str) -> None:
@@ -41,7 +41,7 @@ class Emulator:
                     row, _, column = numbers.partition(";")
                     self.y, self.x = int(row) - 1, int(column or 1) - 1
                 case "m":
-                    self.sgr = "" if numbers == "0" else numbers
+                    self._style(numbers)
                 case "r":
                     top, _, bottom = numbers.partition(";")
                     self.top, self.bottom = (int(top) - 1, int(bottom)) if numbers else (0, HEIGHT)
@@ -53,9 +53,22 @@ class Emulator:
                 case _:
                     self._put(letter)
 
+    def _style(self, numbers: str) -> None:
+        codes = re.findall(r"[34]8;2;\d+;\d+;\d+|\d+", numbers)
+        for code in codes:
+            if code == "0":
+                self.pen = dict.fromkeys(self.pen, "")
+            elif code[0] in "34" and len(code) > 1:
+                self.pen["letters" if code[0] == "3" else "ground"] = "" if code in ("39", "49") else code
+            else:
+                self.pen["attributes"] += f"{code};"
+
     def _put(self, letter: str) -> None:
+        seen = dict(self.pen)
+        if letter == " " and not set(seen["attributes"].split(";")) & {"4", "7"}:
+            seen |= {"attributes": "", "letters": ""}
         for offset in range(cell_len(letter)):
-            self.rows[self.y][self.x] = ("" if offset else letter, self.sgr)
+            self.rows[self.y][self.x] = ("" if offset else letter, str(seen))
             self.x += 1
 
 
@@ -110,6 +123,7 @@ def test_a_line_more_costs_a_line() -> None:
     longer = [*strips[1:], strip_of("the next line", STYLES[1])]
     written = painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)
     assert len(written) < len(whole) / 6
+    assert whole.count("48;2;") == 1  # one colour is set once
     assert painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE) == ""
     painter.forget()
     assert len(painter.difference(_update(longer), SIZE, CONSOLE).render_segments(CONSOLE)) > len(whole) * 0.9
