@@ -1,4 +1,5 @@
-"""One browser a worker, one server a module. Without a chromium on this machine these tests are skipped."""
+"""One browser and one server a module. A browser that stayed open for longer would keep its event loop running, and
+asynchronous tests of the same worker could not start theirs. Without a chromium these tests are skipped."""
 
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ import pytest
 from tests.browser.site import CHROMIUM, Site, launch
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     if not CHROMIUM:
         pytest.skip("there is no chromium to look with; apt install chromium")
