@@ -1,4 +1,5 @@
-"""One browser and one server a module. Without a chromium on this machine these tests are skipped."""
+"""One browser and one server a module. A browser that stayed open for longer would keep its event loop running, and
+asynchronous tests of the same worker could not start theirs. Without a chromium these tests are skipped."""
 
 from collections.abc import Iterator
 
