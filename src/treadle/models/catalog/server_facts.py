@@ -1,4 +1,4 @@
-"""What servers tell of their models (M-12): window, output limit, prices, and what a model can do. The facts about the
+"""Facts that servers tell about their models (M-12): window, output limit, prices, abilities. The facts about the
 models that were used are kept in Treadle's home, by address and name, so that the next process knows them at once. A
 cache: a file that cannot be read or written counts as empty."""
 
@@ -65,7 +65,7 @@ class ModelFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         return info
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredFacts(msgspec.Struct, frozen=True):
     facts: ModelFacts
     time_s: float
 
@@ -75,11 +75,11 @@ class ServerFacts:
 
     def __init__(self, home: Path | None) -> None:
         self._file = home / FILE_NAME if home is not None else None
-        self._kept: dict[str, _Kept] | None = None
+        self._stored: dict[str, _StoredFacts] | None = None
 
     def find(self, address: str, name: str) -> ModelFacts | None:
-        kept = self._read().get(_key(address, name))
-        return kept.facts if kept is not None and time.time() - kept.time_s < VALID_S else None
+        stored = self._read().get(_key(address, name))
+        return stored.facts if stored is not None and time.time() - stored.time_s < VALID_S else None
 
     def names(self, address: str) -> list[str]:
         """The models of a server that were used lately."""
@@ -87,21 +87,21 @@ class ServerFacts:
         return sorted(key.removeprefix(start) for key in self._read() if key.startswith(start))
 
     def keep(self, address: str, name: str, facts: ModelFacts) -> None:
-        self._kept = None  # another process may have written
-        kept = {**self._read(), _key(address, name): _Kept(facts, time.time())}
-        newest = sorted(kept.items(), key=lambda item: item[1].time_s)[-MOST:]
-        self._kept = dict(newest)
+        self._stored = None  # another process may have written
+        stored = {**self._read(), _key(address, name): _StoredFacts(facts, time.time())}
+        newest = sorted(stored.items(), key=lambda item: item[1].time_s)[-MOST:]
+        self._stored = dict(newest)
         if self._file is not None:
             with suppress(OSError):
-                replace_file(str(self._file), msgspec.json.encode(self._kept))
+                replace_file(str(self._file), msgspec.json.encode(self._stored))
 
-    def _read(self) -> dict[str, _Kept]:
-        if self._kept is None:
-            self._kept = {}
+    def _read(self) -> dict[str, _StoredFacts]:
+        if self._stored is None:
+            self._stored = {}
             if self._file is not None:
                 with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-                    self._kept = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _Kept])
-        return self._kept
+                    self._stored = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _StoredFacts])
+        return self._stored
 
 
 def _key(address: str, name: str) -> str:

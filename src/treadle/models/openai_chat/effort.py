@@ -41,8 +41,8 @@ def _qwen(effort: ReasoningEffort) -> dict[str, Any]:
 
 
 def _template(effort: ReasoningEffort) -> dict[str, Any]:
-    """vLLM and llama.cpp: what a model is told of it stands in the template of its prompt. Templates know one of
-    these words or the other, and leave the rest aside."""
+    """vLLM and llama.cpp: the template of the model's prompt takes the effort. Templates know one of these words or the
+    other, and ignore the rest."""
     thinks = effort != "none"
     words = {"enable_thinking": thinks, **({"reasoning_effort": effort} if thinks else {})}
     return {"chat_template_kwargs": words}

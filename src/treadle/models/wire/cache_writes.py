@@ -1,4 +1,4 @@
-"""What input that is written to a provider's cache costs: more than other input (L-11)."""
+"""The cost of input that is written to a provider's cache, which is dearer than other input (L-11)."""
 
 from msgspec.structs import replace
 
