@@ -20,13 +20,16 @@ class Terminal:
     """One window. `keys` are as tmux names them (Enter, Escape, C-c); `type` is text as it is."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], width: int = 100, height: int = 30) -> None:
-        self._socket = str(folder / "tmux.sock")
+        self._socket = ""
+        self._starts = 0
         self._folder = folder
         self.environment = dict(environment)
         self._size = (width, height)
 
     def start(self, *arguments: str, cwd: Path) -> None:
         """Run `treadle` with these arguments."""
+        self._starts += 1  # a server that was told to end may still hold its socket
+        self._socket = str(self._folder / f"tmux-{self._starts}.sock")
         command = shlex.join([sys.executable, "-m", "treadle", *arguments])
         variables = {**self.environment, "TERM": "tmux-256color", "LANG": "C.UTF-8"}
         settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
