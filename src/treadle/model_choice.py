@@ -96,7 +96,7 @@ async def choose_model(registry: ModelRegistry, env: Mapping[str, str], home: Pa
 
 
 def no_model_text(providers: Collection[str], flag: str = "--model") -> str:
-    """What to do where no model could be chosen."""
+    """An error text that names the choices where no model was found."""
     if providers:
         models = " or ".join(f"{flag} {provider}:{PREFERRED[provider]}" for provider in providers)
         return f"no model is chosen, and there are keys for several providers. Choose one with {models}"

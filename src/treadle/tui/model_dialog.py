@@ -31,7 +31,7 @@ REMOTE_KEYS = "keys are set where the server runs, in its environment"
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a row of the dialog stands for."""
+    """The thing that is chosen with a row of the dialog."""
 
     kind: Literal["model", "key", "address", "copilot", "demo"]
     name: str = ""
@@ -124,7 +124,8 @@ async def _get_access(context: CommandContext, offer: Offer) -> str:
         return await _enter_server(context)
     if offer.kind == "copilot" or provider == COPILOT:
         return await _sign_in_to_copilot(context)
-    return await _enter_key(context, provider, VARIABLES[provider].keys[0])
+    query = await _enter_key(context, provider, VARIABLES[provider].keys[0])
+    return offer.name if query and offer.kind == "model" else query
 
 
 async def _enter_key(context: CommandContext, provider: str, variable: str) -> str:
