@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import ScriptedModel, tool
+from treadle.model_choice import LastModel
 from treadle.models.scripted import Call, Fail, Hang, Say, Turn
 from treadle.ports.store import Store
 from treadle.server.admission import Admission
@@ -396,3 +397,13 @@ async def test_a_chat_says_why_it_is_in_error(tmp_path: Path) -> None:  # A-06, 
         mended = (await server.local("GET", f"/api/chats/{chat}")).json
         assert (mended["status"], mended["last_error"]) == ("idle", None)
         assert (await server.local("GET", "/api/chats")).json["chats"][0]["last_error"] is None
+
+
+async def test_the_model_of_the_web_app_is_remembered(tmp_path: Path, talker: Server) -> None:  # U-10
+    last = LastModel(tmp_path)
+    chat = (await talker.local("POST", "/api/chats", {"model": "openai:gpt-4.1"})).json["id"]
+    assert last.read() == "openai:gpt-4.1"
+    await talker.user("bob")("POST", "/api/chats", {"model": "openai:gpt-4o"})
+    assert last.read() == "openai:gpt-4.1"
+    await talker.local("PATCH", f"/api/chats/{chat}", {"model": "openai:gpt-4.1-mini"})
+    assert last.read() == "openai:gpt-4.1-mini"
