@@ -129,7 +129,7 @@ def test_a_chat_is_begun_in_a_world_which_is_dropped(browser: Browser, site: Sit
         page = opened.sign_in()
         page.fill("textarea[aria-label=Message]", "Hello in there.")
         page.click("summary:has-text('race')")
-        page.check("label:has-text('In a world of its own') input")
+        page.check("label:has-text('Work in its own world') input")
         page.click("button[aria-label=Send]")
         expect(page.locator(".row-end")).to_be_visible()
         page.click(".tabs button:has-text('World')")
