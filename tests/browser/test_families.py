@@ -133,7 +133,7 @@ def test_a_chat_is_begun_in_a_world_which_is_dropped(browser: Browser, site: Sit
         page.click("button[aria-label=Send]")
         expect(page.locator(".row-end")).to_be_visible()
         page.click(".tabs button:has-text('World')")
-        expect(page.locator("world-view")).to_contain_text("Nothing was changed in it")
+        expect(page.locator("world-view")).to_contain_text("This world has no changes to commit")
         expect(page.locator("world-view button:has-text('Commit')")).to_be_disabled()
         page.click("world-view button:has-text('Drop')")
         page.click("dialog button:has-text('Cancel')")
