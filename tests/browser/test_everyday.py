@@ -143,12 +143,18 @@ def test_rules_are_listed_with_their_use_and_revoked(browser: Browser, site: Sit
         page.click(".action .allow")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("First.")
         page.click(".nav-foot a:has-text('Rules')")
+        assert site.cli("rules", "add", "--allow", "make unused").code == 0
+        page.reload()
+        unused = page.locator("rules-page tbody tr:has-text('make unused')")
+        expect(unused.locator("td >> nth=2")).to_have_text("never")
+        assert ", never used" in site.cli("rules").out
+        unused.locator("button:has-text('Revoke')").click()
+        page.click("dialog button.primary")
         row = page.locator("rules-page tbody tr")
+        expect(row).to_have_count(1)
         expect(row).to_contain_text("Allow run_command touch made-1.txt")
         expect(row).to_contain_text("in the project project")
-        expect(row.locator("td >> nth=2")).to_have_text("never")
-        assert ", never used" in site.cli("rules").out
-        page.go_back()
+        opened.show(chat)
         page.fill("textarea[aria-label=Message]", "Once more")
         page.keyboard.press("Enter")
         expect(page.locator("chat-answer >> nth=-1")).to_contain_text("Second.")
