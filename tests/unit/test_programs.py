@@ -36,6 +36,7 @@ PLACES = {
     "evaluation.places": "git of a repository that the user names to evaluate with, without hooks and fetches",
     "mcp.transport": "MCP servers: the user's own; of a project only trusted and, unless told otherwise, confined",
     "server.render_process": "Treadle itself: the process that renders texts",
+    "tui.clipboard": "the user's own program for the clipboard",
     "tui.commands": "Treadle itself, for /doctor",
     "tui.editor": "the user's own editor",
     "tui.images": "the user's own program for the clipboard",

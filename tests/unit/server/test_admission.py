@@ -148,4 +148,4 @@ def test_commands_may_be_confined_more_and_not_less() -> None:
 
 def test_a_preset_is_a_name_for_options_and_what_is_named_beside_it_wins() -> None:  # S-15
     body = msgspec.json.decode(b'{"preset": "strict", "mode": "review"}', type=OptionChanges)
-    assert body.changes() == {"mode": "review", "max_turns": 10, "strict_paths": True}
+    assert body.changes() == {"mode": "review", "max_turns": 20, "strict_paths": True}

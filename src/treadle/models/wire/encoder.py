@@ -130,7 +130,7 @@ class ConversationEncoder(ABC):
         match entry:
             case UserEntry():
                 return self._user(*shown(entry, self._pictures))
-            case AssistantEntry(text=text, calls=()) if not text.strip():
+            case AssistantEntry(text="", calls=(), thinking=thinking) if not any(each.opaque for each in thinking):
                 return b""  # an empty answer, which servers refuse as a message
             case AssistantEntry(calls=calls):
                 return self._assistant(entry, self._ids.of_calls(calls))
