@@ -18,6 +18,7 @@ from tests.attacks.table import GIT_DATA, Attack, ToolUse
 from tests.hostile_text import check_inert
 from tests.scenario.command_line import CommandLine
 from tests.trees import Node, differences, tree
+from treadle.cli.options import EXIT_OK, EXIT_REFUSED
 
 SECRETS = tuple(f"canary-secret-{number}" for number in range(1, 8))
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmU\n"
@@ -147,7 +148,7 @@ class Arena:
             model = self.cli.script(self._script_of(calls, attack.runs[:number]), f"script{number}.toml")
             chat = ("--chat", "last") if number else ()
             ended = self.cli("run", "Go.", "--model", model, "--headless", *attack.options, *chat, env=env)
-            assert ended.code == 0, (ended.code, ended.err)
+            assert ended.code in (EXIT_OK, EXIT_REFUSED), (ended.code, ended.err)
             check_inert(ended.out)
             check_inert(ended.err)
             yield ended.out + ended.err

@@ -10,6 +10,7 @@ import pytest
 
 from tests.scenario.command_line import CommandLine, end
 from tests.scenario.kit import Stage, change, of, play
+from treadle.cli.options import EXIT_WAITING
 from treadle.errors import InvalidInput
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
@@ -26,7 +27,7 @@ ASK = ("--mode", "confirm", "--interactive", "--json")
 def ask(cli: CommandLine, script: str, *flags: str) -> str:
     """Begin a run that stops at a question; the chat's id."""
     asked = cli("run", "Work.", "--model", cli.script(script), *ASK, *flags)
-    assert asked.code == 0, asked.err
+    assert asked.code == EXIT_WAITING, asked.err
     assert asked.types[-1] == "session.action_required", asked.types
     return str(asked.events[0]["chat"])
 
