@@ -20,7 +20,7 @@ import pytest
 
 from treadle import orphan_watcher
 
-GRACE_S = 60.0
+GRACE_S = 20.0
 """How long a process may take to end that was told to: on a busy machine it may wait for the disk."""
 RUN_FOLDER = "TREADLE_TEST_RUN_FOLDER"
 SHARED: set[int] = set()

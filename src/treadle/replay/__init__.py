@@ -81,6 +81,8 @@ async def _tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:
     stage = log.stage
     lease = stage.begin(epoch)
     log.tenure = Tenure(lease, log, await log.load(stage.chat))
+    for call, output in stage.recording.outputs_of_stopped_calls(epoch):
+        log.tenure.show_output(call, output)  # no recorded tool writes anything
     work = asyncio.create_task(advance(log.tenure, deps), name=f"replay {stage.chat}")
     ends: list[asyncio.Future[Any]] = [work, stage.left]
     try:

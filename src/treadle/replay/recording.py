@@ -129,6 +129,14 @@ class Recording:
         requests = message.tool_requests if isinstance(message, e.AssistantMessage) else ()
         return [self.calls[request.call] for request in requests]
 
+    def outputs_of_stopped_calls(self, epoch: int) -> Iterator[tuple[CallKey, str]]:
+        """The output that calls had written until this worker recorded that they were stopped."""
+        for key, call in self.calls.items():
+            if call.complete is None or call.completed is None or call.completed.epoch != epoch:
+                continue
+            if call.complete.synthetic == "interrupted" and call.complete.result:
+                yield key, call.complete.result.removesuffix(f"\n[{call.complete.error}]")
+
     def _note(self, envelope: e.Envelope) -> None:
         match envelope.data:
             case e.AssistantMessage(tool_requests=requests):

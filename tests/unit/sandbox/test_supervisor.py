@@ -517,8 +517,8 @@ async def test_one_that_is_idle_for_too_long_ends(commands: SupervisedCommands) 
 
 
 async def test_one_that_writes_is_not_idle(commands: SupervisedCommands) -> None:
-    script = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n; sleep 0.2; done"
-    _, ended = await run(commands, script, background=True, idle_s=1.5)
+    script = "for n in 1 2 3 4 5 6 7 8 9 10; do echo $n; sleep 0.3; done"
+    _, ended = await run(commands, script, background=True, idle_s=2.5)
     assert (ended.ending, ended.lines) == ("exited", 10)
 
 

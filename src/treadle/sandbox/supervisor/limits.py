@@ -126,8 +126,9 @@ class Idle:
         due = self._since + self._limit_s
         return due if deadline is None else min(due, deadline)
 
-    def too_long(self) -> bool:
-        if not self._limit_s or time.monotonic() < self._since + self._limit_s:
+    def too_long(self, looked: float) -> bool:
+        """`looked` is the time up to which all output was taken: this process may have been delayed since."""
+        if not self._limit_s or looked < self._since + self._limit_s:
             return False
         try:
             asked_s = max(0.0, time.time() - os.stat(TOUCHED).st_mtime)

@@ -56,6 +56,8 @@ class SupervisorSession:
         self._code: int | None = None
         self._stop = False
         self._idle = Idle(float(str(job.get("idle_s", 0))))
+        self._looked = 0.0
+        """When it was last found out what happened."""
         self._watch = Watch(limits_of(job), "." if job["view"] else str(job["cwd"]))
         self._exceeded = ""
         self._alone = False
@@ -82,7 +84,7 @@ class SupervisorSession:
                 return "stopped" if self._code is None else "exited"
             if deadline is not None and time.monotonic() >= deadline:
                 return "timed_out" if self._code is None else "exited"
-            if self._code is None and self._idle.too_long():
+            if self._code is None and self._idle.too_long(self._looked):
                 return "idle"
         return "exited"
 
@@ -127,7 +129,8 @@ class SupervisorSession:
         if self._ends.input >= 0 and self._input:
             both = select.POLLIN | select.POLLOUT if self._ends.input == self._ends.output else select.POLLOUT
             poll.register(self._ends.input, both)
-        wait = None if until is None else max(0.0, until - time.monotonic()) * 1000
+        self._looked = time.monotonic()
+        wait = None if until is None else max(0.0, until - self._looked) * 1000
         if full:
             wait = _TICK_S * 1000 if wait is None else min(wait, _TICK_S * 1000)
         seen = dict(poll.poll(wait))

@@ -380,8 +380,11 @@ class CommandRun:
         for key in dict.fromkeys((self.plan.key, self.plan.own, self._request.dry_key(self.plan.own), *tried)):
             found = await self._newest(key)
             for number in range(1, min(found.number + (found.command is not None), ATTEMPTS) + 1):
-                if key == self.plan.key or found.command is not None:
-                    await self._commands.prevent(self._request.chat, CommandAttempt(key, number).key)
+                attempt = CommandAttempt(key, number).key
+                known = key == self.plan.key or found.command is not None
+                # A command that is taken but not found has a supervisor that has not begun it yet.
+                if known or self._commands.taken(self._request.chat, attempt):
+                    await self._commands.prevent(self._request.chat, attempt)
 
     async def settle(self) -> Settlement:
         """What was started here and is not lost is taken up; what was not started here may be started. What was

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -317,6 +319,31 @@ async def test_an_edited_command_is_another_one(bench: ViewBench) -> None:  # S-
     outcome = await bench.run(replace(edited, plan=await tool.prepare(edited)))
     assert [file.path for file in outcome.files] == ["b"]
     assert os.listdir(bench.project) == ["b"]
+
+
+async def test_a_rehearsal_that_is_stopped_before_its_supervisor_begins_never_runs(
+    bench: ViewBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # L-07
+    late = tmp_path / "python"
+    late.write_text(
+        f"#!/bin/sh\ntouch {tmp_path}/held; until [ -e {tmp_path}/go ]; do sleep 0.02; done; "
+        f'exec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    late.chmod(0o700)
+    monkeypatch.setattr(bench.commands, "_python", str(late))
+    tool, call = bench.tools["run_command"], bench.call(command="sleep 300")
+    call = replace(call, trial=await tool.trial(call))
+    rehearsal = asyncio.create_task(tool.rehearse(call))
+    await until((tmp_path / "held").exists)
+    rehearsal.cancel()
+    await asyncio.wait({rehearsal})
+    await tool.stop(call)
+    (tmp_path / "go").touch()
+    (folder,) = [path for path in (tmp_path / "home/commands/c_1").iterdir() if (path / names.JOB).exists()]
+    await until((folder / names.OWNER).exists)
+    await until(lambda: not names.locked(str(folder)))
+    assert b'"stopped"' in (folder / names.EXIT).read_bytes()
+    assert not list(folder.glob("output.*"))
 
 
 async def test_a_rehearsal_of_what_changes_nothing_is_empty(bench: ViewBench) -> None:
