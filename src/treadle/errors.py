@@ -64,6 +64,9 @@ RefusalCode = Literal[
     "unreadable",
 ]
 
+PROVIDER_DOWN: tuple[ModelErrorKind, ...] = ("overloaded", "network")
+"""The kinds of a provider that does not work at all."""
+
 MODEL_ERRORS: dict[ModelErrorKind, str] = {
     "auth": "the key is missing or was refused",
     "quota": "the account has nothing left to spend",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.chance import some
 from treadle import Agent, Chat, Envelope, tool
-from treadle.engine.silence_timeout import RETRIES
+from treadle.engine.silence_timeout import RETRIES, UNREACHABLE_RETRIES
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.ports.model import ModelInfo
 from treadle.protocol.events import (
@@ -229,7 +229,7 @@ async def test_a_server_that_is_not_there() -> None:
         model = OpenAIChat(ModelInfo("openai", "gone"), base_url="http://127.0.0.1:9/v1")
         async with Agent(model=model, retry_base_s=0.0001) as agent:
             news = [envelope async for envelope in agent.chat().send("Go.")]
-        assert [retry.error_class for retry in of(news, TurnRetry)] == ["network"] * RETRIES
+        assert [retry.error_class for retry in of(news, TurnRetry)] == ["network"] * UNREACHABLE_RETRIES
         assert [error.error_class for error in of(news, SessionError)] == ["network"]
         assert news[-1].data == SessionIdle("error")
         assert on.fake.requests == []

@@ -179,6 +179,19 @@ async def test_five_retries_then_an_error_and_idle(stage: Stage) -> None:
     assert await chat.status() == "error"
 
 
+async def test_the_waits_that_a_provider_asks_for_count_towards_the_limit(stage: Stage) -> None:  # M-11
+    down = Fail("overloaded", times=0, retry_after=0.04)
+    seen = await play(stage.agent([down], retry_limit_s=0.1).chat().send("go"))
+    assert [retry.delay_s for retry in of(seen, e.TurnRetry)] == [0.04, 0.04]
+    assert ended(seen) == ["error"]
+
+
+async def test_only_waits_for_a_provider_that_is_down_count_towards_the_limit(stage: Stage) -> None:  # M-11
+    script = (Fail("rate_limit", retry_after=0.08), Fail("overloaded", retry_after=0.08), Say("Here."))
+    agent = stage.agent([script], retry_limit_s=0.1)
+    assert (await agent.chat().ask("go")).text == "Here."
+
+
 async def test_a_chat_in_error_goes_on_with_the_next_message(stage: Stage) -> None:
     chat = stage.agent([(Fail("auth", times=1), Say("Here."))]).chat()
     with pytest.raises(RunFailed):

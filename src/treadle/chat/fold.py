@@ -17,6 +17,7 @@ from treadle.chat.fold_workspace import WORKSPACE, told
 from treadle.chat.history import weigh
 from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, Run, awaits_person
 from treadle.chat.transcript import rebuild
+from treadle.errors import PROVIDER_DOWN
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Failure, Shell, Usage, UserEntry
 from treadle.protocol.events import Envelope, Event
@@ -178,7 +179,9 @@ def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState
     if opened is None:
         return state
     failures = opened.failures + (event.error_class != "worker_lost")
-    return replace(state, open_turn=replace(opened, failures=failures, attempts=opened.attempts + 1))
+    down_s = opened.down_s + (event.delay_s if event.error_class in PROVIDER_DOWN else 0.0)
+    opened = replace(opened, failures=failures, attempts=opened.attempts + 1, down_s=down_s)
+    return replace(state, open_turn=opened)
 
 
 def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> ChatState:

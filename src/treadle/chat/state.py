@@ -80,6 +80,8 @@ class OpenTurn(Value, frozen=True):
     """Failed attempts; a worker's death is none of them."""
     attempts: int = 0
     """Attempts that came to nothing, for whatever reason."""
+    down_s: float = 0.0
+    """Seconds of the waits for a provider that is down."""
     forced_compaction: bool = False
     epoch: int = 0
     """The lease under which it began: a later one finds it left behind."""

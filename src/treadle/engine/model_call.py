@@ -2,6 +2,7 @@
 for and made again (M-11); an interrupt keeps the text that came (L-07). Nothing of an answer is recorded before its
 stream has ended well."""
 
+import math
 from collections.abc import Sequence
 from contextlib import aclosing
 
@@ -104,8 +105,9 @@ async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, dep
         await tenure.record(retry, CompactionStart("context_limit"))
         return False
     # A chat that asks at its limits has a person who sees the retries and can stop them.
-    limit_s = 0.0 if tenure.state.options.limit_rule == "ask" else deps.retry_limit_s
-    wait = delay(error, failures, deps.chance(), deps.retry_base_s, limit_s)
+    is_limited = deps.retry_limit_s and tenure.state.options.limit_rule != "ask"
+    left_s = deps.retry_limit_s - (opened.down_s if opened is not None else 0.0) if is_limited else math.inf
+    wait = delay(error, failures, deps.chance(), deps.retry_base_s, left_s)
     if wait is None:
         await tenure.record(*_paid(tenure, attempt, error.kind, error), SessionError(error.kind, str(error)))
         return False

@@ -3,12 +3,13 @@ before a failed one is made again (M-11). A sign of life
 costs one look at the clock: no timer is set anew for it."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from treadle.engine.tenure import CancelScope
-from treadle.errors import ModelError
+from treadle.errors import PROVIDER_DOWN, ModelError
 from treadle.ports.model import LONGEST_WAIT_S
 from treadle.protocol.deltas import CallDelta, Delta, TextDelta, UsageDelta
 
@@ -24,7 +25,6 @@ UNREACHABLE_RETRIES = 1
 """A server that does not run is not started by waiting."""
 RETRY_LIMIT_S = 20.0
 """The most that all waits together take while a provider is down and no person watches."""
-_DOWN = ("overloaded", "network")
 _TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 
@@ -89,10 +89,10 @@ def _tells(delta: Delta) -> bool:
 
 
 def delay(
-    error: ModelError, failures: int, chance: float, base_s: float = BASE_S, limit_s: float = 0.0
+    error: ModelError, failures: int, chance: float, base_s: float = BASE_S, left_s: float = math.inf
 ) -> float | None:
-    """Seconds to wait before the next attempt, or None when there is none. `chance` is in [0, 1). `limit_s`: the most
-    that all waits together may take while a provider is down; 0: no limit."""
+    """Seconds to wait before the next attempt, or None when there is none. `chance` is in [0, 1). `left_s`: the longest
+    wait for a provider that is down."""
     if error.kind not in _TRANSIENT or failures >= (UNREACHABLE_RETRIES if error.unreachable else RETRIES):
         return None
     if error.retry_after is not None:
@@ -101,7 +101,4 @@ def delay(
             return None
     else:
         wait = float(min(base_s * 2.0**failures * (1 + JITTER * (2 * chance - 1)), CAP_S))
-    if not limit_s or error.kind not in _DOWN:
-        return wait
-    waited = sum(min(base_s * 2.0**earlier, CAP_S) for earlier in range(failures))
-    return wait if waited + wait <= limit_s else None
+    return None if error.kind in PROVIDER_DOWN and wait > left_s else wait

@@ -73,6 +73,7 @@ def _surroundings(log: WatchedLog) -> Deps:
         restorer=RecordedRestorer(stage),
         branch=lambda _root, _chat, _message: recorded_branch(stage),
         bind=lambda _options, _owner: recorded_root(stage),
+        retry_limit_s=0.0,  # the record has the waits that were chosen, under whatever limit
     )
 
 

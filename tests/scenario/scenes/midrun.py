@@ -99,7 +99,7 @@ async def an_interrupt_among_parallel_reads(world: World) -> ChatId:
 
 @scene
 async def an_interrupt_while_waiting_to_retry(world: World) -> ChatId:
-    agent = world.agent(ScriptedModel([[Fail("overloaded"), Say("Never.")]]), retry_base_s=60.0)
+    agent = world.agent(ScriptedModel([[Fail("overloaded"), Say("Never.")]]), retry_base_s=60.0, retry_limit_s=0.0)
     chat = agent.chat(options=world.options())
     await watch(chat.send("Go."), is_kind(TurnRetry))
     await chat.interrupt()

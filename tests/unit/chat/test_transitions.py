@@ -314,7 +314,7 @@ def test_options_are_checked_before_they_are_recorded() -> None:
     for changes in ({"nonsense": 1}, {"max_turns": "many"}, {"mode": "yolo"}):
         with pytest.raises(InvalidInput):
             transition(chat(), c.ChangeOptions(changes))
-    assert transition(chat(), c.ChangeOptions({"max_turns": 20})) == ()
+    assert transition(chat(), c.ChangeOptions({"max_turns": ChatOptions().max_turns})) == ()
 
 
 def test_small_refusals() -> None:
