@@ -342,10 +342,14 @@ class Chat:
                 yield Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
                 return
             queued = _queued_id(command, state)
+            reached = reader.began
             while True:
                 envelope = reader.take() or await self._next(reader)
-                yield envelope
                 data = envelope.data
+                reached = max(reached, envelope.seq)
+                if reached < state.head and isinstance(data, ActionRequired):
+                    continue  # the question that this command answers
+                yield envelope
                 if type(data) not in _TURNING:
                     continue  # nearly all that comes ends nothing
                 if queued and _settles(data, queued):

@@ -159,6 +159,11 @@ class Agent(LoopOwner[runtime.Agent]):
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
     chats = waited(runtime.Agent.chats)
+    choose_model = waited(runtime.Agent.choose_model)
+    require_model = waited(runtime.Agent.require_model)
+
+    def remember_model(self, model: str) -> None:
+        self._wrapped.remember_model(model)
 
     @wraps(runtime.Agent.race)
     def race(self, *args: Any, **keywords: Any) -> "RaceResult":

@@ -44,8 +44,10 @@ def test_killed_at_any_point_of_an_approval(cli: CommandLine, point: str) -> Non
     assert not file.exists()
     answered = cli("approve", "last", "--json", env=env)
     if answered.code == -signal.SIGKILL:
-        assert cli("resume", "last", "--json").code == 0
-        if cli("pending", "--json").out:  # the answer was not recorded, so it was never given
+        resumed = cli("resume", "last", "--json")
+        waits = bool(cli("pending", "--json").out)
+        assert resumed.code == (56 if waits else 0)
+        if waits:  # the answer was not recorded, so it was never given
             assert not file.exists()
             assert cli("approve", "last").code == 0
     assert file.read_text() == "hello\n"

@@ -68,11 +68,13 @@ class Stage:
 
     async def close(self) -> None:
         """Whatever the scenario was, its chats can be driven again from their logs (D-07)."""
-        await self.kill()
-        for listed in await self.store.list() if self.replayed else ():
-            result = await replay(self.store, listed.summary.chat)
-            assert result.divergence is None, result.divergence.text
-        await self.store.close()
+        try:
+            await self.kill()
+            for listed in await self.store.list() if self.replayed else ():
+                result = await replay(self.store, listed.summary.chat)
+                assert result.divergence is None, result.divergence.text
+        finally:  # a connection that stays open would fail a later test
+            await self.store.close()
 
 
 async def play(following: Following) -> list[Envelope]:

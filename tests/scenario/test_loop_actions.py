@@ -2,6 +2,7 @@
 this process or in another (A-02 to A-05, S-08, T-07)."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +10,12 @@ from tests.scenario.kit import Recording, Stage, change, ended, look, of, play, 
 from treadle import Agent, Chat, tool
 from treadle.errors import Refused
 from treadle.models.scripted import Call, Say, ScriptedModel
+from treadle.ports.store import Commit
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
 from treadle.protocol.content import ResultsEntry
 from treadle.protocol.tools import DynamicTool
+from treadle.stores.memory import MemoryStore
 from treadle.testing.clock import ManualClock
 
 WEATHER = DynamicTool("weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -222,3 +225,32 @@ async def test_approvals_and_client_tools_of_one_turn(stage: Stage) -> None:
     assert await chat.status() == "requires_action"
     assert ended(await play(chat.submit({client.tool_call_id: "rain"}))) == ["done"]
     assert await results(chat) == ["rain", "done"]
+
+
+class SlowAnswers(MemoryStore):
+    """The commit of an answer waits until `go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits, self.go = asyncio.Event(), asyncio.Event()
+
+    async def append(self, commit: Commit) -> None:
+        if any(record.type == e.PermissionCompleted.TYPE for record in commit.records):
+            self.waits.set()
+            await self.go.wait()
+        await super().append(commit)
+
+
+async def test_a_late_announcement_of_a_question_does_not_end_its_answer(tmp_path: Path) -> None:  # S-08
+    store = SlowAnswers()
+    agent = Stage(store).agent([[Call("write_file", path=".env", content="A=1\n")], Say("Done.")], builtin=True)
+    chat = agent.chat(root=str(tmp_path), interactive=True)
+    await play(chat.send("Go."))
+    (action,) = await chat.actions()
+    answer = asyncio.create_task(play(chat.approve(action)))
+    await store.waits.wait()
+    agent.deps.log.live(chat.id, e.ActionRequired((action,)))
+    store.go.set()
+    assert ended(await answer) == ["done"]
+    assert (tmp_path / ".env").read_text() == "A=1\n"
+    await agent.close()

@@ -159,6 +159,8 @@ async def test_in_the_app(tmp_path: Path, key: str, saved: tuple[str, ...] | Non
                 await pilot.pause(0.2)
                 assert app.card.action is not None
             else:
+                if saved:  # a rule is shown first
+                    await pilot.press("enter", "enter")
                 await until(pilot, lambda: app.card.action is None and not app.conversation.view.busy)
                 assert app.link is not None
                 rules = (await agent.chat(app.link.id).state()).options.rules

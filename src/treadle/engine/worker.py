@@ -317,7 +317,7 @@ class Worker:
             if tenure is None or not tenure.released:
                 faultpoint("lease.before_release")
                 await asyncio.shield(self._deps.store.release(lease))
-        state = tenure.state
+        state = self._deps.log.peek(lease.chat) or tenure.state  # an answer may have come since the lease went back
         if status(state) == "requires_action":
             tenure.live(ActionRequired(open_actions(state)))
             self._wake_later(lease.chat, wake_ms(state))

@@ -122,7 +122,10 @@ async def test_no_view_of_the_app_draws_anything_alive() -> None:  # S-12, S-22
             await pilot.pause(0.1)
             check_screen(app)
             app.pop_screen()
+        for line in app.transcript.last_lines(10_000):  # what stays on the terminal
+            check_inert(line, styled=True)
         app.leave()
+        assert app.last_screenful
 
 
 @pytest.mark.parametrize("command", [*LISTS, "help", ""])
