@@ -150,8 +150,8 @@ class Watch:
 
 
 KILLED = re.compile(r"treadle-\d+-[0-9a-f]{12}|treadle_[0-9a-z]{16}")
-"""Folders that only a killed process leaves, and tests kill many: the private folder of a command under Landlock, and the
-data of an agent without a home."""
+"""Folders that only a killed process leaves, and tests kill many: the private folder of a command under Landlock, and
+the data of an agent without a home."""
 
 
 @pytest.fixture(scope="session")
