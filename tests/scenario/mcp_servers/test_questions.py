@@ -114,12 +114,22 @@ async def test_a_question_of_a_newer_server_is_answered_after_a_restart(kit: Kit
 
 
 async def test_streamable_http_progress_changes_and_a_server_that_comes_back(kit: Kit, tmp_path: Path) -> None:
-    steps = [Call("new__count", to=2), Call("new__learn"), Call("find_tools", query="learned")]
-    steps += [Call("call_tool", name="new__learned", arguments={}), Call("new__fail"), Say("Done.")]
+    steps = [Call("new__count", to=2), Call("new__learn")]
+    steps += [
+        Call("new__count", to=3),
+        Call("new__count", to=4),
+        Call("new__count", to=5),
+    ]  # the notice has its own stream
+    steps += [
+        Call("find_tools", query="learned"),
+        Call("call_tool", name="new__learned", arguments={}),
+        Call("new__fail"),
+        Say("Done."),
+    ]
     async with modern.Modern(tmp_path / "greeted") as server:
         chat = kit.chat(kit.agent(steps, {"new": {"url": server.url}}))
         events = await seen(chat.send("Go."))
-        counted, learned, found, called, failed = results(events)
+        counted, learned, *_, found, called, failed = results(events)
         assert counted.result == "counted to 2"
         assert any("counting" in output.text for output in of(events, e.ExecutionOutput))
         assert learned.success
