@@ -54,13 +54,13 @@ _PROVIDERS = {
 
 def of_response(ending: FinishDelta) -> dict[str, str | int]:
     """The attributes of an answer, as far as its provider tells them."""
-    told: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         RESPONSE_ID: ending.response_id,
         RESPONSE_MODEL: ending.response_model,
         SERVER_ADDRESS: ending.server_address,
         SERVER_PORT: ending.server_port,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in attributes.items() if value}
 
 
 def of_model(ref: str) -> dict[str, str]:

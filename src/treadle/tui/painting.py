@@ -74,18 +74,18 @@ class Painter:
         if size != self._size:
             self._size = size
             self._rows = [(UNKNOWN,) * size.width] * size.height
-        wanted = list(self._rows)
+        next_rows = list(self._rows)
         for y, x, strip in _parts(update):
             if any(segment.control for segment in strip):
                 self.forget()
                 return update
             if y < size.height and x < size.width:
                 cells = self._cells(strip, console)[: size.width - x]
-                row = wanted[y]
+                row = next_rows[y]
                 if row[x : x + len(cells)] != cells:
-                    wanted[y] = row[:x] + cells + row[x + len(cells) :]
-        text = "".join(self._way_to(wanted))
-        self._rows = wanted
+                    next_rows[y] = row[:x] + cells + row[x + len(cells) :]
+        text = "".join(self._way_to(next_rows))
+        self._rows = next_rows
         return Difference(text)
 
     # -- cells --------------------------------------------------------------------------------------------------------
@@ -120,14 +120,14 @@ class Painter:
 
     # -- the way ------------------------------------------------------------------------------------------------------
 
-    def _way_to(self, wanted: Sequence[Row]) -> Iterator[str]:
-        shown: Sequence[Row] = self._rows
-        if (scroll := _best_scroll(shown, wanted)) is not None:
+    def _way_to(self, next_rows: Sequence[Row]) -> Iterator[str]:
+        screen_rows: Sequence[Row] = self._rows
+        if (scroll := _best_scroll(screen_rows, next_rows)) is not None:
             first, end, by = scroll
             yield f"{RESET}\x1b[{first + 1};{end}r\x1b[{end};1H" + "\n" * by + "\x1b[r"
             blank = (UNKNOWN,) * self._size.width
-            shown = [*shown[:first], *shown[first + by : end], *[blank] * by, *shown[end:]]
-        pairs = enumerate(zip(shown, wanted, strict=True))
+            screen_rows = [*screen_rows[:first], *screen_rows[first + by : end], *[blank] * by, *screen_rows[end:]]
+        pairs = enumerate(zip(screen_rows, next_rows, strict=True))
         changed = ((y, old, new) for y, (old, new) in pairs if old is not new and old != new)
         yield from _write_runs(run for y, old, new in changed for run in _row_difference(y, old, new))
 
@@ -179,15 +179,17 @@ def _has_plain_widths(row: Row) -> bool:
     return all(len(cell.text) == 1 or cell is UNKNOWN for cell in row)
 
 
-def _best_scroll(shown: Sequence[Row], wanted: Sequence[Row]) -> tuple[int, int, int] | None:
+def _best_scroll(screen_rows: Sequence[Row], next_rows: Sequence[Row]) -> tuple[int, int, int] | None:
     """The rows, from the first to before the end, that moved up, and by how many; None if too little would be saved."""
-    changed = [y for y, (old, new) in enumerate(zip(shown, wanted, strict=True)) if old is not new and old != new]
+    changed = [
+        y for y, (old, new) in enumerate(zip(screen_rows, next_rows, strict=True)) if old is not new and old != new
+    ]
     if len(changed) <= LEAST_SAVED:
         return None
     first, end = changed[0], changed[-1] + 1
     best, saved = 0, LEAST_SAVED
     for by in range(1, min(FARTHEST, end - first - 1) + 1):
-        same = sum(_is_alike(shown[y + by], wanted[y]) for y in range(first, end - by))
+        same = sum(_is_alike(screen_rows[y + by], next_rows[y]) for y in range(first, end - by))
         if same - 2 * by > saved:
             best, saved = by, same - 2 * by
     return (first, end, best) if best else None
@@ -227,17 +229,17 @@ class Pen(NamedTuple):
 
     def way_to(self, cell: Cell) -> "tuple[Pen, str]":
         """The pen for a cell, and the sequence that changes this one into it. A blank takes any colour of letters."""
-        wanted = _pen_of(cell.sgr)
-        if cell.text == " " and not wanted.attributes and not self.shows_on_blanks:
-            wanted = wanted._replace(attributes=self.attributes, letters=self.letters)
-        if wanted == self:
+        pen = _pen_of(cell.sgr)
+        if cell.text == " " and not pen.attributes and not self.shows_on_blanks:
+            pen = pen._replace(attributes=self.attributes, letters=self.letters)
+        if pen == self:
             return self, ""
-        if wanted.attributes != self.attributes:
-            codes = ["0", *(each for each in wanted if each)]
+        if pen.attributes != self.attributes:
+            codes = ["0", *(each for each in pen if each)]
         else:
-            codes = [wanted.letters or "39"] * (wanted.letters != self.letters)
-            codes += [wanted.ground or "49"] * (wanted.ground != self.ground)
-        return wanted, f"\x1b[{';'.join(codes)}m"
+            codes = [pen.letters or "39"] * (pen.letters != self.letters)
+            codes += [pen.ground or "49"] * (pen.ground != self.ground)
+        return pen, f"\x1b[{';'.join(codes)}m"
 
     @property
     def shows_on_blanks(self) -> bool:

@@ -29,27 +29,27 @@ def file_names(root: str) -> list[str]:
 def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:
     """The names in which the typed letters stand in this order, the closest first: whole in the last part of the path
     before whole in the path before scattered, and short ones before long ones."""
-    wanted = typed.casefold()
-    if not wanted:
+    query = typed.casefold()
+    if not query:
         return sorted(names, key=len)[:most]
-    whole = [name for name in names if wanted in name.casefold()]
+    whole = [name for name in names if query in name.casefold()]
     if len(whole) < most:
         known = set(whole)
-        scattered = [name for name in names if name not in known and _in_order(wanted, name.casefold())]
+        scattered = [name for name in names if name not in known and _in_order(query, name.casefold())]
         whole += sorted(scattered, key=len)[: most - len(whole)]
-    return sorted(whole, key=lambda name: _rank(name, wanted))[:most]
+    return sorted(whole, key=lambda name: _rank(name, query))[:most]
 
 
-def _rank(name: str, wanted: str) -> tuple[int, int, str]:
+def _rank(name: str, query: str) -> tuple[int, int, str]:
     lower = name.casefold()
     last = lower.rpartition("/")[2]
-    place = 0 if last.startswith(wanted) else 1 if wanted in last else 2 if wanted in lower else 3
+    place = 0 if last.startswith(query) else 1 if query in last else 2 if query in lower else 3
     return place, len(name), name
 
 
-def _in_order(wanted: str, name: str) -> bool:
+def _in_order(query: str, name: str) -> bool:
     at = -1
-    for letter in wanted:
+    for letter in query:
         at = name.find(letter, at + 1)
         if at < 0:
             return False

@@ -10,14 +10,14 @@ CACHE_WRITE = 1.25
 take the same."""
 
 
-def price_with_writes(usage: Usage, written: int, info: ModelInfo) -> Usage:
+def price_with_writes(usage: Usage, written_tokens: int, info: ModelInfo) -> Usage:
     """The usage of a call with its cost, if a part of its input was written to the cache and the provider did not tell
     the cost itself."""
-    if not written or usage.usd or not info.has_price:
+    if not written_tokens or usage.usd or not info.has_price:
         return usage
-    fresh = max(0, usage.input - usage.cached - written)
+    fresh = max(0, usage.input - usage.cached - written_tokens)
     usd = (
-        (fresh + CACHE_WRITE * written) * info.usd_per_million_input
+        (fresh + CACHE_WRITE * written_tokens) * info.usd_per_million_input
         + usage.cached * (info.usd_per_million_cached or info.usd_per_million_input)
         + usage.output * info.usd_per_million_output
     ) / 1_000_000
