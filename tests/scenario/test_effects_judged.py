@@ -105,6 +105,26 @@ async def test_an_approval_of_words_does_not_cover_a_sensitive_effect(stage: Sta
     assert lies(root, ".github/workflows/new.yml")
 
 
+@pytest.mark.parametrize("way", [*ASKING, "review"])
+async def test_an_edited_command_is_judged_by_its_effect(stage: Stage, root: Path, way: str) -> None:  # S-08, S-16
+    command, options, _ = ASKING.get(way, ("echo x > made.txt", {"mode": "review"}, ""))
+    (root / ".github/workflows").mkdir(parents=True)
+    (root / "Makefile").write_text(f"new:\n\techo done > made.txt\nci:\n\t{SENSITIVE}\n")
+    chat = chat_of(stage, root, ran(command), ran(command), **options)  # type: ignore[arg-type]
+    await play(chat.send("Go."))
+    (asked,) = of(
+        await play(chat.approve(*await chat.actions(), arguments={"command": "make ci"})), e.PermissionRequested
+    )
+    assert ".github/workflows/new.yml" in asked.reason
+    assert "has changed" not in asked.reason
+    assert not lies(root, ".github/workflows/new.yml")
+    await play(chat.approve(*await chat.actions()))
+    assert lies(root, ".github/workflows/new.yml")
+    seen = await play(chat.approve(*await chat.actions(), arguments={"command": "make new"}))
+    assert "permission.requested" not in types(seen), "the person knows the words, and the effect raises no concern"
+    assert lies(root, "made.txt")
+
+
 @pytest.mark.parametrize("way", ASKING)
 async def test_an_approval_of_words_covers_an_effect_without_a_concern(stage: Stage, root: Path, way: str) -> None:
     command, options, _ = ASKING[way]

@@ -85,6 +85,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         state.outputs,
         by_person,
         call.phase == "approved",
+        call.phase == "approved" and not call.seal,
         network=call.network,
         reaches=bool(call.network),
         changed=frozenset(state.run.changed if state.run is not None else ()),
@@ -234,20 +235,21 @@ async def _decided(
 ) -> Ready | Settled:
     """Ask a person if the policy says so; then let the tool look. An answer holds for exactly what was shown: if the
     same call would do something else by now, it is asked for again (S-08). `words` is the verdict before the effect was
-    known: a person who approved the words alone has not seen the effect, so it has not changed for them."""
+    known: a person who approved or edited the words alone has not seen the effect, so it has not changed for them."""
     call = ready.call
     answered = call.phase == "approved"
+    has_tried = rehearsal is not None and ready.invocation.trial is not None
     if verdict.decision == "deny":
         why = HEADLESS if verdict.unasked else ""
         denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason, synthetic=why)
         refused = _refused_tried(ready, verdict.reason, deps, came="not allowed")
         return Settled((denied, *refused.events))
-    if verdict.decision == "ask" and (not answered or call.seal):
+    if verdict.decision == "ask" and (not answered or call.seal or has_tried):
         asked = await _question(ready, verdict, rehearsal, deps)
         if not answered:
             return Settled((asked,), blocks=True)
         if asked.hash != call.seal:
-            if words is None or (await _question(ready, words, None, deps)).hash != call.seal:
+            if call.seal and (words is None or (await _question(ready, words, None, deps)).hash != call.seal):
                 asked = replace(asked, reason=f"{asked.reason}; {CHANGED}" if asked.reason else CHANGED)
             return Settled((asked,), blocks=True)
     return await _prepared(ready, verdict, answered=answered)

@@ -55,7 +55,6 @@ their authors, keys for tests), which are public; and a hidden file keeps an ins
 _SETTLED_NS = 1_000_000_000
 """A folder that changed less than this long ago may change again without a new time."""
 _MOST_ENTRIES = 20_000
-_REMEMBERED_S = 2.0
 SEARCH_LIMITS = f"in installed packages (node_modules, .venv, vendor …) and beyond the first {_MOST_ENTRIES:,} entries"
 """Where secret files are not found."""
 _HEAD = 16_384
@@ -79,8 +78,7 @@ class _Listing(NamedTuple):
 
 def find_secrets(root: str, top: int) -> tuple[str, ...]:
     """The secret files below an open folder, as paths relative to it, the nearest first and those in built folders
-    last; of a link the file it leads to. `root` is its path. At most 20,000 entries are looked at, and an answer holds
-    for two seconds."""
+    last; of a link the file it leads to. `root` is its path. At most 20,000 entries are looked at."""
     status = os.fstat(top)
     return _search_of(root, status.st_dev, status.st_ino).find(top)
 
@@ -97,16 +95,11 @@ class _SecretSearch:
     def __init__(self, root: str) -> None:
         self._root = root
         self._listings: dict[str, _Listing] = {}
-        self._secrets: tuple[str, ...] = ()
-        self._until = 0.0
         self._lock = threading.Lock()
 
     def find(self, top: int) -> tuple[str, ...]:
         with self._lock:
-            if time.monotonic() >= self._until:
-                self._secrets = self._search(top)
-                self._until = time.monotonic() + _REMEMBERED_S
-            return self._secrets
+            return self._search(top)
 
     def _search(self, top: int) -> tuple[str, ...]:
         listings, self._listings = self._listings, {}

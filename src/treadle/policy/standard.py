@@ -242,7 +242,7 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     trusting = bool(passed) or case.options.mode in ("auto-edit", "autopilot")
     if trusting:
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
-    every = case.options.mode == "review" or (case.options.mode == "confirm" and not approved.confirmed)
+    every = case.options.mode in ("review", "confirm") and not approved.confirmed
     need = _need(case, rehearsal, raised, every=every and not trusting)
     if need is None:
         return Verdict("allow", passed or _passed(case))

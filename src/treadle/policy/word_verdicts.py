@@ -67,7 +67,7 @@ class Approved(msgspec.Struct, frozen=True):
     written: frozenset[str] = frozenset()
     """Files and folders that the words write or remove."""
     confirmed: bool = False
-    """True if mode `confirm` asked."""
+    """True if the change as such is approved: mode `confirm` asked about the words, or the person edited them."""
 
     def covers(self, concern: Concern) -> bool:
         """True if the person who approved the words has seen this reason."""
@@ -108,13 +108,16 @@ def stopped(case: Case) -> Verdict | None:
 def approved_by_words(case: Case) -> Approved:
     """What the question about this command named, which a person has answered."""
     rule, _ = _stopping_rule(case, "deny") or _stopping_rule(case, "ask") or (None, "no")
-    confirms = case.options.mode == "confirm"
+    edited, confirms = case.invocation.edited, case.options.mode == "confirm"
     written = frozenset(name for names in case.act.names(case.root) for name in names)
+    sensitive = frozenset(each.path for each in case.sensitive)
+    if edited:
+        return Approved(rule, sensitive, written, confirmed=True)
     if rule is not None or case.act.finding.severity == "critical":
         return Approved(rule, written=written, confirmed=confirms)
     if not confirms or verdict(case).decision == "allow":
         return Approved()
-    return Approved(None, frozenset(each.path for each in case.sensitive), written, confirmed=True)
+    return Approved(None, sensitive, written, confirmed=True)
 
 
 def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:

@@ -90,6 +90,8 @@ class Invocation(msgspec.Struct, frozen=True):
     """Whether a person makes the call and not the model: then what the model has seen is no matter (L-18)."""
     approved: bool = False
     """True if a person allowed this very call."""
+    edited: bool = False
+    """True if that person changed its arguments: they know the words of the call and not its effect."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False

@@ -3,6 +3,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -38,8 +39,8 @@ class CallRecord(msgspec.Struct):
     """When it was tried, and how."""
     ruled: e.PermissionCompleted | None = None
     """What the policy decided by itself."""
-    edited: e.PermissionCompleted | None = None
-    """A person's approval, which may have changed the arguments."""
+    edits: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """The arguments that a person wrote, one for each approval with changed arguments."""
     files: e.FilesChanged | None = None
     conflict: e.WorkspaceConflict | None = None
     facts: tuple[Fact, ...] = ()
@@ -169,7 +170,9 @@ class Recording:
                 self.calls[key].asks.append((envelope.seq, asked))
             case e.PermissionCompleted(action=action) as answer if CallKey(action) in self.calls:
                 call = self.calls[CallKey(action)]
-                call.ruled, call.edited = (answer, None) if answer.by == "policy" else (None, answer)
+                call.ruled = answer if answer.by == "policy" else None
+                if answer.arguments is not None:
+                    call.edits.append(answer.arguments)
             case _:
                 pass
 

@@ -71,8 +71,8 @@ class RecordedTools:
             named = spec.name in (call.request.name, call.start.name if call.start is not None else "")
             if named and text == call.request.arguments:
                 return _first_arguments(call, text)
-            if named and call.edited is not None and call.edited.arguments == _read(text):
-                return _final_arguments(call, text)
+            if named and (edit := _read(text)) in call.edits:
+                return _final_arguments(call, text) if edit == call.edits[-1] else edit
         return _read(text)
 
     def _calls(self) -> list[CallRecord]:
@@ -182,7 +182,7 @@ class RecordedPolicy:
         call = self._stage.recording.calls[CallKey(invocation.call)]
         if _next_trial(call, self._stage) is not None:
             return Verdict("review", shown=self._approved_words(call))
-        return self._recorded(call)
+        return self._recorded(call, invocation)
 
     def _approved_words(self, call: CallRecord) -> str:
         """The card that was answered before the trial, if it showed the words alone: then the engine does not say that
@@ -191,9 +191,12 @@ class RecordedPolicy:
         later = [asked for seq, asked in call.asks if seq > self._stage.now]
         return earlier[-1].shown if earlier and later and not later[0].reason.endswith(CHANGED) else ""
 
-    def _recorded(self, call: CallRecord) -> Verdict:
+    def _recorded(self, call: CallRecord, invocation: Invocation) -> Verdict:
         if call.asked is not None:
-            asked = next((asked for seq, asked in call.asks if seq > self._stage.now), call.asked)
+            asked = next((asked for seq, asked in call.asks if seq > self._stage.now), None)
+            if asked is None and invocation.edited:
+                return Verdict("allow")
+            asked = asked or call.asked
             # That it is asked for again, because it would do something else by now, the engine says itself.
             reason = asked.reason if asked is call.asks[0][1] else asked.reason.removesuffix(CHANGED).removesuffix("; ")
             return Verdict("ask", reason, asked.severity, asked.shown, asked.offers, wants=asked.network)
@@ -211,7 +214,7 @@ class RecordedPolicy:
         rehearsal: Rehearsal | None,
         verdict: Verdict,
     ) -> Verdict:
-        return self._recorded(self._stage.recording.calls[CallKey(invocation.call)])
+        return self._recorded(self._stage.recording.calls[CallKey(invocation.call)], invocation)
 
 
 def _next_trial(call: CallRecord, stage: ReplayStore) -> TrialStart | None:
@@ -271,8 +274,7 @@ def _changes(call: CallRecord) -> dict[str, Any]:
 def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
     """What the model's own text was read as. If a person changed it later, or nothing came of it, the log has only the
     text itself."""
-    edited = call.edited is not None and call.edited.arguments is not None
-    return _read(text) if edited else _final_arguments(call, text)
+    return _read(text) if call.edits else _final_arguments(call, text)
 
 
 def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
@@ -281,11 +283,7 @@ def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
     if call.start is None:
         return _read(text) if call.asked is not None or call.ruled is not None else NEVER_BEGUN
     unread = call.refused and not call.start.arguments and call.ruled is None
-    if (
-        unread
-        and call.complete is not None
-        and (call.asked is None or (call.edited is not None and call.edited.arguments))
-    ):
+    if unread and call.complete is not None and (call.asked is None or call.edits):
         return call.complete.error
     return call.start.arguments
 

@@ -14,8 +14,6 @@ KEY = "-----BEGIN PRIVATE KEY-----\n"
 
 
 class Project:
-    """A project whose searches are never answered from memory alone."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self._top = os.open(root, os.O_RDONLY)
@@ -37,8 +35,7 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    monkeypatch.setattr(secret_files, "_REMEMBERED_S", 0.0)
+def project(tmp_path: Path) -> Iterator[Project]:
     made = Project(tmp_path)
     yield made
     os.close(made._top)
@@ -68,6 +65,13 @@ def test_a_file_that_comes_later_is_found(project: Project, name: str) -> None:
     project.write(name)
     os.utime((project.root / name).parent, (1, 1))  # the time of change stays
     assert project.secrets() == {name}
+
+
+def test_a_file_that_comes_at_once_is_found(project: Project) -> None:
+    project.settle()
+    for number in range(3):
+        project.write(f"folder{number}/.env")
+        assert len(project.secrets()) == number + 1
 
 
 def test_what_a_file_holds_is_read_anew(project: Project) -> None:
