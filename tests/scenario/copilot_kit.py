@@ -24,8 +24,8 @@ class Answered(Exception):
 
 
 class Program:
-    """Answers what it is asked with `answers`, by method; an answer may be a function of the parameters, or an error
-    (`Answered`)."""
+    """Answers what it is asked with `answers`, by method; an answer may be a function of the parameters, which may be
+    asynchronous, or an error (`Answered`)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: Any, process: asyncio.subprocess.Process | None) -> None:
         self._reader = reader
@@ -40,6 +40,7 @@ class Program:
         self._news = asyncio.Condition()
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
+        self._replies: set[asyncio.Task[None]] = set()
         self._reading = asyncio.create_task(self._read_on())
 
     @classmethod
@@ -119,8 +120,7 @@ class Program:
                 self._news.notify_all()
             answer = self.answers.get(method)
             result = answer(message["params"]) if callable(answer) else answer
-            said = {"error": result.error} if isinstance(result, Answered) else {"result": result}
-            self.write({"jsonrpc": "2.0", "id": message["id"], **said})
+            self._replies.add(asyncio.create_task(self._reply(message["id"], result)))
         elif message["id"] is None:
             async with self._news:
                 self.refusals.append(message["error"])
@@ -129,6 +129,12 @@ class Program:
             self._open.pop(message["id"]).set_exception(Answered(message["error"]))
         else:
             self._open.pop(message["id"]).set_result(message["result"])
+
+    async def _reply(self, number: int, result: Any) -> None:
+        if asyncio.iscoroutine(result):
+            result = await result
+        reply = {"error": result.error} if isinstance(result, Answered) else {"result": result}
+        self.write({"jsonrpc": "2.0", "id": number, **reply})
 
     def hang_up(self) -> None:
         """Leave in the middle of whatever it is doing. Only over TCP."""

@@ -326,6 +326,32 @@ async def test_messages_are_queued_and_the_session_is_idle_once(start: Start) ->
     assert [e["data"]["content"] for e in program.events if e["type"] == "assistant.message"] == ["one", "two"]
 
 
+async def test_a_session_that_goes_on_while_a_hook_is_asked_is_not_idle(start: Start) -> None:  # L-08
+    """The second run begins and ends before the end of the first is reported."""
+    program = await start(turns(last="one") + turns(last="two"))
+
+    async def answer_hook(given: dict[str, Any]) -> dict[str, Any]:
+        if given["hookType"] == "agentStop" and "Second." not in prompts():
+            await program.call("session.send", {"sessionId": "s1", "prompt": "Second."})
+            while "two" not in await recorded_answers():
+                await asyncio.sleep(0.05)
+        return {"output": None}
+
+    def prompts() -> list[str]:
+        return [each["data"]["content"] for each in program.events if each["type"] == "user.message"]
+
+    async def recorded_answers() -> list[str]:
+        events = (await program.call("session.getMessages", {"sessionId": "s1"}))["events"]
+        return [each["data"]["content"] for each in events if each["type"] == "assistant.message"]
+
+    program.answers["hooks.invoke"] = answer_hook
+    await program.call("session.create", {"sessionId": "s1", "hooks": True})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "First."})
+    await program.heard("session.idle")
+    events = [each for each in program.events if each["type"] in ("assistant.message", "session.idle")]
+    assert [each["data"].get("content", "idle") for each in events] == [*await recorded_answers(), "idle"]
+
+
 async def test_a_session_is_compacted(start: Start) -> None:  # L-19
     program = await start(turns(last="word " * 50))
     await talk(program)

@@ -67,6 +67,8 @@ class Session:
         self._listeners: list[asyncio.Queue[SdkEvent]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reading = False
+        self._seen = 0
+        """The seq of the last event that was read."""
         self._held = 0
         """How often a hook has wanted more, since somebody sent a message."""
         self._source: str | None = None
@@ -107,6 +109,7 @@ class Session:
         if not self._reading:
             self._reading, self._source = True, source
             head = 0 if source == "new" else (await read_patiently(self.chat.state)).head
+            self._seen = head
             self.background(self._read_on(head))
         if source != "new" and not config.disable_resume:
             await self._tell_resumed(active=not alone, pending=config.continue_pending_work is not False)
@@ -176,14 +179,12 @@ class Session:
                 self.announce("session.warning", {"warningType": "runtime", "message": text})
 
     async def _take(self, envelope: e.Envelope) -> None:
+        self._seen = max(self._seen, envelope.seq)
         if isinstance(envelope.data, e.SessionIdle):
-            # the state in this process may be older than the event that was just read
-            state = await read_patiently(self.chat.state)
-            goes_on = state.run is not None or starts_queued(state)
-            if envelope.data.reason == "superseded" or goes_on:
+            if envelope.data.reason == "superseded" or await self._goes_on():
                 return  # the session is idle when its queue is
-            if envelope.data.reason == "done" and await self._sent_on():
-                return
+            if envelope.data.reason == "done" and (await self._sent_on() or await self._goes_on()):
+                return  # a hook wants more, or a message came while the hook was asked
         for event in self._telling.tell(envelope):
             self.tell(event)
         match envelope.data:
@@ -199,6 +200,17 @@ class Session:
                 self.background(self.hooks.invoke("errorOccurred", **given))
             case e.SessionIdle() if not self.programs:
                 await self._end_servers()
+
+    async def _goes_on(self) -> bool:
+        """True if another run follows the end of a run that was just read. That run may be over by now: then the state
+        says nothing of it, but the log holds its message."""
+        state = await read_patiently(self.chat.state)
+        if state.run is not None or starts_queued(state):
+            return True
+        if state.head <= self._seen:
+            return False
+        later_events = await read_patiently(lambda: self.chat.events(self._seen))
+        return any(isinstance(each.data, e.UserMessage) for each in later_events)
 
     async def _sent_on(self) -> bool:
         """Whether a hook had more to say at the end of a run; not for ever."""
