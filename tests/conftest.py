@@ -8,7 +8,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.faults.chance import examples
+from tests.faults.chance import SOAK, examples
 from tests.homes import shared_home
 from tests.leftovers import no_process_is_left, process_watch, pytest_sessionfinish
 from tests.postgres import own_postgres, postgres, postgres_database, postgres_server
@@ -27,7 +27,11 @@ __all__ = [
 ]
 
 settings.register_profile(
-    "treadle", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "treadle",
+    max_examples=examples(100),
+    deadline=None,
+    derandomize=not SOAK,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("treadle")
 os.environ["TREADLE_HOME"] = str(shared_home())

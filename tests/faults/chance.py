@@ -1,5 +1,6 @@
-"""How much is struck. `make test` strikes some of the points, others each time; `make soak` (TEST_SOAK=1) strikes
-all of them. A failure prints TEST_SEED, which repeats the choice."""
+"""How much is struck, and by which chance. `make test` strikes some of the points, the same in every run; `make soak`
+(TEST_SOAK=1) strikes all of them and makes other random cases each time. A failure prints TEST_SEED, which repeats the
+choice; set to another number, `make test` makes other choices."""
 
 import os
 import random
@@ -9,7 +10,7 @@ from typing import TypeVar
 SOAK = bool(os.environ.get("TEST_SOAK"))
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
 """The processes of one run choose the same: each has the list of all tests."""
-SEED = int(os.environ.get("TEST_SEED") or random.Random(_RUN).randrange(10**6))
+SEED = int(os.environ.get("TEST_SEED") or (random.Random(_RUN).randrange(10**6) if SOAK else 1))
 
 FEW = 4
 

@@ -333,7 +333,7 @@ async def test_a_session_that_goes_on_while_a_hook_is_asked_is_not_idle(start: S
     async def answer_hook(given: dict[str, Any]) -> dict[str, Any]:
         if given["hookType"] == "agentStop" and "Second." not in prompts():
             await program.call("session.send", {"sessionId": "s1", "prompt": "Second."})
-            while "two" not in await recorded_answers():
+            while "two" not in await recorded_answers():  # noqa: ASYNC110 - another process writes them
                 await asyncio.sleep(0.05)
         return {"output": None}
 

@@ -405,8 +405,8 @@ def test_the_screen_is_what_a_full_repaint_would_show(terminal: Terminal, cli: C
     terminal.keys("PPage")
     terminal.wait("40 lines of text", gone="done · 2 turns")
     terminal.keys("NPage")
-    terminal.wait("done · 2 turns")
-    before = terminal.screen(escapes=True)
+    terminal.wait("done · 2 turns", "M a.py +1 -1")
+    before = terminal.settled_screen()
     terminal.keys("C-l")
     terminal.until(lambda _: terminal.screen(escapes=True) == before, "the same screen")
 

@@ -82,6 +82,17 @@ class Terminal:
                 raise AssertionError(f"never seen: {what}\n{shown}")
             time.sleep(0.1)
 
+    def settled_screen(self) -> str:
+        """The screen with its colours, when its text has not changed for a second."""
+        texts: list[str] = []
+
+        def is_settled(shown: str) -> bool:
+            texts.append(shown)
+            return len(texts) > 10 and len(set(texts[-10:])) == 1
+
+        self.until(is_settled, "a screen that does not change")
+        return self.screen(escapes=True)
+
     def pid(self) -> int:
         """The process of treadle."""
         shell = self._tmux("display-message", "-p", "#{pane_pid}").strip()

@@ -3,7 +3,6 @@ S-20, fault 38)."""
 
 import asyncio
 import json
-import os
 import random
 import socket
 from collections.abc import AsyncIterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.chance import SEED
 from treadle.jsonrpc.connection import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -190,10 +190,9 @@ def _value(chance: random.Random, depth: int = 0) -> Any:
 
 
 async def test_whatever_comes_in_a_frame_the_connection_answers_on() -> None:
-    """Random messages, some of them with damaged bytes. The seed is printed; TREADLE_FUZZ_SEED repeats it."""
-    seed = int(os.environ.get("TREADLE_FUZZ_SEED") or random.randrange(2**32))
-    print(f"TREADLE_FUZZ_SEED={seed}")
-    chance = random.Random(seed)
+    """Random messages, some of them with damaged bytes. TEST_SEED repeats a run."""
+    print(f"TEST_SEED={SEED}")
+    chance = random.Random(SEED)
     async with connected() as peer:
         for number in range(400):
             body = bytearray(json.dumps(_value(chance)).encode())

@@ -10,6 +10,7 @@ import asyncpg  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
+from tests.faults.chance import SEED
 from treadle.errors import ChatBusy
 from treadle.stores.postgres import PostgresStore, rows
 from treadle.stores.postgres import store as module
@@ -93,9 +94,8 @@ async def test_no_change_is_missed_by_a_reader_that_follows(
     chats = [ChatId(f"c_{number}") for number in range(6)]
     for chat in chats:
         await begin(store, chat)
-    chance, seed = random.Random(), int(time.time())
-    chance.seed(seed)
-    print("seed", seed)
+    chance = random.Random(SEED)
+    print(f"TEST_SEED={SEED}")
     over = asyncio.Event()
 
     async def write(chat: ChatId) -> None:
