@@ -238,6 +238,12 @@ class Chat:
         await self.open()
         return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after, limit)]
 
+    async def events_of(self, *kinds: type[Event]) -> list[Envelope]:
+        """The events of these kinds. The rest of the log is not read."""
+        await self.open()
+        types = [kind.TYPE for kind in kinds]
+        return [wire.decode(self.id, record) for record in await self._deps.store.read_types(self.id, types)]
+
     async def wait(self, after: int, timeout_s: float) -> int:
         """Wait until something is recorded behind `after`, whoever wrote it; the last seq by then."""
         await self.open()
