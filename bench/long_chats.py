@@ -160,9 +160,11 @@ def table(home: Path, repeats: int) -> list[Row]:
     exported = home / "long.jsonl"
     with exported.open("wb") as file:
         subprocess.run([*TREADLE, "export", CHAT], env=_environment(home), stdout=file, check=True)
-    command = [*TREADLE, "import", str(exported), "--new-id", "--json"]
-    imported = subprocess.run(command, env=_environment(home), stdout=subprocess.PIPE, check=True)
-    add("show it after an import", ("show", json.loads(imported.stdout)["chat"]), events)
+    words = [*TREADLE, "import", str(exported), "--new-id", "--json"]
+    imported = subprocess.run(words, env=_environment(home), stdout=subprocess.PIPE, check=True)
+    copy = json.loads(imported.stdout)["chat"]
+    for command in ("show", "resume", "diff", "review"):
+        add(f"{command} it after an import", (command, copy), events)
     return rows
 
 

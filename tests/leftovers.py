@@ -7,7 +7,6 @@ of a run lie in one folder, which is TMPDIR of the run, so that other runs on th
 
 import atexit
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from treadle import orphan_watcher
+from treadle.tool_setup import remove_abandoned_folders
 
 GRACE_S = 20.0
 """How long a process may take to end that was told to: on a busy machine it may wait for the disk."""
@@ -149,11 +149,6 @@ class Watch:
         return orphans
 
 
-KILLED = re.compile(r"treadle-\d+-[0-9a-f]{12}|treadle_[0-9a-z]{16}")
-"""Folders that only a killed process leaves, and tests kill many: the private folder of a command under Landlock, and
-the data of an agent without a home."""
-
-
 @pytest.fixture(scope="session")
 def process_watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
     return Watch((str(tmp_path_factory.getbasetemp()),))
@@ -199,5 +194,6 @@ def _left_by_the_run() -> str:
     started = [pid for pid in every if pid not in own and mentions(pid, [str(folder)])]
     _end(pid for pid in started if WORLD_HOLDER in describe([pid]))  # they would end a minute later
     left = still_running(started)
-    files = sorted(path.name for path in folder.iterdir() if path.name != "home" and not KILLED.fullmatch(path.name))
+    remove_abandoned_folders(str(folder))  # tests kill processes; the next start of Treadle removes what they leave
+    files = sorted(path.name for path in folder.iterdir() if path.name != "home")
     return "\n".join(filter(None, [describe(left), *(f"{folder}/{name}" for name in files)]))

@@ -15,7 +15,7 @@ from treadle.engine.deps import Deps
 from treadle.engine.effects import whole_list
 from treadle.engine.hub import Subscription
 from treadle.engine.worker import Worker
-from treadle.errors import NotFound
+from treadle.errors import ConfigError, NotFound, Refused
 from treadle.files import ChatFiles
 from treadle.following import Answer, Following, collect
 from treadle.jobs import Job, JobRegistry
@@ -125,7 +125,8 @@ class Chat:
         self, action: OpenAction, *, arguments: dict[str, Any] | None = None, rule: Rule | None = None
     ) -> Following:
         """Allow what was shown; with `arguments` something else in its place. `rule` answers for its like from now on:
-        one of `action.offers`, for the scope that you choose."""
+        one of `action.offers`, for the scope that you choose. ConfigError: the approval is recorded, but the rule could
+        not be saved; the same call saves it when it is repeated."""
         rule = self._dated(rule)
         return Following(self, c.Decide(action.action, "allow", action.hash, arguments=arguments, rule=rule))
 
@@ -237,6 +238,12 @@ class Chat:
         await self.open()
         return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after, limit)]
 
+    async def events_of(self, *kinds: type[Event]) -> list[Envelope]:
+        """The events of these kinds. The rest of the log is not read."""
+        await self.open()
+        types = [kind.TYPE for kind in kinds]
+        return [wire.decode(self.id, record) for record in await self._deps.store.read_types(self.id, types)]
+
     async def wait(self, after: int, timeout_s: float) -> int:
         """Wait until something is recorded behind `after`, whoever wrote it; the last seq by then."""
         await self.open()
@@ -306,12 +313,29 @@ class Chat:
             if seen is not None:
                 seen(state)
         else:
-            with self._home.worker.taking(self.id) if work else nullcontext() as take:
-                state = await log.execute(self.id, command, seen, take)
-            await self._keep_rule(command, state)
-            await self._end_jobs(state)
+            return await self._execute(command, seen, work)
         if work:
             self._home.worker.start(self.id)
+        return state
+
+    async def _execute(self, command: c.Command, seen: Callable[[ChatState], None] | None, work: bool) -> ChatState:
+        log = self._deps.log
+        try:
+            with self._home.worker.taking(self.id) if work else nullcontext() as take:
+                state = await log.execute(self.id, command, seen, take)
+            rule = command.rule if isinstance(command, c.Decide) else None
+        except Refused:
+            if (rule := await self._recorded_rule(command)) is None:
+                raise
+            state = await log.load(self.id)
+            if seen is not None:
+                seen(state)
+        try:
+            await self._save_rule(rule, state)
+            await self._end_jobs(state)
+        finally:  # the command is recorded: the chat goes on even if the rule cannot be saved
+            if work:
+                self._home.worker.start(self.id)
         return state
 
     async def _end_jobs(self, state: ChatState) -> None:
@@ -319,12 +343,30 @@ class Chat:
         if state.options.archived and state.jobs:
             await self._home.jobs.stop_all(self.id, "archive")
 
-    async def _keep_rule(self, command: c.Command, state: ChatState) -> None:
-        """A rule that reaches beyond the chat is kept outside its log, after the answer that made it was recorded."""
-        rule = command.rule if isinstance(command, c.Decide) else None
-        if rule is not None and rule.scope in BEYOND:
-            kept = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
-            await asyncio.to_thread(self._home.remember, kept)
+    async def _save_rule(self, rule: Rule | None, state: ChatState) -> None:
+        """A rule that reaches beyond the chat is saved outside its log, after the answer that made it was recorded."""
+        if rule is None or rule.scope not in BEYOND:
+            return
+        rule = msgspec.structs.replace(rule, root=state.options.root if rule.scope == "project" else "")
+        try:
+            await asyncio.to_thread(self._home.remember, rule)
+        except ConfigError as error:
+            raise ConfigError(
+                f"the approval or refusal is recorded, but its rule was not saved: {error}; give the same answer with "
+                "the same rule again, or add the rule with: treadle rules add"
+            ) from error
+
+    async def _recorded_rule(self, command: c.Command) -> Rule | None:
+        """The rule of the recorded answer that this command repeats; None if it repeats none that made such a rule."""
+        if not isinstance(command, c.Decide) or command.rule is None:
+            return None
+        answer = await self._deps.log.recorded_answer(self.id, command.action)
+        if answer is None or answer.rule is None or answer.decision != command.decision:
+            return None
+        expected = msgspec.structs.replace(
+            command.rule, id=answer.rule.id, created_ms=answer.rule.created_ms, expires_ms=answer.rule.expires_ms
+        )
+        return answer.rule if answer.rule == expected and answer.rule.scope in BEYOND else None
 
     async def follow(self, command: c.Command | None, after: int | None = None) -> AsyncIterator[Envelope]:
         """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded

@@ -285,6 +285,7 @@ class Agent:
         return self.mcp if wanted or self._mcp is not None else None
 
     async def _tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
+        await self._setup.sweep_temporary_folders()
         await self._setup.commands.tidy(chat, open_calls)
         if self._mcp is not None:
             await self._mcp.hub.tidy(chat, open_calls)

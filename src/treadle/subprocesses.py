@@ -26,6 +26,7 @@ import msgspec
 from treadle import orphan_watcher
 from treadle.errors import ToolError
 from treadle.file_system import is_below
+from treadle.process_folders import process_folder_prefix
 
 OUTPUT_CAP = 2_000_000
 _ERRORS_CAP = 8_192
@@ -82,7 +83,7 @@ class Program:
         """What it writes, as it comes. Raises OSError if it cannot be started. Closing the iterator kills it."""
         with ExitStack() as stack:
             cwd = self._cwd or stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="treadle-program-", ignore_cleanup_errors=True)
+                tempfile.TemporaryDirectory(prefix=process_folder_prefix(), ignore_cleanup_errors=True)
             )
             pipes = stack.enter_context(_Pipes(self._errors_cap))
             stdin, stdout, stderr = pipes.far

@@ -132,6 +132,7 @@ class Chat(Facade[handle.Chat]):
     status = waited(handle.Chat.status)
     actions = waited(handle.Chat.actions)
     events = waited(handle.Chat.events)
+    events_of = waited(handle.Chat.events_of)
     wait = waited(handle.Chat.wait)
     whole = waited(handle.Chat.whole)
 

@@ -1,6 +1,7 @@
 """What the built-in tools of an Agent work with: files by their root, supervised commands, the sandbox that holds here,
 and what commands must not touch. The only place that knows both the tools and the rooms that serve them."""
 
+import asyncio
 import os
 import tempfile
 import time
@@ -20,13 +21,14 @@ from treadle.ports.sandbox import Demand, PrivateHome, Sandbox
 from treadle.ports.snapshots import Effect, SnapshotsOf
 from treadle.ports.store import Store
 from treadle.ports.toolset import Invocation
+from treadle.process_folders import abandoned_folders, process_folder_prefix
 from treadle.protocol.events import GitBranchCreated, SandboxNotice
 from treadle.protocol.files import FileChange
 from treadle.protocol.options import ChatOptions, Project
 from treadle.protocol.permissions import Rule
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.context import Guarded, ToolContext
-from treadle.types import ChatId, new_id
+from treadle.types import ChatId
 from treadle.workspace.paths.identity import changed, locate
 from treadle.workspace.root import Root
 
@@ -43,6 +45,9 @@ _LOOK_S = 10.0
 other, and each looks several times."""
 _RETRY_S = 600.0
 """After this time a process asks again which sandbox holds, and whether views work where they did not."""
+_SWEEP_S = 3600.0
+_next_sweep: dict[str, float] = {}
+"""By folder for temporary files: when this process looks again for what killed processes left there."""
 
 
 class ToolSetup:
@@ -65,7 +70,7 @@ class ToolSetup:
         data = home if shared else file.parent if isinstance(file, Path) else None
         self.passing = data is None
         """Whether its chats end with this process, and so does what is kept for them."""
-        self._data = Path(tempfile.gettempdir()) / new_id("treadle") if data is None else Path(os.path.abspath(data))
+        self._data = _temporary_data() if data is None else Path(os.path.abspath(data))
         self._forget = weakref.finalize(self, _remove, str(self._data)) if self.passing else None
         """Whoever does not close an agent leaves nothing behind, either."""
         self._opened = lru_cache(maxsize=256)(self._open_root)
@@ -130,6 +135,13 @@ class ToolSetup:
             return after_the_fact(effect.files, options, self._rules_of(root, options), effect.history)
         except ConfigError:  # a book that cannot be read has its own way to be noticed: nothing more is allowed
             return after_the_fact(effect.files, options, options.rules, effect.history)
+
+    async def sweep_temporary_folders(self) -> None:
+        """Remove what killed processes left in the folder for temporary files; at most once an hour."""
+        parent, now = tempfile.gettempdir(), time.monotonic()
+        if now >= _next_sweep.get(parent, now):
+            _next_sweep[parent] = now + _SWEEP_S
+            await asyncio.to_thread(remove_abandoned_folders, parent)
 
     async def close(self) -> None:
         """Let go of worlds, and remove what nobody can come back to."""
@@ -281,6 +293,23 @@ def bind_root(options: ChatOptions, owner: str) -> str:
     if found[1] != bound if bound else owner and found[0] != root:
         raise changed(root)
     return found[1]
+
+
+def _temporary_data() -> Path:
+    return Path(tempfile.gettempdir(), f"{process_folder_prefix()}{os.urandom(6).hex()}")
+
+
+def remove_abandoned_folders(parent: str) -> None:
+    """Remove the temporary folders of processes that were killed. A command that outlived its agent keeps the agent's
+    data until it ends."""
+    folders = abandoned_folders(parent)
+    if not folders:
+        return
+    from treadle.sandbox.supervisor.folder import has_live_supervisor
+
+    for folder in folders:
+        if not has_live_supervisor(f"{folder}/commands"):
+            _remove(folder)
 
 
 def _remove(path: str) -> None:

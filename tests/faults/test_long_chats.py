@@ -2,6 +2,7 @@
 what it costs in a short chat, and memory stays in proportion to the conversation."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -139,6 +140,10 @@ async def test_an_imported_chat_opens_from_a_snapshot(tmp_path: Path) -> None:
     await here.close()
 
 
+LISTED = ("workspace.files_changed", "checkpoint.created", "session.imported")
+"""Records that say what a chat changed."""
+
+
 # W-03, fault 18
 def test_changes_of_a_long_chat_cost_what_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -161,6 +166,20 @@ def test_changes_of_a_long_chat_cost_what_changed(
     assert "What about file" in capsys.readouterr().out
     assert len([kind for kind in decoded if kind not in ("workspace.files_changed", "checkpoint.created")]) < 50
     assert decoded.count("workspace.files_changed") <= changes + 1
+    exported = tmp_path / "long.jsonl"
+    assert invoke(["export", CHAT]) == 0
+    exported.write_text(capsys.readouterr().out)
+    assert invoke(["import", str(exported), "--new-id", "--json"]) == 0
+    copy = json.loads(capsys.readouterr().out)["chat"]
+    for words in (["show", copy], ["resume", copy], ["review", copy]):  # nothing has run in it here
+        decoded.clear()
+        assert invoke(words) == 0
+        assert len([kind for kind in decoded if kind not in (*LISTED, "user.message")]) <= show.MOST + SNAPSHOT_EVERY
+        capsys.readouterr()
+    decoded.clear()
+    for words in (["diff", copy, "nowhere"], ["undo", CHAT, "--to", "3"]):  # refused, by what the log says of files
+        assert invoke(words) == 1
+    assert set(decoded) <= {*LISTED, "user.message"}
 
 
 def test_showing_a_long_chat_and_listing_many_costs_what_is_shown(

@@ -17,9 +17,9 @@ from tests.scenario.kit import Stage, play
 from tests.scenario.test_cli_dialogue import person, prepared
 from tests.scenario.test_tui_app import agent_with, app_on, say, until
 from treadle import Chat
-from treadle.errors import InvalidInput
+from treadle.errors import ConfigError, InvalidInput, Refused
 from treadle.models.scripted import Call, Say
-from treadle.protocol.events import OpenAction
+from treadle.protocol.events import OpenAction, PermissionCompleted
 from treadle.protocol.permissions import Offer, Rule
 from treadle.stores.sqlite import SqliteStore
 
@@ -77,6 +77,32 @@ async def test_the_engine_refuses_what_was_not_offered_and_changes_nothing(stage
     await play(chat.approve(action, rule=everything.rule_for("once")))
     assert (await chat.state()).options.rules == ()
     assert not (tmp_path / "home" / "rules.json").exists()
+
+
+async def test_an_approval_that_is_repeated_saves_the_rule_that_could_not_be_saved(
+    stage: Stage, tmp_path: Path
+) -> None:  # S-07, A-04
+    chat, action = await asking(stage, tmp_path, ONE_HOST)
+    rules = tmp_path / "home" / "rules.json"
+    obstacle = rules.with_name("rules.json.lock")
+    obstacle.mkdir(parents=True)  # no lock file can be made: the rule cannot be saved
+    rule = action.offers[0].rule_for("project")
+    with pytest.raises(ConfigError, match=r"approval.* is recorded .*rule was not saved.*cannot be written"):
+        await play(chat.approve(action, rule=rule))
+    await play(chat.resume())  # the run goes on: the answer is recorded
+    obstacle.rmdir()
+    head = (await chat.state()).head
+    for other in (chat.deny(action), chat.approve(action), chat.approve(action, rule=replace(rule, scope="user"))):
+        with pytest.raises(Refused, match="may have been answered already"):
+            await play(other)
+    assert not rules.exists()
+    await play(chat.approve(action, rule=rule))
+    (saved,) = json.loads(rules.read_text())["rules"]
+    (recorded,) = [each.data.rule for each in await chat.events() if isinstance(each.data, PermissionCompleted)]
+    assert recorded is not None
+    assert (saved["id"], saved["scope"]) == (recorded.id, "project")
+    assert saved["root"] == str(tmp_path / "project")
+    assert (await chat.state()).head == head  # the answer is not recorded twice
 
 
 def test_offers_of_older_logs_have_the_scopes_of_their_rule() -> None:

@@ -72,7 +72,7 @@ async def refuse_unknown_words(choice: Chosen, selection: Named) -> None:
     unknown = [(word, path) for word, path in zip(selection.paths, choice.paths, strict=True) if _is_missing(word)]
     if not unknown:
         return
-    changes = [each.data for each in await choice.chat.events() if isinstance(each.data, FilesChanged)]
+    changes = [each.data for each in await choice.chat.events_of(FilesChanged) if isinstance(each.data, FilesChanged)]
     for word, path in unknown:  # of very many changes not all names are in the event
         if not any(change.manifest or any(is_below(file.path, path) for file in change.files) for change in changes):
             raise NotFound(f"{inert_line(word)} is neither a chat nor a file here; see: treadle chats")

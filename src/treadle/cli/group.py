@@ -7,7 +7,7 @@ import os
 import sys
 from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -18,6 +18,8 @@ from treadle.inert import print_line, print_note
 
 PROMPT = "prompt"
 _UNSAID = (None, "", False)
+_SHOWN = 80
+"""Characters of a word that an error message repeats."""
 
 
 class LazyGroup(click.Group):
@@ -163,13 +165,40 @@ def invoke(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("TREADLE_DEBUG"):
             return _print_traceback(error)
-        if isinstance(error, OSError) and error.errno == errno.EROFS:
-            place = str(error.filename or "a file")
-            print_note(f"treadle: {place} cannot be written: the file system is read-only; allow writing")
-            return EXIT_ERROR
+        if (refusal := _explain(error, arguments)) is not None:
+            print_note(f"treadle: {refusal.text}")
+            return refusal.exit_code
         print_note(f"treadle: internal error, {type(error).__name__}: {error} (TREADLE_DEBUG=1 shows where)")
         return EXIT_ERROR
     return result if isinstance(result, int) else 0
+
+
+class _Refusal(NamedTuple):
+    text: str
+    exit_code: int
+
+
+def _explain(error: Exception, arguments: list[str]) -> _Refusal | None:
+    """An error of the system that the words of the command line or the machine caused; None if it is a fault here."""
+    if isinstance(error, UnicodeEncodeError) and (odd := [word for word in arguments if not _is_text(word)]):
+        text = f"{odd[0][:_SHOWN]!r} is no valid UTF-8 and cannot be stored; write it in UTF-8"
+        return _Refusal(text, EXIT_USAGE)
+    if not isinstance(error, OSError):
+        return None
+    place = str(error.filename or "a file")
+    if error.errno == errno.EROFS:
+        return _Refusal(f"{place} cannot be written: the file system is read-only; allow writing", EXIT_ERROR)
+    if error.errno == errno.ENAMETOOLONG:
+        return _Refusal(f"{place[:_SHOWN]}… is too long for a path ({len(place)} characters)", EXIT_USAGE)
+    return None
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _print_traceback(error: Exception) -> int:

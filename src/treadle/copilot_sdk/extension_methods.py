@@ -92,7 +92,8 @@ class ExtensionCall(msgspec.Struct):
 
     async def used_skills(self) -> Any:
         known = {skill.name: skill.path for skill in self.session.options.skills}
-        starts = [each.data for each in await self.session.chat.events() if isinstance(each.data, e.ExecutionStart)]
+        events = await self.session.chat.events_of(e.ExecutionStart)
+        starts = [each.data for each in events if isinstance(each.data, e.ExecutionStart)]
         used = {start.arguments.get("name"): start.call for start in starts if start.name == SKILL_TOOL}
         shown = [
             {"name": n, "path": known[n], "invokedAtTurn": int(call.split(".")[0])}

@@ -20,7 +20,16 @@ from treadle.ports.observer import Observer
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot, Store
 from treadle.protocol import wire
 from treadle.protocol.commands import Command
-from treadle.protocol.events import Envelope, Event, Live, ModelNotice, SessionCreated, TurnEnd, TurnStart
+from treadle.protocol.events import (
+    Envelope,
+    Event,
+    Live,
+    ModelNotice,
+    PermissionCompleted,
+    SessionCreated,
+    TurnEnd,
+    TurnStart,
+)
 from treadle.protocol.options import check_numbers
 from treadle.types import ChatId, Clock
 
@@ -260,6 +269,16 @@ class Log:
                 cached = None
             except ChatBusy:
                 take = None
+
+    async def recorded_answer(
+        self, chat: ChatId, action: str, after: int = 0, upto: int = 0
+    ) -> PermissionCompleted | None:
+        """The last answer to an approval behind `after`, and up to `upto` if that is not 0."""
+        for record in reversed(await self.store.read_types(chat, [PermissionCompleted.TYPE], after)):
+            event = wire.decode(chat, record).data
+            if record.seq <= (upto or record.seq) and isinstance(event, PermissionCompleted) and event.action == action:
+                return event
+        return None
 
     async def snapshot(self, state: ChatState) -> None:
         """Keep a snapshot when the log has grown enough since the last one; costs O(1) per event over time."""

@@ -6,11 +6,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from treadle.process_folders import process_folder_prefix
+
 
 def edited(text: str) -> str | None:
     """What the text is afterwards; None if there is no editor, or it said that something went wrong."""
     chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
+    with tempfile.TemporaryDirectory(prefix=process_folder_prefix()) as folder:
         path = Path(folder) / "message.md"
         path.write_text(text, encoding="utf-8")
         try:

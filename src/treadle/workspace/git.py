@@ -13,6 +13,7 @@ and only in a repository whose work tree the root itself is.
 import hashlib
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
@@ -235,6 +236,8 @@ def _line(path: str) -> str:
 def _content(path: str) -> bytes:
     """The beginning of a file; nothing if it is none."""
     try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return b""
         with open(os.open(path, READ), "rb") as file:
             return file.read(_LONGEST_FILE)
     except OSError:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from treadle.errors import SandboxError
 from treadle.ports.sandbox import AllHosts, Unwritable
 from treadle.sandbox.landlock import Landlock
 from treadle.sandbox.launch.protected_paths import LIMIT
+from treadle.tool_setup import remove_abandoned_folders
 
 LEVEL = "landlock"
 
@@ -251,3 +253,21 @@ def test_it_works_with_what_older_kernels_know(landlock: Grounds, abi: int) -> N
     ended = subprocess.run(line, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert (ended.returncode, ended.stdout) == (0, "a\n"), ended.stderr
     assert outside.read_text() == "x"
+
+
+def test_the_private_folder_of_a_killed_command_is_removed(landlock: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = landlock.folder / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    argv = landlock.sandbox(LEVEL).wrap(
+        ["/bin/sh", "-c", "touch $TMPDIR/f; echo up; exec sleep 600"], landlock.confinement(), str(landlock.root)
+    )
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    remove_abandoned_folders(str(temporary))
+    assert [path.name for path in temporary.glob("*/f")] == ["f"]
+    process.kill()
+    process.communicate()
+    remove_abandoned_folders(str(temporary))
+    assert list(temporary.iterdir()) == []

@@ -144,11 +144,13 @@ async def test_a_stop_that_overtakes_a_start_prevents_it(commands: SupervisedCom
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_stop_at_any_moment_of_a_start(tmp_path: Path, point: str) -> None:
+@pytest.mark.parametrize("tidying", [False, True], ids=["stop", "tidying"])
+async def test_a_stop_at_any_moment_of_a_start(tmp_path: Path, point: str, tidying: bool) -> None:
+    """By name, or because its call is not open any more (S-14)."""
     slow = Slow(tmp_path / "slow", point)
     starting = asyncio.create_task(slow.commands.start(CHAT, CALL, job("sleep 1000")))
     await slow.held()
-    stopping = asyncio.create_task(slow.commands.prevent(CHAT, CALL))
+    stopping = asyncio.create_task(slow.commands.tidy(CHAT, []) if tidying else slow.commands.prevent(CHAT, CALL))
     await until(lambda: os.path.exists(f"{slow.commands._path(CHAT, CALL)}/{names.STOP}"))
     slow.go()
     async with asyncio.timeout(30):

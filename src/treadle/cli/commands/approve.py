@@ -102,13 +102,12 @@ async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) ->
 async def _seq_of(chat: "Chat", action: "OpenAction") -> int:
     from treadle.protocol.events import PermissionRequested
 
-    events = await chat.events()
     asked = (
         each.seq
-        for each in reversed(events)
+        for each in reversed(await chat.events_of(PermissionRequested))
         if isinstance(each.data, PermissionRequested) and each.data.action == action.action
     )
-    return next(asked, len(events) + 1)
+    return next(asked, (await chat.state()).head + 1)
 
 
 async def _decision(chat: "Chat", action: "OpenAction", reply: Approval) -> "Following":

@@ -81,7 +81,8 @@ async def _list_runs(terminal: Terminal, choice: "Chosen", as_json: bool) -> Non
     from treadle.protocol import wire
     from treadle.protocol.events import UserMessage
 
-    tasks = {each.seq: each.data.content for each in await choice.chat.events() if isinstance(each.data, UserMessage)}
+    messages = await choice.chat.events_of(UserMessage)
+    tasks = {each.seq: each.data.content for each in messages if isinstance(each.data, UserMessage)}
     for number, span in enumerate(await choice.files.runs(), 1):
         files = [each.change for each in await choice.files.diff(span)]
         task = tasks.get(span.since, "")

@@ -14,6 +14,8 @@ from treadle.inert import inert_line
 
 if TYPE_CHECKING:
     from treadle.cli.changes import Chosen
+    from treadle.files import RunSpan
+    from treadle.handle import Chat
     from treadle.lines.hunks import Shown
     from treadle.protocol import events as e
     from treadle.runtime import Agent
@@ -48,18 +50,29 @@ async def _look(agent: "Agent", wanted: Named) -> "Work":
     from msgspec.structs import replace
 
     from treadle.cli.changes import choose, refuse_unknown_words
-    from treadle.files import RunSpan
 
     choice = await choose(agent, wanted)
     if wanted.run is None and not wanted.everything:
-        runs = await choice.files.runs()  # the last one also if all of it was undone; if none did anything, the task
-        choice = replace(choice, span=runs[-1] if runs else RunSpan())
+        runs = await choice.files.runs()  # the last one also if all of it was undone
+        choice = replace(choice, span=runs[-1] if runs else await _last_task(choice.chat))
     found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
     if not found:
         await refuse_unknown_words(choice, wanted)
     previous_seq = max(choice.span.since - 1, 0)
     limit = max(choice.span.upto - previous_seq, 1) if choice.span.upto else 0
     return choice, found, await choice.chat.events(previous_seq, limit)
+
+
+async def _last_task(chat: "Chat") -> "RunSpan":
+    """From the last message of a person, for a chat that has changed nothing here."""
+    from treadle.files import RunSpan
+    from treadle.protocol.events import UserMessage
+
+    messages = await chat.events_of(UserMessage)
+    own = (
+        each.seq for each in reversed(messages) if isinstance(each.data, UserMessage) and each.data.source == "person"
+    )
+    return RunSpan(next(own, 0))
 
 
 def _print(terminal: Terminal, work: "Work") -> None:

@@ -144,7 +144,7 @@ async def _require_message(choice: "Chosen", message: int) -> None:
 
     said = [
         (each.seq, each.data.content)
-        for each in await choice.chat.events()
+        for each in await choice.chat.events_of(UserMessage)
         if isinstance(each.data, UserMessage) and each.data.source == "person"
     ]
     if message not in dict(said):

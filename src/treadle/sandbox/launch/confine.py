@@ -11,6 +11,7 @@ import sys
 import time
 
 from treadle.file_system import is_below
+from treadle.process_folders import process_folder_prefix
 from treadle.sandbox.launch.ending import end_as, end_descendants, heed_broken_pipes, pass_signals_to
 from treadle.sandbox.launch.file_metadata import MetadataServer
 from treadle.sandbox.launch.processes import descendants
@@ -49,7 +50,7 @@ class Spec:
         self.read: int = told["read"]
         self.write: int = told["write"]
         self.of_files: int = told["of_files"]
-        self.private: str = f"{told['temporary']}/treadle-{os.getpid()}-{os.urandom(6).hex()}"
+        self.private: str = f"{told['temporary']}/{process_folder_prefix()}{os.urandom(6).hex()}"
 
 
 def main(words: list[str]) -> None:

@@ -111,13 +111,17 @@ class SupervisedCommands:
         return True
 
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
-        """End what the calls of a chat left running, except background processes and calls that are still open."""
-        for command in await self.known(chat):
+        """End what the calls of a chat left behind, except background processes and calls that are still open: what
+        runs, and what a supervisor that has not begun yet would run."""
+        self._reap()
+        folder = self._of_chat(chat)
+        if not _begun(folder):
+            return
+        for key in await asyncio.to_thread(_unfinished_in_foreground, folder):
             # Behind a tilde stands what tells the attempts of a call from each other, behind a dash what tells calls of
             # the same key from each other, all but one of which are in logs that were lost.
-            call = command.call.partition("~")[0].partition("-")[0]
-            if command.running and not command.background and call not in open_calls:
-                await self.prevent(chat, command.call)
+            if key.partition("~")[0].partition("-")[0] not in open_calls:
+                await self.prevent(chat, key)
 
     async def close(self) -> None:
         """End everything and remove the folder: for commands of chats that nobody can come back to."""
@@ -316,6 +320,16 @@ def _children(parent: str) -> list[str]:
 def _begun(folder: str) -> bool:
     """Whether a chat has ever run a command. Asked at each of its messages, so one look without a thread."""
     return os.path.exists(folder)
+
+
+def _unfinished_in_foreground(parent: str) -> list[CallKey]:
+    """Commands that run or may still begin, without those in the background."""
+    return [
+        CallKey(name)
+        for name in _children(parent)
+        if not os.path.exists(f"{parent}/{name}/{names.BACKGROUND}")
+        and names.look(f"{parent}/{name}") in (names.UNSTARTED, names.RUNNING)
+    ]
 
 
 def _known(parent: str) -> list[Known]:

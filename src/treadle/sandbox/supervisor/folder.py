@@ -97,5 +97,23 @@ def locked(folder: str) -> bool:
     return False
 
 
+def has_live_supervisor(commands: str) -> bool:
+    """True if a supervisor lives for any command below the folder of all commands. Links are not followed: a command
+    may have put them there."""
+    for chat in _folders(commands):
+        for folder in _folders(chat):
+            if not os.path.islink(f"{folder}/{LOCK}") and os.path.isfile(f"{folder}/{LOCK}") and locked(folder):
+                return True
+    return False
+
+
+def _folders(parent: str) -> list[str]:
+    try:
+        with os.scandir(parent) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
 def ask_to_stop(folder: str) -> None:
     os.close(os.open(f"{folder}/{STOP}", os.O_WRONLY | os.O_CREAT, 0o600))

@@ -11,8 +11,6 @@ from treadle.errors import AlreadyAnswered, InvalidInput
 from treadle.host_patterns import choice
 from treadle.ports.store import ChatFilter
 from treadle.protocol import commands as c
-from treadle.protocol import wire
-from treadle.protocol.events import PermissionCompleted
 from treadle.protocol.http_answers import Accepted, ActionList, ActionView
 from treadle.protocol.http_queries import ActionQuery
 from treadle.protocol.http_requests import AnswerBody, Decision, ToolResults
@@ -92,23 +90,15 @@ async def keep_rule(call: ApiRequest, response: ApiReply) -> ApiReply:
     if key is not None and await first_answer(deps.store, key) is not None:
         return response
     acceptance = msgspec.json.decode(response.body, type=Accepted)
-    rule = await _recorded_rule(call, ChatId(acceptance.chat), acceptance.head)
+    chat, head = ChatId(acceptance.chat), acceptance.head
+    recorded = await deps.log.recorded_answer(chat, call.path("action"), max(0, head - LOOK_BACK), head)
+    rule = recorded.rule if recorded is not None else None
     if rule is not None and rule.scope in BEYOND:
-        root = (await deps.log.load(ChatId(acceptance.chat))).options.root if rule.scope == "project" else ""
+        root = (await deps.log.load(chat)).options.root if rule.scope == "project" else ""
         await asyncio.to_thread(call.service.agent.rules.add, msgspec.structs.replace(rule, root=root))
     with suppress(AlreadyAnswered):
         await remember(deps.store, key, NOTHING, deps.clock.now_ms())
     return response
-
-
-async def _recorded_rule(call: ApiRequest, chat: ChatId, head: int) -> Rule | None:
-    """The rule of the answer to the action of the path, in the commit that ends with `head`."""
-    records = await call.service.agent.deps.store.read(chat, max(0, head - LOOK_BACK), LOOK_BACK)
-    for record in reversed(records):
-        event = wire.decode(chat, record).data
-        if record.seq <= head and isinstance(event, PermissionCompleted) and event.action == call.path("action"):
-            return event.rule
-    return None
 
 
 def _rule(call: ApiRequest, state: ChatState, action: str, decision: Decision) -> Rule | None:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
+from treadle.process_folders import process_folder_prefix
 from treadle.stores.sqlite import schema
 
 
@@ -42,7 +43,7 @@ class ReadOnly:
 
     def _copy(self) -> Path:
         if self._folder is None:
-            folder = tempfile.TemporaryDirectory(prefix="treadle-", ignore_cleanup_errors=True)
+            folder = tempfile.TemporaryDirectory(prefix=process_folder_prefix(), ignore_cleanup_errors=True)
             for file in (self._path, _log_of(self._path)):
                 if file.exists():
                     shutil.copyfile(file, Path(folder.name, file.name))

@@ -58,8 +58,11 @@ def child(each: os.DirEntry[str], fd: int) -> Child:
 
 
 def bytes_at(directory: int, name: str, most: int) -> bytes | None:
-    """The bytes of a regular file in an open directory; None if it is none, cannot be read, or has more than `most`."""
+    """The bytes of a regular file in an open directory; None if it is none, cannot be read, or has more than `most`.
+    Nothing else is opened: that would wake a process that waits at the other end of a FIFO."""
     try:
+        if not st.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            return None
         fd = os.open(name, READ, dir_fd=directory)
     except OSError:
         return None

@@ -40,9 +40,14 @@ class _Level(msgspec.Struct):
     rules: Ignoring
 
 
+def inherit(rules: Rules | None) -> Ignoring:
+    """What is ignored at the top of a search, by rules from above it."""
+    return Ignoring() if rules is None else Ignoring(((rules, 0),))
+
+
 def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
     """Every file, in no order. `inherited` are rules from above the top, weaker than any below."""
-    levels = [_read(os.dup(top), "", Ignoring() if inherited is None else Ignoring(((inherited, 0),)))]
+    levels = [_read(os.dup(top), "", inherit(inherited))]
     try:
         while levels:
             level = levels[-1]
@@ -63,28 +68,39 @@ def leaves(top: int, inherited: Rules | None = None) -> Iterator[Leaf]:
             os.close(level.fd)
 
 
-def special_files(top: int, name: str) -> Iterator[bool]:
-    """Look for files of this name that are, or lead to, a FIFO, device or socket, in all folders, ignored or not: one
-    answer for each folder. None of them is opened."""
-    folders = ["."]
+def special_files(top: int, name: str, above: Ignoring | None = None) -> Iterator[bool]:
+    """Look for files of this name that are, or lead to, a FIFO, device or socket: one answer for each folder. None of
+    them is opened. With `above`, the rules from above the top, ignored folders are left out."""
+    folders = [("", above)]
     while folders:
-        path, has_special = folders.pop(), False
+        prefix, rules = folders.pop()
         try:
-            fd = os.open(path, LIST, dir_fd=top)
+            fd = os.open(prefix or ".", LIST, dir_fd=top)
         except OSError:
             continue
         try:
-            with os.scandir(fd) as entries:
+            inner: list[str] = []
+            has_special = False
+            with suppress(OSError), os.scandir(fd) as entries:  # what could be listed counts
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        folders += [] if entry.name in FOLDERS else [f"{path}/{entry.name}"]
+                        inner += [] if entry.name in FOLDERS else [f"{prefix}{entry.name}"]
                     elif entry.name == name:
-                        has_special = has_special or not stat.S_ISREG(entry.stat().st_mode)
-        except OSError:
-            pass
+                        has_special = _is_special(entry)
+            yield has_special
+            if rules is not None:
+                rules = rules.within(prefix, fd, None)
+                inner = [path for path in inner if not rules.covers(path, directory=True)]
+            folders += [(f"{path}/", rules) for path in inner]
         finally:
             os.close(fd)
-        yield has_special
+
+
+def _is_special(entry: os.DirEntry[str]) -> bool:
+    try:
+        return not stat.S_ISREG(entry.stat().st_mode)
+    except OSError:  # gone, or a link that leads nowhere
+        return False
 
 
 def _read(fd: int, prefix: str, above: Ignoring) -> _Level:
@@ -248,7 +264,7 @@ def main(text: str) -> int:
 def _work(job: SearchJob) -> None:
     out = open(1, "wb", closefd=False)  # noqa: SIM115 - flushed below
     if not job.pattern:
-        for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
+        for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
             out.write(b"./" + os.fsencode(leaf.path) + b"\0")
         out.flush()
         return
@@ -271,7 +287,7 @@ def _files(job: SearchJob) -> Iterator[tuple[bytes, bytes]]:
     if job.only >= 0:
         with open(job.only, "rb", closefd=False) as file:
             accepts = {os.fsdecode(path) for path in file.read().split(b"\0")}.__contains__
-    for leaf in leaves(os.open(".", os.O_RDONLY), _inherited(job)):
+    for leaf in leaves(os.open(".", os.O_RDONLY), inherited_rules(job.rules)):
         if (accepts is None or accepts(leaf.path)) and (data := bytes_at(leaf.directory, leaf.name, MAX_FILE)):
             yield b"./" + os.fsencode(leaf.path), data
 
@@ -284,10 +300,12 @@ def _matches(pattern: re.Pattern[str], lines: list[str]) -> Iterator[bytes]:
             yield b"%d:%d:\n" % (number, before + 1)
 
 
-def _inherited(job: SearchJob) -> Rules | None:
-    if job.rules < 0:
+def inherited_rules(descriptor: int) -> Rules | None:
+    """What `SearchJob.rules` says."""
+    if descriptor < 0:
         return None
-    with open(job.rules, "rb", closefd=False) as file:
+    with open(os.dup(descriptor), "rb") as file:
+        file.seek(0)
         return Rules(rules_of(file.read()))
 
 

@@ -29,6 +29,8 @@ from treadle.workspace.search.scan import (
     MAX_FILE,
     SearchJob,
     characters,
+    inherit,
+    inherited_rules,
     is_supported,
     is_utf8,
     lines_of,
@@ -73,8 +75,8 @@ class _Blocked(Exception):
 
 
 class _Halt:
-    """Tells if a search is to stop: it was called off, or ripgrep is blocked. ripgrep opens every `.gitignore` and
-    waits for ever if one is a FIFO; so when it takes long, the tree is searched for such a file, a little with each
+    """Tells if a search is to stop: it was called off, or ripgrep is blocked by a `.gitignore` that became a FIFO after
+    `Engine._refuse_special_files`. When ripgrep takes long, the tree is searched for such a file, a little with each
     look."""
 
     def __init__(self, stop: threading.Event | None, top: int) -> None:
@@ -103,8 +105,10 @@ class Engine:
         wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._inherited(parts) as rules:
             reader = FileReader(wanted, most)
+            scope = Scope(stop, _time_limit(), fd, parts)
             try:
-                ran = self._run(SearchJob(rules=rules), reader.feed, Scope(stop, _time_limit(), fd, parts))
+                self._refuse_special_files(rules, scope)
+                ran = self._run(SearchJob(rules=rules), reader.feed, scope)
             except _Blocked:
                 return Engine(self._guard, None).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
         found = [_join(parts, name) for name, _ in reader.files.sorted()[:most]]
@@ -127,6 +131,7 @@ class Engine:
         wanted = _glob(query.include, self._guard.path) if query.include else _any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._inherited(parts) as rules:
             job, scope = _job(query, rules=rules), Scope(stop, _time_limit(), fd, parts)
+            self._refuse_special_files(rules, scope)
             other_files = self._other_encodings(job, scope)
             reader = MatchReader(lambda name: wanted(name) and name not in other_files, query.most)
             ran = self._run(job, reader.feed, scope)
@@ -139,6 +144,16 @@ class Engine:
                 reader.close()
             too_large = self._too_large(wanted, rules, scope) if ran.ending == "exited" else ()
         return self._checked(query, reader, ran, lambda name: _join(parts, name), too_large)
+
+    def _refuse_special_files(self, rules: int, scope: Scope) -> None:
+        """Raise _Blocked if a `.gitignore` is a FIFO, device or socket: ripgrep would open it, and wait for ever."""
+        if self._program is None:
+            return
+        for is_special in special_files(scope.fd, NAME, inherit(inherited_rules(rules))):
+            if is_special:
+                raise _Blocked
+            if (scope.stop is not None and scope.stop.is_set()) or time.monotonic() > scope.until:
+                return  # the search ends at once, too
 
     def _other_encodings(self, job: SearchJob, scope: Scope) -> frozenset[str]:
         """Files that ripgrep cannot search as text because they are no UTF-8; our own program reads them as read_file

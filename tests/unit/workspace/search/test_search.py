@@ -4,19 +4,21 @@ import contextlib
 import os
 import random
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from treadle.errors import OutsideRoot, ToolError
 from treadle.ports.workspace import Line, Matches, Query
+from treadle.workspace.paths.ignore import Rules
 from treadle.workspace.root import Root
-from treadle.workspace.search.scan import MAX_FILE
+from treadle.workspace.search.scan import MAX_FILE, inherit, special_files
 from treadle.workspace.search.search import Engine, engines
 
 Make = Callable[[Path], Engine]
@@ -367,7 +369,7 @@ def test_links_fifos_and_what_lies_outside_are_not_searched(engine: Make, projec
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["fifo", "link to a fifo", "socket", "deep"])
 def test_an_ignore_file_that_is_no_file_delays_no_search(engine: Make, project: Path, kind: str) -> None:
-    """Fault 19: ripgrep would wait for the FIFO until its time is up."""
+    """Fault 19: ripgrep would wait for the FIFO until its time is up. No FIFO is opened, not even for a moment."""
     write(project, **{"a": "hit", "sub/b": "hit", "sub/.gitignore": "c\n", "sub/c": "hit"})
     place = project / ("one/two" if kind == "deep" else "sub/inner")
     place.mkdir(parents=True)
@@ -382,11 +384,45 @@ def test_an_ignore_file_that_is_no_file_delays_no_search(engine: Make, project: 
         os.mkfifo(place / ".gitignore")
     searcher = engine(project)
     began = time.monotonic()
-    found = searcher.search(Query("hit", "."), None)
-    assert sorted(where(found)) == sorted(["a", "sub/b", str(place.relative_to(project) / "d")])
-    assert found.complete
-    assert sorted(find(searcher, "d")) == [str(place.relative_to(project) / "d")]
+    with waiting_writer(place / ".gitignore") as writer:
+        found = searcher.search(Query("hit", "."), None)
+        assert sorted(where(found)) == sorted(["a", "sub/b", str(place.relative_to(project) / "d")])
+        assert found.complete
+        assert sorted(find(searcher, "d")) == [str(place.relative_to(project) / "d")]
+        assert "d" in find(searcher, "*", str(place.relative_to(project)))[-1]
+        assert writer.poll() is None or kind == "socket"
     assert time.monotonic() - began < engines.TIMEOUT_S
+
+
+@contextlib.contextmanager
+def waiting_writer(fifo: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits until the FIFO is opened for reading, and ends then."""
+    script = "import sys; print(flush=True); open(sys.argv[1], 'wb')"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", script, fifo], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_search_for_special_ignore_files_spares_ignored_folders(project: Path) -> None:
+    write(project, **{".gitignore": "built/\n", "a/b/c": "x", "built/.gitignore/d": "x", "built/e/f": "x"})
+    (project / "built" / "e" / ".gitignore").symlink_to("nowhere")
+    (project / "a" / ".gitignore").symlink_to("nowhere")
+    os.mkfifo(project / "built" / "e" / "fifo")
+    top = os.open(project, os.O_RDONLY)
+    try:
+        assert len(list(special_files(top, ".gitignore", inherit(None)))) == 3  # the root, a, a/b
+        assert not any(special_files(top, ".gitignore", inherit(Rules(["/a"]))))
+        assert len(list(special_files(top, ".gitignore", inherit(Rules(["/a"]))))) == 1
+        (project / "a" / "b" / ".gitignore").symlink_to("../../built/e/fifo")
+        assert any(special_files(top, ".gitignore", inherit(None)))
+    finally:
+        os.close(top)
 
 
 def test_a_binary_or_huge_file_that_is_named_is_refused(engine: Make, project: Path) -> None:

@@ -1,0 +1,70 @@
+"""Temporary folders that belong to one process. A process that is killed cannot remove its folders; their names say
+which process made them, so that a later one can tell that they are abandoned.
+
+Must stay cheap to import: the programs in `sandbox/launch` load it before every command.
+"""
+
+import os
+import stat
+
+_PREFIX = "treadle"
+
+
+def process_folder_prefix() -> str:
+    """The beginning of the name of a temporary folder of this process; something random follows it."""
+    return f"{_PREFIX}-{os.getpid()}-{_pid_namespace()}-"
+
+
+def abandoned_folders(parent: str) -> list[str]:
+    """The temporary folders in `parent` whose process has ended: only folders of this user and, since the same number
+    means another process elsewhere, only those of this PID namespace. Links are left alone."""
+    try:
+        names = os.listdir(parent)
+    except OSError:
+        return []
+    namespace = _pid_namespace()
+    return [
+        path
+        for name in names
+        if name.startswith(f"{_PREFIX}-")
+        and _is_abandoned(name, namespace)
+        and _is_own_folder(path := os.path.join(parent, name))
+    ]
+
+
+def _is_abandoned(name: str, namespace: str) -> bool:
+    parts = name.split("-", 3)
+    if len(parts) < 4 or not (parts[1].isascii() and parts[1].isdecimal()) or parts[2] != namespace:
+        return False
+    try:
+        return not _is_alive(int(parts[1]))
+    except (OverflowError, ValueError):  # more digits than a process number has
+        return False
+
+
+def _is_alive(pid: int) -> bool:
+    if pid == 0:  # the signal would go to this process's own group
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a process of another user
+        return True
+    return True
+
+
+def _is_own_folder(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _pid_namespace() -> str:
+    """The number of the PID namespace of this process; 0 where the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    except OSError:
+        return "0"
