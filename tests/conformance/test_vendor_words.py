@@ -11,6 +11,7 @@ from tests.lazily import lazily
 from tests.wires.case import Case, Played, play
 
 chat = lazily("openai.types.chat.chat_completion_chunk")
+response = lazily("openai.types.responses.response")
 responses = lazily("openai.types.responses.response_error")
 anthropic = lazily("anthropic.types.stop_reason")
 genai = lazily("google.genai.types")
@@ -67,6 +68,17 @@ def test_finish_reasons_of_gemini() -> None:
         content = {"role": "model", "parts": [{"text": "Hi."}]}
         played = run("gemini:m", {"candidates": [{"content": content, "finishReason": reason.value, "index": 0}]})
         assert_told(played, reason.value, complete=reason.value == "STOP")
+
+
+def test_reasons_of_incomplete_responses() -> None:
+    words = get_args(get_args(response.IncompleteDetails.model_fields["reason"].annotation)[0])
+    assert "max_output_tokens" in words
+    for word in (*words, "a_word_of_tomorrow"):
+        text = {"type": "response.output_text.delta", "output_index": 0, "delta": "Half"}
+        whole = {"status": "incomplete", "incomplete_details": {"reason": word}, "output": []}
+        assert_told(
+            run("openai-responses:m", text, {"type": "response.incomplete", "response": whole}), word, complete=False
+        )
 
 
 def test_error_codes_of_responses() -> None:
