@@ -76,7 +76,8 @@ _LEVELS: Mapping[ReasoningEffort, Think] = {
 }
 _NO_MODEL = re.compile(r"model .* not found", re.I)
 _NO_MEMORY = re.compile(
-    r"more system memory|(?:out of|insufficient|not enough)(?: device)? memory|failed to allocate|alloc(?:ation)? failed",
+    r"more system memory|(?:out of|insufficient|not enough)(?: device)? memory"
+    r"|failed to allocate|alloc(?:ation)? failed",
     re.I,
 )
 
