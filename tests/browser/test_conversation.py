@@ -3,11 +3,15 @@
 import json
 import re
 import sys
+from pathlib import Path
+from typing import get_args
 
 from playwright.sync_api import Browser, Page, Route, expect
 
+import treadle
 from tests.browser.site import PHONE, Site, window
 from tests.scenario.mcp_servers.kit import ODD
+from treadle.protocol.envelope import EndReason
 
 SLOW = """
 [model]
@@ -115,6 +119,17 @@ def test_a_chat_is_begun_and_streams(browser: Browser, site: Site) -> None:  # U
         expect(page.locator(".row-user .bubble >> nth=-1")).to_have_text("Said in a terminal.")
         expect(page.locator("chat-answer >> nth=-1")).to_have_text("Heard in both.")
         expect(page.locator(".row-end")).to_have_count(2)
+
+
+def test_an_incomplete_answer_says_so(browser: Browser, site: Site) -> None:  # M-11, U-03
+    with window(browser, site) as opened:
+        page = opened.show(site.create("A story.", '[[turn]]\ntext = "Once upon"\nfinish = "length"\n'))
+        expect(page.locator(".row-end")).to_contain_text("Ended with an incomplete answer")
+        expect(page.locator("chat-conversation")).to_contain_text("reached its output limit")
+    source = (Path(treadle.__file__).parent / "web" / "family.js").read_text(encoding="utf-8")
+    words = re.search(r"export const ENDS = \{(.*?)\};", source, re.S)
+    assert words is not None
+    assert set(get_args(EndReason)) <= set(re.findall(r"(\w+): \"", words[1]))
 
 
 def test_begun_in_the_page_and_stopped(browser: Browser, site: Site) -> None:  # L-07, L-08

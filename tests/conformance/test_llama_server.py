@@ -108,3 +108,15 @@ def test_the_server_lists_its_models(llama: CommandLine) -> None:  # M-12
     (document,) = listed.lines
     assert document["providers"]["llamacpp"]["state"] == "ready"
     assert any(model["model"].startswith("llamacpp:") for model in document["models"])
+
+
+def test_the_server_tells_its_window(llama: CommandLine) -> None:  # M-12
+    """Known after the first run, for any name: the server was started with 2,048 tokens."""
+    del llama.environment["TREADLE_CONTEXT_WINDOW"]
+    llama.environment["TREADLE_MAX_TOKENS"] = "4"
+    assert run(llama, "llamacpp:any-name", "Hi.").code in (0, 54)
+    (document,) = llama("models", "--json").lines
+    (window,) = (model["window"] for model in document["models"] if model["model"] == "llamacpp:any-name")
+    assert window == 2_048
+    (document,) = llama("models", "--remote", "--json").lines
+    assert {model["window"] for model in document["models"] if model["model"].endswith(".gguf")} == {2_048}

@@ -18,11 +18,30 @@ responses = lazily("openai.types.responses.response_create_params")
 messages = lazily("anthropic.types.message_create_params")
 genai = lazily("google.genai.types")
 ollama = lazily("ollama._types")
+mistral = lazily("mistralai.client.models")
+
+MISTRAL_EXTRAS = {"stream_options"}
+"""Mistral takes these, though its SDK does not have them. It refuses any other field that it does not know."""
 
 
 @cache
 def hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
+
+
+@cache
+def required_names(kind: Any) -> frozenset[str]:
+    """Not `__required_keys__`, which is wrong where a module of the SDK postpones its annotations."""
+    bases = [base for base in getattr(kind, "__orig_bases__", ()) if is_typeddict(base)]
+    names = frozenset(name for base in bases for name in required_names(base))
+    inherited = {name for base in bases for name in hints(base)}
+    origins = {name: get_origin(hint) for name, hint in hints(kind).items() if name not in inherited}
+    by_default = Required if kind.__total__ else NotRequired
+    return names | {
+        name
+        for name, origin in origins.items()
+        if (origin if origin in (Required, NotRequired) else by_default) is Required
+    }
 
 
 def faults(value: Any, kind: Any, where: str = "request") -> list[str]:
@@ -40,7 +59,7 @@ def faults(value: Any, kind: Any, where: str = "request") -> list[str]:
     if is_typeddict(kind):
         if not isinstance(value, dict):
             return [f"{where} is no object: {value!r}"]
-        missing = [f"{where} has no {name}" for name in kind.__required_keys__ if name not in value]
+        missing = [f"{where} has no {name}" for name in required_names(kind) if name not in value]
         known = hints(kind)
         return missing + [
             fault
@@ -70,6 +89,8 @@ def validate(kind: Any, body: dict[str, Any]) -> None:
 def validate_request(model: str, path: str, body: dict[str, Any]) -> None:
     provider = model.partition(":")[0]
     if provider == "anthropic":
+        if not model.startswith("anthropic:claude"):  # compatible servers do not sign thinking
+            body = sign_thinking(body)
         validate(messages.MessageCreateParamsStreaming, body)
     elif provider == "gemini":
         for content in body["contents"]:
@@ -81,13 +102,46 @@ def validate_request(model: str, path: str, body: dict[str, Any]) -> None:
         ollama.ChatRequest.model_validate(body)
     elif path.endswith("/responses"):
         validate(responses.ResponseCreateParamsStreaming, body)
-    elif provider == "mistral":  # its content may hold chunks of thinking
-        plain = [{**message, "content": str(message.get("content") or "")} for message in body["messages"]]
-        validate(chat.CompletionCreateParamsStreaming, {**body, "messages": plain})
+    elif provider == "mistral":
+        validate_mistral_request(body)
     elif body.get("reasoning_effort") == "default":  # Groq's word for Qwen
         validate(chat.CompletionCreateParamsStreaming, {**body, "reasoning_effort": "high"})
     else:
         validate(chat.CompletionCreateParamsStreaming, body)
+
+
+def sign_thinking(body: dict[str, Any]) -> dict[str, Any]:
+    def sign(block: dict[str, Any]) -> dict[str, Any]:
+        return {"signature": "", **block} if block["type"] == "thinking" else block
+
+    signed = [{**message, "content": [sign(block) for block in message["content"]]} for message in body["messages"]]
+    return {**body, "messages": signed}
+
+
+def validate_mistral_request(body: dict[str, Any]) -> None:
+    fields = {name: value for name, value in body.items() if name not in MISTRAL_EXTRAS}
+    parsed = mistral.ChatCompletionStreamRequest.model_validate(fields).model_dump(mode="json", by_alias=True)
+    assert unknown_fields(fields, parsed) == []
+    levels = get_args(get_args(mistral.ReasoningEffort)[0])
+    assert fields.get("reasoning_effort", "high") in levels  # the SDK takes any word
+
+
+def unknown_fields(sent: Any, parsed: Any, where: str = "request") -> list[str]:
+    """Fields of a request that a model of an SDK left out when it read the request."""
+    if isinstance(sent, dict) and isinstance(parsed, dict):
+        return [
+            fault
+            for name, value in sent.items()
+            for fault in (
+                unknown_fields(value, parsed[name], f"{where}.{name}")
+                if name in parsed
+                else [f"{where} has an unknown {name}"]
+            )
+        ]
+    if isinstance(sent, list) and isinstance(parsed, list):
+        pairs = enumerate(zip(sent, parsed, strict=True))
+        return [fault for at, (one, other) in pairs for fault in unknown_fields(one, other, f"{where}[{at}]")]
+    return []
 
 
 CASES = [pytest.param(model, case, id=case.name) for model, case in all_cases()]
@@ -109,6 +163,15 @@ def test_the_types_find_faults() -> None:
         {**good, "reasoning_effort": "huge"},
         {**good, "messages": [{"role": "assistant", "tool_calls": [{"id": 1}]}]},
         {**good, "messages": "Hi."},
+        {**good, "messages": [{"role": "user"}]},
     ):
         with pytest.raises(AssertionError):
             validate_request("openai:m", "/chat/completions", bad)
+    validate_request("mistral:m", "/chat/completions", good)
+    for bad in (
+        {**good, "reasoning_effort": "huge"},
+        {**good, "max_completion_tokens": 9},
+        {**good, "messages": [{"role": "assistant", "content": "Hi.", "reasoning_content": "Hm."}]},
+    ):
+        with pytest.raises(AssertionError):
+            validate_request("mistral:m", "/chat/completions", bad)

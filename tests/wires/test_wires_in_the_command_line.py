@@ -2,24 +2,31 @@
 
 from socket import socket
 from time import monotonic
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from tests.scenario.command_line import CommandLine, Ended
-from tests.wires.case import Case, all_cases, all_servers, encode_reply, reach
-from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
+from tests.unit.models.test_reasoning_effort import greeting
+from tests.wires.case import Case, Reply, all_cases, all_servers, encode_reply, reach
+from treadle.chat.assembly import CALLS
+from treadle.errors import ModelErrorKind
+from treadle.testing.fake_http import END, FakeResponse, Headers, ThreadedServer, frame, head, json_answer
 
 RUNS = [(model, case) for model, case in all_cases() if case.run is not None]
 
 
-def run(cli: CommandLine, model: str, case: Case, *options: str) -> Ended:
-    """One run against a server that gives the case's replies in their order, and then the last again."""
+def run(cli: CommandLine, model: str, case: Case, *options: str, bodies: list[dict[str, Any]] | None = None) -> Ended:
+    """One run against a server that gives the case's replies in their order, and then the last again. The requests are
+    added to `bodies`."""
     replies = list(case.all_replies)
 
-    def answer(method: str, path: str, _headers: Headers, _body: bytes) -> FakeResponse:
+    def answer(method: str, path: str, _headers: Headers, body: bytes) -> FakeResponse:
         if path.endswith("/api/show") or method == "GET":
             return json_answer(404, {"error": "unknown"})
+        if bodies is not None:
+            bodies.append(msgspec.json.decode(body))
         reply = replies.pop(0) if len(replies) > 1 else replies[0]
         return encode_reply(reply, lines=model.startswith("ollama:"))
 
@@ -64,6 +71,65 @@ def test_each_ending_and_error_of_each_server(cli: CommandLine, model: str, case
     ended = run(cli, model, case, "--json")
     assert ended.code == code, ended.err
     assert [error["class"] for error in ended.of("session.error")] == ([kind] if kind else [])
+
+
+def test_each_error_kind_and_each_ending_is_run() -> None:  # M-11
+    """The last three need a server of another kind and have tests below."""
+    kinds = {case.error.kind for _, case in RUNS if case.error} | {kind for *_, kind in SWEEP}
+    assert kinds - {""} | {"network", "silence", "answer_limit"} == set(get_args(ModelErrorKind))
+    swept = {case.answer.finish for _, case, *_ in [*RUNS, *SWEEP] if case.answer}
+    assert swept >= {"stop", "pause_turn", *INCOMPLETE}
+
+
+CUT_CALLS = [(model, case) for model, case in all_cases() if case.answer and case.answer.cut and case.answer.cut[-1]]
+
+
+@pytest.mark.parametrize(("model", "case"), [pytest.param(*each, id=each[1].name) for each in CUT_CALLS])
+def test_a_call_that_was_cut_is_not_run(cli: CommandLine, model: str, case: Case) -> None:  # M-08
+    """With a tool that takes an empty call: the model is told that its call was cut, and answers in words."""
+    events = [event.replace("list_files", "list_directory") for event in case.events]
+    bodies: list[dict[str, Any]] = []
+    replies = [Reply(events=events), greeting(model)]
+    ended = run(cli, model, Case("cut", replies=replies), "--json", bodies=bodies)
+    cut = ended.of("tool.execution_complete")[-1]
+    assert not cut["success"]
+    assert len(bodies) == 2
+    assert "cut off" in str(bodies[1])
+
+
+@pytest.mark.parametrize(
+    "name", ["groq-tool-use-failed-is-asked-again", "ollama-cannot-parse-its-model", "llamacpp-cannot-parse-its-model"]
+)
+def test_a_call_that_the_server_could_not_read_is_asked_for_again(cli: CommandLine, name: str) -> None:  # M-07
+    """The next request still offers the tools by the protocol."""
+    ((model, case),) = ((model, case) for model, case in all_cases() if case.name == name)
+    bodies: list[dict[str, Any]] = []
+    ended = run(cli, model, Case("again", replies=[*case.all_replies, greeting(model)]), "--json", bodies=bodies)
+    assert ended.code == 0, ended.err
+    assert [retry["class"] for retry in ended.of("assistant.turn_retry")] == ["cut_stream"]
+    assert [bool(body.get("tools")) for body in bodies] == [True, True]
+    assert "rung" not in [notice["kind"] for notice in ended.of("model.notice")]
+
+
+def test_a_server_that_says_nothing(cli: CommandLine) -> None:  # L-08
+    def answer(_method: str, _path: str, _headers: Headers, _body: bytes) -> FakeResponse:
+        return FakeResponse((head(200, "text/event-stream") + frame(b": ping\n\n"), END), every_s=60)
+
+    cli.environment |= {"TREADLE_SILENCE_S": "0.3", "TREADLE_RETRY_LIMIT_S": "0.1"}
+    with ThreadedServer(answer) as server:
+        env = reach("openai:some-model", f"{server.url}/v1")
+        ended = cli("run", "Hi.", "--model", "openai:some-model", "--json", env=env)
+    assert (ended.code, ended.of("session.error")[0]["class"]) == (1, "silence")
+
+
+def test_an_answer_over_a_limit(cli: CommandLine) -> None:  # M-08
+    call = '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c%d","function":{"name":"x"}}]}}]}'
+    case = Case("many", events=[call % (number, number) for number in range(CALLS + 1)])
+    bodies: list[dict[str, Any]] = []
+    ended = run(cli, "openai:some-model", case, "--json", bodies=bodies)
+    assert (ended.code, ended.of("session.error")[0]["class"]) == (1, "answer_limit")
+    assert len(bodies) == 1
+    assert not ended.of("tool.execution_start")
 
 
 HELLO = Case(

@@ -35,7 +35,10 @@ from treadle.protocol.options import ChatOptions
 from treadle.protocol.tools import ToolSpec, digest
 
 NOBODY = "No person is there to answer. Decide yourself, in the way that fits the task best, and go on."
-CUT_OFF = "This call was cut off and has been completed by guessing; it was not carried out. Send it again, whole."
+CUT_OFF = (
+    "This call was cut off before its end, so it was not carried out. Send it again, whole. If it was too long for one "
+    "answer, split the work into several smaller calls."
+)
 GONE = "The tool is no longer there; it is not known whether this call took effect."
 CHANGED = "what it would do has changed since it was allowed"
 
@@ -131,7 +134,7 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | 
     text = request.arguments if call.arguments is None else msgspec.json.encode(call.arguments).decode()
     arguments = deps.tools.arguments(spec, text)
     if isinstance(arguments, str):
-        return _refused(call, {}, arguments)
+        return _refused(call, {}, CUT_OFF if request.repaired else arguments)
     start = ExecutionStart(call.key, spec.name, arguments, summarize(spec, arguments), effect=spec.effect)
     if spec.kind == "client":
         wanted = ExternalToolRequested(call.key, spec.name, arguments, call.key, options.action_deadline_s)

@@ -33,6 +33,7 @@ _MISSING = {
     "length": "reached its output limit before its answer was complete",
     "content_filter": "was stopped by its provider's content filter; its answer is not complete",
     "refusal": "declined to answer",
+    "repetition": "was stopped by its server because it repeated itself; its answer is not complete",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from treadle.errors import ModelError
+from treadle.models.catalog.lookup import OWN_SERVERS
 from treadle.models.catalog.server_facts import ModelFacts
 from treadle.models.provider_context import ProviderContext
 from treadle.models.wire.http import host_of
@@ -45,6 +46,14 @@ class _Architecture(msgspec.Struct):
     input_modalities: list[str] | None = None
 
 
+class _Meta(msgspec.Struct):
+    """Of llama.cpp."""
+
+    n_ctx: int | None = None
+    n_ctx_train: int | None = None
+    """What the model was made for; the server may have been started with less."""
+
+
 class _Item(msgspec.Struct):
     id: str | None = None
     name: str | None = None
@@ -64,6 +73,22 @@ class _Item(msgspec.Struct):
     capabilities: Any = None  # LM Studio: a list of words
     top_provider: _Top | None = None
     pricing: _Price | None = None
+    meta: _Meta | None = None
+
+
+class _Generation(msgspec.Struct):
+    n_ctx: int | None = None
+
+
+class _Modalities(msgspec.Struct):
+    vision: bool | None = None
+
+
+class _Properties(msgspec.Struct):
+    """What llama.cpp tells at `/props` of the model that it serves, under whatever name it is asked for."""
+
+    default_generation_settings: _Generation | None = None
+    modalities: _Modalities | None = None
 
 
 class _List(msgspec.Struct):
@@ -82,18 +107,36 @@ async def list_from(context: ProviderContext, provider: str, access: Access, pat
 
 async def learn_facts(context: ProviderContext, access: Access, path: str, info: ModelInfo) -> ModelInfo:
     """Ask a server what it knows of a model that the catalogue does not have, and keep it. A server that does not tell
-    is used all the same."""
+    is used all the same. One on the user's machine is asked by each process: it may run with another window now."""
     address = access.base_url
-    facts = context.facts.find(address, info.name)
-    if facts is None:
+    stored = context.facts.find(address, info.name)
+    facts = stored
+    if stored is None or info.provider in OWN_SERVERS:
         try:
             async with asyncio.timeout(LEARN_S):
-                models = read_list(await context.http.get(address + path, access.headers, access.key)) or {}
+                document = await context.http.get(address + path, access.headers, access.key)
         except (ModelError, TimeoutError):
-            return info
-        facts = facts_of(models[info.name]) if info.name in models else ModelFacts()
+            document = None
+        if document is not None:
+            facts = read_facts(document, info.name) or stored or ModelFacts()
+    if facts is None:
+        return info
+    if facts != stored:
         context.facts.keep(address, info.name, facts)
     return context.catalogue.adjust(facts.inform(info))
+
+
+def read_facts(document: bytes, name: str) -> ModelFacts | None:
+    """What a list of models or the properties of a server tell of one model; None: nothing."""
+    models = read_list(document)
+    if models is not None:
+        return facts_of(models[name]) if name in models else None
+    properties = decode_leniently(document, _Properties)
+    settings = properties.default_generation_settings if properties is not None else None
+    if properties is None or settings is None:
+        return None
+    vision = properties.modalities.vision if properties.modalities else None
+    return ModelFacts(max(0, settings.n_ctx or 0), vision=vision)
 
 
 def read_list(document: bytes) -> dict[str, _Item] | None:
@@ -126,6 +169,7 @@ def facts_of(item: _Item) -> ModelFacts:
         item.max_model_len,
         item.max_input_tokens,
         item.input_limit,
+        _window_of(item.meta),
     )
     limits = (
         item.top_provider.max_completion_tokens if item.top_provider else None,
@@ -156,3 +200,11 @@ def facts_of(item: _Item) -> ModelFacts:
         vision=vision,
         reasoning=None if accepted is None else "reasoning" in accepted,
     )
+
+
+def _window_of(meta: _Meta | None) -> int | None:
+    """A model that was made for more than is assumed of any model tells nothing about the server's window."""
+    if meta is None or meta.n_ctx:
+        return meta.n_ctx if meta else None
+    assumed: int = ModelInfo("", "").window
+    return meta.n_ctx_train if meta.n_ctx_train and meta.n_ctx_train < assumed else None

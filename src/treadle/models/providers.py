@@ -20,7 +20,8 @@ class Server(NamedTuple):
     key_path: str = ""
     """What it answers only with a good key, where it gives the list of its models to anybody."""
     facts_path: str = ""
-    """Where it tells window, limits, prices or abilities of its models; empty: it does not."""
+    """Where it tells window, limits, prices or abilities of its models, `{model}` being the name of one; empty: it does
+    not. Any other path than `/models` lies beside the protocol, not below it."""
     start_hint: str = ""
     """How it is started, for servers on the user's machine."""
     effort_style: str = ""
@@ -34,6 +35,7 @@ SERVERS: Mapping[str, Server] = {
     "llamacpp": Server(
         "http://127.0.0.1:8080/v1",
         needs_key=False,
+        facts_path="/props?model={model}",
         start_hint="start it with: llama-server -m MODEL.gguf --port 8080, or set LLAMACPP_BASE_URL to where it runs",
         effort_style="template",
     ),

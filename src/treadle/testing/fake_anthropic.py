@@ -28,7 +28,8 @@ def signature(thinking: str) -> str:
 
 
 def complaint(headers: Headers, body: bytes, signatures: Collection[str] = ()) -> str:
-    """Why the API would refuse the request; empty when it would not. `signatures` are good whatever they sign."""
+    """Why the API would refuse the request; empty when it would not. `signatures` are good whatever they sign;
+    an empty one among them stands for a server that does not sign."""
     if not headers.get("anthropic-version"):
         return "anthropic-version: header is required"
     try:
@@ -97,8 +98,8 @@ def _thinking(at: int, message: dict[str, Any], signatures: Collection[str]) -> 
         if block["type"] not in ("thinking", "redacted_thinking"):
             continue
         where = f"messages.{at}.content.{index}"
-        good = block["type"] != "thinking" or block["signature"] in (signature(block["thinking"]), *signatures)
-        if not good:
+        signed = (signature(block["thinking"]), *signatures) if block["type"] == "thinking" else ()
+        if signed and block.get("signature", "") not in signed:
             yield f"{where}: Invalid `signature` in `thinking` block"
         if index == len(message["content"]) - 1:
             yield f"{where}: The final block in an assistant message cannot be `thinking`."

@@ -65,7 +65,9 @@ def _thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
         if item.get("type") != "reasoning":
             continue
         summary = "\n\n".join(part["text"] for part in item.get("summary", ()))
-        if item.get("encrypted_content") not in (*sealed, seal(summary)):
+        encrypted = item.get("encrypted_content")
+        is_plain = encrypted is None and bool(item.get("content"))  # open models: there is nothing to verify
+        if not is_plain and encrypted not in (*sealed, seal(summary)):
             return f"The encrypted content for item {item.get('id')} could not be verified."
         follows = after.get("type") in ("function_call", "reasoning") or after.get("role") == "assistant"
         if not follows:

@@ -5,7 +5,8 @@ import { STATUSES } from "./chat-list.js";
 import { h, money, number, shortModel } from "./dom.js";
 
 export const ENDS = { task_complete: "Done", completed: "Done", done: "Done", answer: "Answered", interrupted: "Stopped",
-    error: "Ended with an error", budget: "Ended at a budget" };
+    error: "Ended with an error", budget: "Ended at a budget", turn_cap: "Ended at the limit of turns",
+    guard: "Stopped: the model repeated itself", superseded: "Replaced by an edit", incomplete: "Ended with an incomplete answer" };
 
 export function stat(value) {
   if (!value || !(value.added || value.removed)) return null;

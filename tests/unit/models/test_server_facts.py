@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.models.test_reasoning_effort import greeting
 from tests.wires.case import encode_reply, reach
-from treadle.models.catalog.lookup import look_up
+from treadle.models.catalog.lookup import OWN_SERVERS, look_up
 from treadle.models.catalog.server_facts import FILE_NAME, ModelFacts, ServerFacts
 from treadle.models.offering import all_offers
 from treadle.models.registry import ModelRegistry
@@ -46,6 +46,10 @@ LISTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"id": "acme/new", "type": "chat", "context_length": 40_960, "pricing": {"input": 0.5, "output": 1.5}},
     ),
     "groq": ("/v1/models", {"id": "acme/new", "context_window": 131_072, "max_completion_tokens": 16_384}),
+    "llamacpp": (
+        "/props?model=acme%2Fnew",
+        {"default_generation_settings": {"n_ctx": 6_144}, "total_slots": 2, "modalities": {"vision": True}},
+    ),
 }
 WANTED: dict[str, dict[str, Any]] = {
     "openrouter": {
@@ -56,21 +60,23 @@ WANTED: dict[str, dict[str, Any]] = {
     "lmstudio": {"window": 8_192, "vision": True, "native_tools": True},
     "together": {"window": 40_960, "usd_per_million_input": 0.5, "usd_per_million_output": 1.5},
     "groq": {"window": 131_072, "max_output": 16_384, "limit_assumed": False},
+    "llamacpp": {"window": 6_144, "vision": True, "limit_assumed": True, "free": True},
 }
 
 
 class TellingServer:
-    """A server that gives a list of its models at one path, and answers anything else."""
+    """A server that tells of its model at one path, in a list or by itself, and answers anything else."""
 
     def __init__(self, path: str, item: dict[str, Any]) -> None:
-        self._path, self._item = path, item
+        self._path, self.item = path, item
         self.lists = 0
         self.requests: list[dict[str, Any]] = []
 
     def __call__(self, method: str, path: str, _headers: Headers, body: bytes) -> FakeResponse:
         if method == "GET":
             self.lists += 1
-            return json_answer(200, {"data": [self._item]}) if path == self._path else json_answer(404, {})
+            document = {"data": [self.item]} if "id" in self.item else self.item
+            return json_answer(200, document) if path == self._path else json_answer(404, {})
         self.requests.append(msgspec.json.decode(body))
         return encode_reply(greeting("openai:x"), lines=False)
 
@@ -100,10 +106,48 @@ async def test_a_first_call_asks_the_server(provider: str, tmp_path: Path) -> No
         shown = {each.ref: each for offer in all_offers(again) for each in offer.models}
         await again.close()
         assert shown[ref] == info
-        assert telling.lists == 1
+        assert telling.lists == (2 if provider in OWN_SERVERS else 1)  # one on the user's machine may have changed
     for request in telling.requests:
         assert "temperature" not in request
         assert ("max_tokens" in request) == ("max_output" in WANTED[provider])
+
+
+async def test_a_server_that_was_started_with_another_window(tmp_path: Path) -> None:  # M-12
+    """The facts of a server on the user's machine are asked for by each process; the stored ones help while it is
+    not reached."""
+    telling = TellingServer("/v1/models", {"id": "m", "max_model_len": 65_536})
+    with ThreadedServer(telling) as server:
+        env = reach("vllm:m", f"{server.url}/v1")
+        windows = []
+        for item in ({"id": "m", "max_model_len": 65_536}, {"id": "m", "max_model_len": 8_192}, {}):
+            telling.item = item
+            registry = ModelRegistry(env, home=tmp_path)
+            windows.append((await call(registry, "vllm:m")).window)
+            await registry.close()
+        assert windows == [65_536, 8_192, 8_192]
+        registry = ModelRegistry(env, home=tmp_path)
+        assert registry.get("vllm:m").info.window == 8_192
+        await registry.close()
+
+
+LLAMACPP_LIST = {
+    "n_ctx": ({"n_ctx": 4_096, "n_ctx_train": 131_072}, 4_096),
+    "n_ctx_train": ({"n_ctx_train": 8_192}, 8_192),
+    "large n_ctx_train": ({"n_ctx_train": 131_072}, 32_768),
+    "none": ({}, 32_768),
+}
+
+
+@pytest.mark.parametrize("case", LLAMACPP_LIST)
+async def test_the_windows_in_the_list_of_llamacpp(case: str, tmp_path: Path) -> None:  # M-12
+    """`n_ctx` is the window with which the server was started; `n_ctx_train` is only what the model could have."""
+    meta, window = LLAMACPP_LIST[case]
+    item = {"id": "/models/m.gguf", "object": "model", "meta": {"vocab_type": 2, **meta}}
+    with ThreadedServer(TellingServer("/v1/models", item)) as server:
+        registry = ModelRegistry(reach("llamacpp:m", f"{server.url}/v1"), home=tmp_path)
+        (info,) = await registry.ask("llamacpp") or ()
+        await registry.close()
+    assert (info.name, info.window) == ("/models/m.gguf", window)
 
 
 async def test_a_server_that_does_not_tell_is_used_all_the_same(tmp_path: Path) -> None:

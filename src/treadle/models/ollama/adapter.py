@@ -75,7 +75,11 @@ _LEVELS: Mapping[ReasoningEffort, Think] = {
     "max": "max",
 }
 _NO_MODEL = re.compile(r"model .* not found", re.I)
-_NO_MEMORY = re.compile(r"more system memory|out of memory|insufficient memory", re.I)
+_NO_MEMORY = re.compile(
+    r"more system memory|(?:out of|insufficient|not enough)(?: device)? memory"
+    r"|failed to allocate|alloc(?:ation)? failed",
+    re.I,
+)
 
 
 class OllamaChat(HttpModel):

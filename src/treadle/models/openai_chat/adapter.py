@@ -5,6 +5,7 @@ are the engine's business."""
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar, Unpack
+from urllib.parse import quote
 
 from treadle.errors import ConfigError, ModelError
 from treadle.models.keys import Secret
@@ -134,9 +135,10 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
     learn = None
     if row.facts_path and (info.is_unknown or not info.has_price):
         access = Access(_facts_address(server, url), key)
+        path = row.facts_path.replace("{model}", quote(name, safe=""))
 
         async def learn(known: ModelInfo) -> ModelInfo:
-            return await learn_facts(context, access, row.facts_path, known)
+            return await learn_facts(context, access, path, known)
 
         info = _with_facts(info, access.base_url, context)
     return OpenAIChat(
@@ -182,9 +184,8 @@ def _with_facts(info: ModelInfo, address: str, context: ProviderContext) -> Mode
 
 
 def _facts_address(server: str, url: str) -> str:
-    """LM Studio tells of its models beside the protocol, not below it."""
     url = url.rstrip("/")
-    return url.removesuffix("/v1") if SERVERS[server].facts_path.startswith("/api/") else url
+    return url if SERVERS[server].facts_path in ("", "/models") else url.removesuffix("/v1")
 
 
 def _access(server: str, ref: str, context: ProviderContext) -> tuple[Secret, str]:

@@ -92,7 +92,8 @@ class ChatConversation(ConversationEncoder):
                 if extra is not None:
                     tool_call["extra_content"] = extra
             if THINK_CHUNKS in fields:
-                body["content"] = [*fields.pop(THINK_CHUNKS), {"type": "text", "text": entry.text}]
+                text = [{"type": "text", "text": entry.text}] if entry.text else []
+                body["content"] = [*fields.pop(THINK_CHUNKS), *text]
             body |= fields
         message = encode_json(body)
         for block in blocks:

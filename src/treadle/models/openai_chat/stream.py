@@ -23,6 +23,19 @@ _GROWING = ("text", "summary", "data")
 """The parts of a detail that come in pieces."""
 
 
+class _ThinkChunk:
+    """A part of Mistral's content that holds thinking, as far as it came."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.signature = ""
+
+    def to_json(self) -> dict[str, Any]:
+        text = "".join(self.pieces)
+        chunk = {"type": "thinking", "thinking": [{"type": "text", "text": text}] if text else []}
+        return {**chunk, "signature": self.signature} if self.signature else chunk
+
+
 class ReturnedFields:
     """The fields that go back to the server with an answer (M-10). `field` is where the server wants the thinking of
     every answer; without one, thinking goes back with calls, in the field in which it came: servers whose models think
@@ -32,6 +45,7 @@ class ReturnedFields:
         self._field = field
         self._came_in = ""
         self._text: list[str] = []
+        self._think_chunks: list[_ThinkChunk] = []
         self._extras: dict[str, Any] = {}
         self._opaque = ""
         self._details: dict[tuple[object, object], dict[str, Any]] = {}
@@ -47,6 +61,17 @@ class ReturnedFields:
                 if isinstance(detail, dict):
                     self._detail(detail)
 
+    def take_think_chunks(self, content: object) -> None:
+        """Mistral's thinking. A chunk comes in pieces; its signature, if it has one, comes last and ends it."""
+        for part in content if isinstance(content, list) else ():
+            if not isinstance(part, dict) or "thinking" not in part:
+                continue
+            if not self._think_chunks or self._think_chunks[-1].signature:
+                self._think_chunks.append(_ThinkChunk())
+            chunk, signature = self._think_chunks[-1], part.get("signature")
+            chunk.pieces.append(_chunk_text(part["thinking"]))
+            chunk.signature = signature if isinstance(signature, str) else ""
+
     def take_extra(self, call: str, extra: object) -> None:
         """An attachment of a call, such as the thought signature of Gemini's OpenAI endpoint."""
         if isinstance(extra, dict) and extra:
@@ -59,8 +84,8 @@ class ReturnedFields:
         if self._opaque:
             fields = {"reasoning_text": text} if text else {}
             fields["reasoning_opaque"] = self._opaque
-        elif text and self._came_in == THINK_CHUNKS:
-            fields[THINK_CHUNKS] = [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
+        elif self._think_chunks and self._came_in in ("", THINK_CHUNKS):
+            fields[THINK_CHUNKS] = [chunk.to_json() for chunk in self._think_chunks]
         elif text and (self._field or (has_calls and self._came_in in _RETURNABLE and not self._details)):
             fields[self._field or self._came_in] = text
         if self._extras:
@@ -222,6 +247,7 @@ class ChatReader(EventReader):
         if thinking:
             self._batch.think(thinking)
         self._returned_fields.take(field, thinking, message.reasoning_opaque, message.reasoning_details)
+        self._returned_fields.take_think_chunks(message.content)
         if text:
             self._batch.say(text)
         if message.refusal:

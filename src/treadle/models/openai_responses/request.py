@@ -17,7 +17,6 @@ from treadle.types import CallKey
 LONGEST_NAME = 64
 _HEAD = b'{"type":"message"'
 """How the record of a message begins that goes back with its id and its phase."""
-_PLAIN_HEAD = b'{"type":"message","role":"assistant",'
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -44,8 +43,8 @@ class ResponsesConversation(ConversationEncoder):
     """Each entry is one or more items."""
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
-        parts = [{"type": "input_image", "image_url": image.url} for image in images]
-        return _message("user", "input_text", text, parts)
+        said = [{"type": "input_text", "text": text}] if text or not images else []
+        return _message("user", [*said, *({"type": "input_image", "image_url": image.url} for image in images)])
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         return b",".join(self._items(entry, ids))
@@ -62,8 +61,7 @@ class ResponsesConversation(ConversationEncoder):
                     yield part
                 case str():
                     said = part.removesuffix(SEPARATOR) if messages else part  # it was put before the next message
-                    message = _message("assistant", "output_text", said)
-                    yield head[:-1] + b"," + message[len(_PLAIN_HEAD) :] if head else message
+                    yield _recorded_message(head, said) if head else _message("assistant", said)
                     head = b""
                 case int():
                     head = b""
@@ -80,6 +78,11 @@ def _call(call: ToolRequest, ids: Mapping[CallKey, str]) -> bytes:
     return encode_json(item)
 
 
-def _message(role: str, kind: str, text: str, more: Sequence[dict[str, str]] = ()) -> bytes:
-    said = [{"type": kind, "text": text}] if text or not more else []
-    return encode_json({"type": "message", "role": role, "content": [*said, *more]})
+def _message(role: str, content: str | Sequence[dict[str, str]]) -> bytes:
+    """A message without an id. That of an assistant is plain text: parts are for messages with id and status."""
+    return encode_json({"type": "message", "role": role, "content": content})
+
+
+def _recorded_message(head: bytes, text: str) -> bytes:
+    content = encode_json([{"type": "output_text", "text": text, "annotations": []}])
+    return head[:-1] + b',"content":' + content + b"}"

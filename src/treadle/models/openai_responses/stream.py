@@ -14,7 +14,7 @@ from treadle.models.wire.reading import EventReader
 from treadle.models.wire.signed_thinking import SignedBlock, seal
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking, Usage
-from treadle.protocol.deltas import CallDelta, ThinkingBlock
+from treadle.protocol.deltas import CallDelta, NoticeDelta, ThinkingBlock
 
 SEPARATOR = "\n\n"
 """Between two messages of one answer."""
@@ -315,6 +315,8 @@ class ResponsesReader(EventReader):
         reason = whole.incomplete_details.reason if whole.incomplete_details else None
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")
+            if reason and reason not in _REASONS:
+                self._batch.put(NoticeDelta("incomplete", f"{self._where} ended its answer before its end: {reason}"))
         elif usage is not None and 0 < (self.sent.get("max_output_tokens") or 0) <= usage.output:
             self.finish_reason = "length"  # llama.cpp calls an answer complete that was cut at its limit
         else:

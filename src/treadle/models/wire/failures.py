@@ -63,6 +63,7 @@ _SPOILED = (
     "error parsing tool call",  # Ollama
     "failed to parse json",
     "failed to parse input at pos",  # llama.cpp
+    "the model produced output that does not match",
 )
 """The server could not read the call that its model wrote. The request was good, and asked again the model mostly does
 better."""

@@ -68,12 +68,12 @@ def test_the_shape() -> None:
         "parallel_tool_calls": True,
         "input": [
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]},
+            {"type": "message", "role": "assistant", "content": "So."},
             {"type": "function_call", "call_id": "i1", "name": "read_file", "arguments": '{"path": "a"}'},
             {"type": "function_call", "call_id": "i2", "name": "read_file", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "i1", "output": "r"},
             {"type": "function_call_output", "call_id": "i2", "output": "r"},
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]},
+            {"type": "message", "role": "assistant", "content": "done"},
         ],
     }
 
