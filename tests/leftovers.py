@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from treadle import orphan_watcher
-from treadle.tool_setup import remove_abandoned_folders
 
 GRACE_S = 20.0
 """How long a process may take to end that was told to: on a busy machine it may wait for the disk."""
@@ -188,6 +187,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
 
 
 def _left_by_the_run() -> str:
+    from treadle.tool_setup import remove_abandoned_folders  # late: no test needs it to be loaded
+
     folder = run_folder()
     own = {os.getpid(), *SHARED}
     every = (int(name) for name in os.listdir(_PROC) if name.isdigit()) if _PROC.is_dir() else ()

@@ -324,8 +324,9 @@ class Chat:
             with self._home.worker.taking(self.id) if work else nullcontext() as take:
                 state = await log.execute(self.id, command, seen, take)
             rule = command.rule if isinstance(command, c.Decide) else None
-        except Refused:
-            if (rule := await self._recorded_rule(command)) is None:
+        except Refused as refusal:
+            rule = await self._recorded_rule(command) if refusal.reason == "no_such_action" else None
+            if rule is None:
                 raise
             state = await log.load(self.id)
             if seen is not None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -308,8 +309,9 @@ def remove_abandoned_folders(parent: str) -> None:
     from treadle.sandbox.supervisor.folder import has_live_supervisor
 
     for folder in folders:
-        if not has_live_supervisor(f"{folder}/commands"):
-            _remove(folder)
+        with suppress(OSError):  # what cannot be looked into stays
+            if not has_live_supervisor(f"{folder}/commands"):
+                _remove(folder)
 
 
 def _remove(path: str) -> None:

@@ -327,7 +327,8 @@ def _unfinished_in_foreground(parent: str) -> list[CallKey]:
     return [
         CallKey(name)
         for name in _children(parent)
-        if not os.path.exists(f"{parent}/{name}/{names.BACKGROUND}")
+        if os.path.exists(f"{parent}/{name}/{names.JOB}")
+        and not os.path.exists(f"{parent}/{name}/{names.BACKGROUND}")
         and names.look(f"{parent}/{name}") in (names.UNSTARTED, names.RUNNING)
     ]
 
