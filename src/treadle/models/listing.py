@@ -204,7 +204,7 @@ def facts_of(item: _Item) -> ModelFacts:
 
 def _window_of(meta: _Meta | None) -> int | None:
     """A model that was made for more than is assumed of any model tells nothing about the server's window."""
-    if meta is None or meta.n_ctx:
-        return meta.n_ctx if meta else None
-    assumed: int = ModelInfo("", "").window
-    return meta.n_ctx_train if meta.n_ctx_train and meta.n_ctx_train < assumed else None
+    if meta is None:
+        return None
+    is_small = meta.n_ctx_train is not None and meta.n_ctx_train < ModelInfo("", "").window
+    return meta.n_ctx or (meta.n_ctx_train if is_small else None)

@@ -64,12 +64,14 @@ class ReturnedFields:
     def take_think_chunks(self, content: object) -> None:
         """Mistral's thinking. A chunk comes in pieces; its signature, if it has one, comes last and ends it."""
         for part in content if isinstance(content, list) else ():
-            if not isinstance(part, dict) or "thinking" not in part:
+            thinking = _chunk_text(part.get("thinking")) if isinstance(part, dict) else ""
+            signature = part.get("signature") if isinstance(part, dict) and "thinking" in part else None
+            if not thinking and not signature:
                 continue
             if not self._think_chunks or self._think_chunks[-1].signature:
                 self._think_chunks.append(_ThinkChunk())
-            chunk, signature = self._think_chunks[-1], part.get("signature")
-            chunk.pieces.append(_chunk_text(part["thinking"]))
+            chunk = self._think_chunks[-1]
+            chunk.pieces.append(thinking)
             chunk.signature = signature if isinstance(signature, str) else ""
 
     def take_extra(self, call: str, extra: object) -> None:
