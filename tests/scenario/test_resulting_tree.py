@@ -273,12 +273,12 @@ async def test_files_that_the_configuration_of_git_names_are_asked_for(
     git(root, "config", setting, value)
     (root / "tools/run").mkdir(parents=True)
     command = "echo x > tools/run/clean.sh"
-    assert "because .git/config names it" in await reason_of(stage, root, command)
+    assert "because its configuration names it" in await reason_of(stage, root, command)
     assert await reason_of(stage, root, "echo x > tools/other.sh") == ""
     agent = stage.agent([Call("write_file", path="tools/run/clean.sh", content="x"), Say("Done.")], builtin=True)
     chat = agent.chat(root=str(root), mode="autopilot", interactive=True)
     await play(chat.send("Go."))
-    assert "because .git/config names it" in (await chat.actions())[0].reason
+    assert "because its configuration names it" in (await chat.actions())[0].reason
 
 
 async def test_without_a_view_lost_history_is_told_after_the_fact(stage: Stage, root: Path) -> None:  # W-10
