@@ -68,8 +68,8 @@ _CODE_OPTIONS = {
     "rsync": "e rsh rsync-path",
     "tar": "to-command checkpoint-action use-compress-program I F info-script new-volume-script rsh-command",
 }
-"""Options whose value is code, names a program, or chooses the file with the commands to run. A `*` in an allow rule does
-not stand for them: a rule must name them."""
+"""Options whose value is code, names a program, or chooses the file with the commands to run. A `*` in an allow rule
+does not stand for them: a rule must name them."""
 _SHORT_CODE_OPTIONS_OF_GIT = {"x": "rebase", "c": "clone"}
 """For other git commands these letters mean something else, as in `git commit -c HEAD`."""
 _MAKE_CODE = re.compile(r"(?:\.?SHELL\w*|MAKE\w*)\s*[:?+!]*=|.*(?:\$[({]|`|!=)", re.S)

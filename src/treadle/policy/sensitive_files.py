@@ -126,8 +126,8 @@ _HARMLESS_DOT_FILES = (
     "**/.{changeset,well-known,reuse,github/ISSUE_TEMPLATE,github/PULL_REQUEST_TEMPLATE}/**/*.{md,txt,yml,yaml}",
     "**/.github/*.md",
 )
-"""Dot-files that hold data: no program runs something because of them. Settings by which linters load code of the project
-are not among them: `init-hook` of Pylint, plugins of Flake8, Prettier and Coverage, `require` of RuboCop."""
+"""Dot-files that hold data: no program runs something because of them. Settings by which linters load code of the
+project are not among them: `init-hook` of Pylint, plugins of Flake8, Prettier and Coverage, `require` of RuboCop."""
 _MOST_ENTRIES = 1_000
 """Of a folder in which links are looked for."""
 NEW_DOT_FILE = "it is new and hidden by its name, and a program may obey it"
@@ -161,8 +161,8 @@ def find(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
 
 def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Iterator[Sensitive]:
     """What is sensitive about files of the project by the links that lead to them: with `CLAUDE.md -> docs/ai.md`,
-    agents obey `docs/ai.md`. Paths are relative to the root and free of links. Links are looked for in the root and in its
-    hidden folders, where programs look for such files."""
+    agents obey `docs/ai.md`. Paths are relative to the root and free of links. Links are looked for in the root and in
+    its hidden folders, where programs look for such files."""
     targets = _link_targets(root) if root else {}
     for path in paths if targets else ():
         for target, link in targets.items():
