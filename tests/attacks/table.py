@@ -841,6 +841,13 @@ OPPONENTS = (
         "files: a link that leaves by way of another link",
         run("mkdir d && ln -s .. d/up && ln -s d/up/../outside away"),
     ),
+    attack(
+        "files without a view: the only copy, by words that only look",
+        run("grep -r all Makefile > notes.txt"),
+        run("tee notes.txt < /dev/null"),
+        run("touch .pylintrc"),
+        settings=NO_VIEW,
+    ),
     attack("files: settings by which a linter runs code", run("printf '[MAIN]\\ninit-hook=\"@MARK@\"\\n' > .pylintrc")),
     attack(
         "caches: a package in the place of a module",

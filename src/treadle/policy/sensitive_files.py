@@ -8,6 +8,7 @@ from itertools import islice
 import msgspec
 
 from treadle.file_system import is_below
+from treadle.lines.changes import CACHES
 from treadle.policy.globs import matches
 
 PINS = "a tool writes it, and it pins what is installed"
@@ -168,6 +169,14 @@ def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Ite
         for target, link in targets.items():
             if is_below(path, target) and (sensitive := judge(link + path[len(target) :], own)) is not None:
                 yield Sensitive(sensitive.path, sensitive.pattern, f"{sensitive.why}; {link} is a link to {target}")
+
+
+def find_new(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
+    """What is sensitive about a file by its name, if nothing lies there yet. Caches are left aside."""
+    name = names(root, path)[-1]
+    if os.path.lexists(os.path.join(root, name)) or CACHES.intersection(name.split("/")):
+        return None
+    return judge_new(name, own)
 
 
 def _link_targets(root: str) -> dict[str, str]:
