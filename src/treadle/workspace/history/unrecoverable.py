@@ -13,6 +13,8 @@ from treadle.workspace.root import Root
 MOST_ASKED = 1_000
 _LARGEST_ASKED = 64 << 20
 """What is larger, or more, is not looked for in git."""
+_SMALLEST_TEXT = 8
+"""A file with fewer bytes holds a number or a word, such as a port or a counter: commands overwrite those often."""
 
 
 def unrecoverable(
@@ -45,7 +47,9 @@ def _is_removed(root: Root, file: FileChange) -> bool:
     before, after = file.before, file.after
     old_size = before.size if before is not None and before.kind == "file" else 0
     new_size = after.size if after is not None and after.kind == "file" else 0
-    return old_size > 10 * new_size or (old_size > 0 and file.removed > 0 and _is_overwritten(root, file))
+    if old_size > 10 * new_size:
+        return True
+    return old_size >= _SMALLEST_TEXT and file.removed > 0 and _is_overwritten(root, file)
 
 
 def _is_overwritten(root: Root, file: FileChange) -> bool:

@@ -57,12 +57,20 @@ def test_a_copy_that_a_later_command_removes_unasked_does_not_keep_a_file(
 
 @pytest.mark.parametrize(
     ("old", "removed", "gone"),
-    [("one\n", 1, True), ("no newline", 1, True), ("1\n" * 20, 19, True), ("1\n" * 20, 18, False), ("1\n", 0, False)],
+    [
+        ("only one\n", 1, True),
+        ("1234567", 1, False),
+        ("no newline", 1, True),
+        ("1\n" * 20, 19, True),
+        ("1\n" * 20, 18, False),
+        ("1\n", 0, False),
+    ],
 )
 def test_a_file_of_which_no_line_is_left_is_lost(old: str, removed: int, gone: bool, tmp_path: Path) -> None:
     """S-16: the new content may be as large as the old one."""
     (tmp_path / "notes").write_text(old)
-    file = change_of("notes", OLD, FileState("file", 0o644, "new", 100), DiffStat(30, removed))
+    before = FileState("file", 0o644, "old", len(old))
+    file = change_of("notes", before, FileState("file", 0o644, "new", 100), DiffStat(30, removed))
     assert lost(tmp_path, file) == (("notes",) if gone else ())
 
 
