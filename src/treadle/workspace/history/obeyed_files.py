@@ -93,7 +93,7 @@ def _linked_hooks(root: str, named_paths: Iterable[str]) -> set[str]:
     track."""
     top = os.path.realpath(root)
     targets: set[str] = set()
-    for folder in {f"{_PREFIX}hooks", *named_paths}:
+    for folder in {f"{_PREFIX}hooks", *named_paths} - {"."}:
         path = os.path.join(top, folder)
         if os.path.islink(path):
             targets.add(os.path.realpath(path))
