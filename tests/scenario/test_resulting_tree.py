@@ -75,6 +75,11 @@ SHRINKING = {
     "git branch -D topic": "deletes refs/heads/topic",
     "rm .git/refs/heads/topic": "deletes refs/heads/topic",
     "git pack-refs --all; sed -i /topic/d .git/packed-refs": "deletes refs/heads/topic",
+    "rm .git/refs/heads/topic; mkdir .git/refs/heads/topic": "deletes refs/heads/topic",
+    ": > .git/refs/heads/merged": "leaves .git/refs/heads/merged in a form that git cannot read",
+    "echo gone > .git/HEAD": "leaves .git/HEAD in a form that git cannot read",
+    "mkdir .git/sequencer; printf '[options]\\n\\tstrategy = evil\\n' > .git/sequencer/opts": "strategy = evil",
+    "mkdir .git/sequencer; printf '[options] strategy = evil\\n' > .git/sequencer/opts": "strategy = evil",
     "git stash drop": "drops 1 stashed change",
     "git stash clear": "drops 1 stashed change",
     "git replace HEAD HEAD~1": "in the place of",
@@ -145,6 +150,9 @@ async def test_a_tag_that_moves_off_its_only_commit_is_asked_for(stage: Stage, r
         git(root, "pack-refs", "--all")
     assert await reason_of(stage, root, "git tag -f same HEAD~1") == ""
     assert "deletes refs/tags/mark" in await reason_of(stage, root, "git tag -f mark HEAD")  # S-16
+    if packed:
+        mark, main = git(root, "rev-parse", "mark"), git(root, "rev-parse", "main")
+        assert "deletes refs/tags/mark" in await reason_of(stage, root, f"sed -i s/{mark}/{main}/ .git/packed-refs")
     assert await reason_of(stage, root, f"{WHO} commit -q --allow-empty -m third") == ""
 
 
@@ -232,12 +240,14 @@ async def test_programs_among_installed_packages_are_asked_for(stage: Stage, roo
     assert "installed packages" in reason
 
 
-async def test_code_of_installed_packages_may_be_added_and_not_changed_unasked(stage: Stage, root: Path) -> None:
+async def test_code_of_installed_packages_is_asked_for(stage: Stage, root: Path) -> None:
+    """New code, too: a package is found before a module of the same name."""
     (root / ".venv/lib/site-packages/dep").mkdir(parents=True)
     (root / ".venv/lib/site-packages/dep/a.py").write_text("x = 1\n")
     new = ".venv/lib/site-packages/new"
     added = f"mkdir {new}; echo 'x = 1' > {new}/a.py; {sys.executable} -m compileall -q {new}"
-    assert await reason_of(stage, root, added) == ""
+    assert f"{new}/a.py" in await reason_of(stage, root, added)
+    assert await reason_of(stage, root, added, mode="auto-edit") == ""
     assert list((root / new).rglob("*.pyc")), "compiled with the source that came with it"
     assert "dep/a.py" in await reason_of(stage, root, "echo evil >> .venv/lib/site-packages/dep/a.py")
     assert await reason_of(stage, root, "mkdir -p node_modules/.cache/x; echo x > node_modules/.cache/x/a.js") == ""
@@ -273,12 +283,42 @@ async def test_files_that_the_configuration_of_git_names_are_asked_for(
     git(root, "config", setting, value)
     (root / "tools/run").mkdir(parents=True)
     command = "echo x > tools/run/clean.sh"
-    assert "because .git/config names it" in await reason_of(stage, root, command)
+    assert "because its configuration names it" in await reason_of(stage, root, command)
     assert await reason_of(stage, root, "echo x > tools/other.sh") == ""
     agent = stage.agent([Call("write_file", path="tools/run/clean.sh", content="x"), Say("Done.")], builtin=True)
     chat = agent.chat(root=str(root), mode="autopilot", interactive=True)
     await play(chat.send("Go."))
-    assert "because .git/config names it" in (await chat.actions())[0].reason
+    assert "because its configuration names it" in (await chat.actions())[0].reason
+
+
+async def test_a_commit_graph_stays_on_the_view(stage: Stage, root: Path) -> None:  # S-16
+    """Git believes it without a look at the commits, so a forged one would hide some of them."""
+    assert await reason_of(stage, root, "git commit-graph write --reachable") == ""
+    assert not (root / ".git/objects/info/commit-graph").exists()
+
+
+async def test_scripts_that_are_linked_as_hooks_are_asked_for(stage: Stage, root: Path) -> None:  # S-16
+    (root / "tools").mkdir()
+    for name in ("linked.sh", "other.sh"):
+        (root / "tools" / name).write_text("a\nb\n")
+    (root / ".git/hooks/pre-commit").symlink_to("../../tools/linked.sh")
+    assert "a hook is a link to it" in await reason_of(stage, root, "echo x >> tools/linked.sh", mode="auto-edit")
+    assert await reason_of(stage, root, "echo x >> tools/other.sh") == ""
+
+
+async def test_programs_that_included_configuration_names_are_asked_for(stage: Stage, root: Path) -> None:  # S-16
+    (root / "tools").mkdir()
+    (root / "tools/run.sh").write_text("a\nb\n")
+    (root / "team.ini").write_text("[core]\n\tfsmonitor = tools/run.sh\n")
+    git(root, "config", "include.path", "../team.ini")
+    assert "because its configuration names it" in await reason_of(stage, root, "echo x >> tools/run.sh")
+
+
+async def test_a_file_is_what_links_make_of_it(stage: Stage, root: Path) -> None:  # S-06
+    (root / "docs").mkdir()
+    (root / "docs/ai.md").write_text("a\nb\n")
+    (root / "CLAUDE.md").symlink_to("docs/ai.md")
+    assert "CLAUDE.md is a link to docs/ai.md" in await reason_of(stage, root, "echo x >> docs/ai.md")
 
 
 async def test_without_a_view_lost_history_is_told_after_the_fact(stage: Stage, root: Path) -> None:  # W-10

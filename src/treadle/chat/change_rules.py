@@ -32,6 +32,9 @@ _SHORT_NAME = r"git~\d+"
 _OBEYED = frozenset(("hooks", "config", "config.worktree", "commondir", "gitdir", "info", "branches", "remotes"))
 _FOLDERS = frozenset(("refs", "reftable", "logs", "rebase-merge", "rebase-apply", "sequencer"))
 _BORROWED = frozenset(("alternates", "http-alternates"))
+_COMMIT_GRAPHS = frozenset(("commit-graph", "commit-graphs"))
+"""A cache of the history that git believes without a look at the commits: a forged one hides some of them. Git writes
+it anew when it next packs."""
 _WITHIN = frozenset(("modules", "worktrees"))
 """Repositories of submodules and worktrees, with the same data in them."""
 _FILES = (
@@ -101,8 +104,10 @@ def _is_data(parts: list[str], *, folder: bool) -> bool:
     if any(is_git_name(part) for part in parts):
         return False
     first = parts[0]
+    if len(parts) == 1 and (first == "objects" or first in _FOLDERS):
+        return folder  # with a file in its place, git finds no repository
     if first == "objects":
-        return parts[1:2] != ["info"] or not _BORROWED.intersection(parts[2:3])
+        return parts[1] != "info" or not (_BORROWED | _COMMIT_GRAPHS).intersection(parts[2:3])
     if first in _FOLDERS:
         return True
     if first == "lfs":  # objects of Git LFS

@@ -104,8 +104,10 @@ def in_git(path: str) -> bool:
 
 
 def is_folder(file: FileChange) -> bool:
-    state = file.after or file.before
-    return state is not None and state.kind == "directory"
+    """True if only folders lie at the path, before and after. A file that gives way to a folder is lost like a deleted
+    one."""
+    states = [state for state in (file.before, file.after) if state is not None]
+    return bool(states) and all(state.kind == "directory" for state in states)
 
 
 def count(number: int, noun: str) -> str:
@@ -189,7 +191,8 @@ def _below(path: str, folders: Container[str]) -> str:
 
 def change_line(file: FileChange, shown: Callable[[str], str]) -> str:
     """`M src/a.py +3 -1`."""
-    name = shown(file.path) + ("/" if is_folder(file) else "")
+    state = file.after or file.before
+    name = shown(file.path) + ("/" if state is not None and state.kind == "directory" else "")
     return f"{_SIGNS[file.action]} {name}{_numbers(DiffStat(file.added, file.removed))}{_nature(file)}"
 
 

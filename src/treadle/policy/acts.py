@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.chat.carried_variables import unknown_variables
-from treadle.policy.sensitive_files import Sensitive, find, names
+from treadle.policy.sensitive_files import Sensitive, find, find_new, names
 from treadle.policy.shell.model import Finding, Part, worst
 from treadle.ports.toolset import Invocation
 from treadle.protocol.files import decode_path
@@ -51,8 +51,10 @@ class Act(msgspec.Struct, frozen=True):
     S-18)."""
 
     def sensitive(self, root: str, own: Mapping[str, bool]) -> tuple[Sensitive, ...]:
-        found = (find(root, file, own) for file in self.files)
-        return tuple(each for each in found if each is not None)
+        sensitive = [find(root, file, own) for file in self.files]
+        if self.kind == "command":
+            sensitive += [find_new(root, file, own) for file in self.files]
+        return tuple(dict.fromkeys(each for each in sensitive if each is not None))
 
     def names(self, root: str) -> Iterator[tuple[str, ...]]:
         """Of each file every name that it has."""

@@ -6,7 +6,7 @@ patterns and rules say of it. What git keeps in the project's own repository is 
 takes the history away; what may be written there at all is said by `treadle.chat.change_rules`.
 """
 
-import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -30,10 +30,16 @@ _NAMED = 3
 _REPOSITORY = frozenset((".git", ".git/HEAD", ".git/objects", ".git/refs"))
 """Without one of these there is no repository, and no history."""
 
-_ENVIRONMENTS = frozenset((".venv", "venv", "env", "virtualenv", ".virtualenv", ".tox", ".nox", ".eggs", ".direnv"))
+_ENVIRONMENT = re.compile(
+    r"\.?(?:v|virtual)?env(?:[-_.\d].*)?|\.?(?:venv|virtualenv)s?|\.(?:tox|nox|eggs|direnv|conda|pixi)|__pypackages__"
+    r"|(?:site|dist)-packages"
+)
+"""Folders with the packages of Python."""
+_PACKAGE_FOLDERS = frozenset(("node_modules", "bower_components", "jspm_packages", ".yarn", ".pnpm-store"))
 _PROGRAM_FOLDERS = frozenset(("bin", "Scripts"))
-_START_FILES = (".pth", "sitecustomize.py", "usercustomize.py", "pyvenv.cfg")
-_CODE = (".py", ".pyc", ".so", ".pyd", ".js", ".cjs", ".mjs", ".node", ".sh")
+_START_FILES = (".pth", ".egg-link", "pyvenv.cfg", "entry_points.txt")
+_CODE = (".py", ".so", ".pyd", ".js", ".cjs", ".mjs", ".ts", ".node", ".sh")
+_COMPILED = (".pyc", ".pyo")
 
 ConcernKind = Literal[
     "sensitive", "rule", "unrecoverable", "many", "outside_link", "executable", "installed", "repository"
@@ -60,7 +66,7 @@ class ChangeSet(msgspec.Struct, frozen=True):
     history: tuple[str, ...] = ()
     """See `treadle.ports.snapshots.Effect`."""
     spelled: tuple[Sensitive, ...] = ()
-    """What is sensitive about the names that the call itself gives for them: a link may lead from there to a file."""
+    """What is sensitive about other names of these files: those that the call gives, and links that lead to them."""
 
 
 def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule]) -> tuple[Concern, ...]:
@@ -165,7 +171,9 @@ def _ruled(files: Sequence[_Changed], found: Sequence[Rule]) -> Concern | None:
 def _unrecoverable(files: Iterable[_Changed], lost: Iterable[str]) -> Concern | None:
     known = frozenset(lost)
     paths = [each.path for each in files if each.file.path in known]
-    return _about("unrecoverable", paths, "it removes {}, which exists nowhere else (not in git, not in this chat)")
+    return _about(
+        "unrecoverable", paths, "it removes or overwrites {}, which exists nowhere else (not in git, not in this chat)"
+    )
 
 
 def _many(files: Sequence[_Changed]) -> Concern | None:
@@ -186,8 +194,11 @@ def _leaves(each: _Changed) -> bool:
     after = each.file.after
     if after is None or after.kind != "link":
         return False
-    target = os.path.normpath(os.path.join(os.path.dirname(each.path), decode_path(after.target)))
-    return os.path.isabs(target) or target == ".." or target.startswith("../")
+    steps = [step for step in decode_path(after.target).split("/") if step not in ("", ".")]
+    upwards = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
+    if ".." in steps[upwards:]:  # behind a name that is itself a link, `..` leads anywhere
+        return True
+    return after.target.startswith("/") or upwards > each.path.count("/")
 
 
 def _executables(files: Iterable[_Changed], all_of: Iterable[_Changed]) -> Concern | None:
@@ -202,35 +213,43 @@ def _executables(files: Iterable[_Changed], all_of: Iterable[_Changed]) -> Conce
 
 
 def _installed(files: Iterable[_Changed]) -> Concern | None:
-    """Files among installed packages that programs run by themselves or that were there before: a person starts them
-    without having seen the change, since caches are not listed."""
+    """Files among installed packages that programs run or load: a person starts them without having seen the change,
+    since caches are not listed."""
     paths = [each.path for each in files if (cache_of(each.file) or each.file.ignored) and _is_started(each)]
     return _about("installed", paths, "it changes {}, which programs run from a folder of installed packages")
 
 
 def _is_started(each: _Changed) -> bool:
-    return each.file.after is not None and _runs_by_itself(each.path, existed=each.file.before is not None)
+    after = each.file.after
+    if after is None:
+        return False
+    return _runs_by_itself(each.path, existed=each.file.before is not None, is_link=after.kind == "link")
 
 
 def is_run_from_cache(path: str) -> bool:
     """True if programs run such a file unasked, by its name alone: for commands whose changes are not known before they
     are made."""
-    return path.endswith((".pyc", ".pyo")) or _runs_by_itself(path, existed=True)
+    return path.endswith(_COMPILED) or _runs_by_itself(path, existed=True)
 
 
-def _runs_by_itself(path: str, *, existed: bool) -> bool:
+def _runs_by_itself(path: str, *, existed: bool, is_link: bool = False) -> bool:
+    """A new file counts, too: a package is found before a module of the same name, and a nested `node_modules` before
+    the one above. A link may lead to a folder with code. Compiled files that are new are compared with their source."""
     *folders, name = path.split("/")
-    if "node_modules" in folders:
-        inner = folders[folders.index("node_modules") + 1 :]
-        if inner[:1] == [".bin"] or ".bin" in inner:
+    at = next((number for number, folder in enumerate(folders) if folder in _PACKAGE_FOLDERS), None)
+    if at is not None:
+        inner = folders[at + 1 :]
+        if ".bin" in inner:
             return True
-        tools_own = bool(inner) and inner[0].startswith(".") and inner[0] != ".pnpm"
-        return not tools_own and existed and name.endswith(_CODE)
-    if not _ENVIRONMENTS.intersection(folders):
+        belongs_to_tool = bool(inner) and inner[0].startswith(".") and inner[0] != ".pnpm"
+        return not belongs_to_tool and (is_link or name == "package.json" or name.endswith(_CODE))
+    if ".terraform" in folders:
+        return "providers" in folders
+    if not any(_ENVIRONMENT.fullmatch(folder) for folder in folders):
         return False
     if name.endswith(_START_FILES) or ".direnv" in folders or _PROGRAM_FOLDERS.intersection(folders):
         return True
-    return existed and name.endswith(_CODE)
+    return is_link or name.endswith(_CODE) or (existed and name.endswith(_COMPILED))
 
 
 def _repository(files: Iterable[FileChange], history: Sequence[str]) -> Concern | None:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Literal
 
 from treadle.errors import InvalidInput
+from treadle.policy.shell.arguments import read as read_arguments
 from treadle.policy.shell.model import Part, names
 from treadle.policy.shell.programs import is_known
 from treadle.policy.shell.read_only_programs import FILE_WRITERS
@@ -50,6 +51,29 @@ _QUIET_WRAPPERS = frozenset({"time", "timeout", "nice", "ionice", "stdbuf"})
 _MAKE = names("make gmake bmake")
 _OPEN_FILE = re.compile(r"(?:--[a-z]+=|-[A-Za-z]*f)?(?:-|/dev/.*|/proc/.*)")
 """The name of an open file, alone or as the value of an option."""
+_CODE_OPTIONS = {
+    **dict.fromkeys(_MAKE, "f file makefile I include-dir E eval"),
+    **dict.fromkeys(
+        ("npm", "pnpm", "yarn", "bun"), "script-shell node-options prefix C dir cwd userconfig globalconfig"
+    ),
+    **dict.fromkeys(("jest", "vitest", "mocha"), "c config r require root rootDir dir globalSetup setupFiles runner"),
+    "cargo": "config manifest-path C Z",
+    "eslint": "c config rulesdir parser resolve-plugins-relative-to f format",
+    "git": "upload-pack receive-pack exec x c config config-env ext-diff textconv open-files-in-pager template",
+    "go": "exec toolexec vettool overlay modfile C",
+    "gradle": "I init-script b build-file p project-dir c settings-file",
+    "mvn": "f file s settings",
+    "mypy": "python-executable config-file",
+    "pytest": "p c o override-ini rootdir confcutdir config-file pdbcls",
+    "rsync": "e rsh rsync-path",
+    "tar": "to-command checkpoint-action use-compress-program I F info-script new-volume-script rsh-command",
+}
+"""Options whose value is code, names a program, or chooses the file with the commands to run. A `*` in an allow rule
+does not stand for them: a rule must name them."""
+_SHORT_CODE_OPTIONS_OF_GIT = {"x": "rebase", "c": "clone"}
+"""For other git commands these letters mean something else, as in `git commit -c HEAD`."""
+_MAKE_CODE = re.compile(r"(?:\.?SHELL\w*|MAKE\w*)\s*[:?+!]*=|.*(?:\$[({]|`|!=)", re.S)
+"""Variables of make that choose its shell or its makefiles, and values that make runs."""
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _OPEN = "…"
@@ -219,7 +243,25 @@ def _covers(pattern: str, part: Part, words: Sequence[str]) -> bool:
     if never_allowed(pattern_words):  # a rule that was made before this was refused
         return False
     rule_words = place_words(pattern_words, ".")
-    return rule_words is not None and _fit(rule_words, words)
+    if rule_words is None or not _fit(rule_words, words):
+        return False
+    return pattern_words[-1] != ANY or not _brings_code(words, len(rule_words) - 1)
+
+
+def _brings_code(words: Sequence[str], start: int) -> bool:
+    """True if the words from `start` on, for which a `*` stands, tell the program to run something of their own."""
+    program, arguments = _kind(words[0]), words[start:]
+    if program in _MAKE and any(_MAKE_CODE.match(word) for word in arguments):
+        return True
+    names_of_options = set(_CODE_OPTIONS.get(program, "").split())
+    if program == "git":
+        names_of_options -= {letter for letter, verb in _SHORT_CODE_OPTIONS_OF_GIT.items() if verb not in words[1:2]}
+    flags = read_arguments(arguments, " ".join(names_of_options)).flags
+    return any(
+        flag == name or (len(flag) > 1 and len(name) > 1 and name.startswith(flag))
+        for flag in flags
+        for name in names_of_options
+    )
 
 
 def fits(pattern: str, words: Sequence[str]) -> bool:

@@ -97,7 +97,9 @@ FAMILIES: tuple[_Family, ...] = (
     _token("web token", "eyJ", r"[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}"),
     _inside("authorization", "earer EARER", rf"(?:earer|EARER)[ ]+{_BEARER}"),
     _inside(
-        "authorization", "uthorization", rf"uthorization[\"']?\s*[:=]\s*[\"']?(?i:bearer|basic|token)[ ]+{_BEARER}"
+        "authorization",
+        "uthorization UTHORIZATION",
+        rf"(?i:uthorization)[\"']?\s*[:=]\s*[\"']?(?i:bearer|basic|token)[ ]+{_BEARER}",
     ),
     _inside("password", "://", rf"://[^\s/:@\"'<>]{{0,200}}:{_PLAIN}(?P<secret>[^\s/\"'<>]{{3,200}})@(?=[\w\[.\-$])"),
     _inside("token", "://", rf"://{_PLAIN}(?P<secret>(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-.~%+]{{16,200}})@(?=[\w\[])"),

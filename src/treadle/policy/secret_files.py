@@ -26,8 +26,9 @@ from treadle.protocol.tools import READ_TOOL
 
 _SECRET = re.compile(
     r"""
-      \.env | \.env\.(?!(?:example|sample|template|dist|defaults?|schema|test)(?:\.|\Z)).* | \.envrc
+      \.env | \.env[.\-_](?!(?:example|sample|template|dist|defaults?|schema|test)(?:\.|\Z)).* | \.envrc | \.dev\.vars
     | id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?
+    | master\.key
     | [._]netrc | \.(?:pypirc|git-credentials|htpasswd|pgpass|my\.cnf|vault-token|dockercfg)
     | .*\.(?:p12|pfx|jks|keystore|kdbx|ppk)
     """,
@@ -40,13 +41,18 @@ _SECRET_BY_CONTENT = (
         re.compile(rb"(?i)(?:_auth|_authToken|_password|npmAuth\w*)\s*[=:]\s*[^\s$]"),
     ),
     (
-        re.compile(r"(?:credentials?|secrets?|service[-_]?account.*)\.(?:json|ya?ml|toml|ini|txt)"),
+        re.compile(
+            r"(?:credentials?|secrets?|service[-_]?account.*)\.(?:json|ya?ml|toml|ini|txt)"
+            r"|(?!.*(?:example|sample|template|defaults?|test)).+\.env"
+        ),
         re.compile(rb"(?i)(?:key|secret|token|passw\w*)[\"']?\s*[=:]\s*[\"']?[^\s\"'$]{4}"),
     ),
 )
 _SECRET_NAME = re.compile(
     "|".join(f"(?:{pattern.pattern})" for pattern in (_SECRET, *(each[0] for each in _SECRET_BY_CONTENT))), re.VERBOSE
 )
+_BACKUP = re.compile(r"(?:\.?#)?(?P<name>.+?)(?:\.(?:bak|backup|old|orig|save|sw[a-p])|~|#)*")
+"""Names that editors and people give to copies of a file."""
 _BUILT = frozenset(("dist", "build", "target"))
 """Folders with built files: they may hold copies of secrets, and are searched last."""
 _INSTALLED = frozenset((*CACHES, ".git", ".hg", ".svn", ".jj", "site-packages", "vendor"))
@@ -226,19 +232,33 @@ def _target(root: str, path: str) -> Iterator[str]:
 
 
 def _has_secret_name(name: str) -> bool:
-    return _SECRET_NAME.fullmatch(folded(name)) is not None
+    return any(_SECRET_NAME.fullmatch(plain) for plain in _plain_names(name))
 
 
-def _content_pattern(plain: str) -> re.Pattern[bytes] | None:
-    """What a file with this name holds if it is secret; None: anything."""
-    return next((content for pattern, content in _SECRET_BY_CONTENT if pattern.fullmatch(plain)), None)
+def _plain_names(name: str) -> tuple[str, ...]:
+    """The name in small letters, and the names of the files that it may be a copy of: Vim puts a dot before them."""
+    plain = folded(name)
+    match = _BACKUP.fullmatch(plain)
+    if match is None or match["name"] == plain:
+        return (plain,)
+    return plain, match["name"], match["name"].removeprefix(".")
+
+
+def _content_pattern(name: str) -> re.Pattern[bytes] | None:
+    """What a file with this name of a secret holds if it is secret; None: anything."""
+    plain_names = _plain_names(name)
+    if any(_SECRET.fullmatch(plain) for plain in plain_names):
+        return None
+    return next(
+        content for pattern, content in _SECRET_BY_CONTENT if any(pattern.fullmatch(plain) for plain in plain_names)
+    )
 
 
 def _is_secret(name: str, path: str, folder: int | None = None) -> bool:
     """True if the path is a regular file that holds secrets, by its last name and its beginning."""
     if not _has_secret_name(name):
         return False
-    content_pattern = _content_pattern(folded(name))
+    content_pattern = _content_pattern(name)
     try:
         if folder is None:
             path = os.path.realpath(path)

@@ -2,11 +2,13 @@
 last one that matches wins, and what none matches is safe. Knows no tools and no modes."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
 from treadle.file_system import is_below
+from treadle.lines.changes import CACHES
 from treadle.policy.globs import matches
 
 PINS = "a tool writes it, and it pins what is installed"
@@ -65,6 +67,10 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         ".pnpmfile.{cjs,js,mjs}",
         "bunfig.toml",
         ".{bazelrc,bazeliskrc,buckconfig,sbtopts,jvmopts,bowerrc}",
+        "rust-toolchain{,.toml}",
+        ".pnp.{cjs,loader.mjs}",
+        ".{mocharc,taprc,c8rc,nycrc}*",
+        ".{rspec,proverc,byebugrc}",
     ),
     "a shell or an editor runs what is in it": (
         ".{bashrc,bash_profile,bash_login,bash_logout,bash_aliases,profile,inputrc}",
@@ -72,7 +78,11 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "config.fish",
         ".{vimrc,vimrc.local,lvimrc,exrc,nvimrc,nvim.lua,nvimrc.lua,gdbinit,lldbinit,dir-locals.el,dir-locals-2.el}",
         "**/.{vscode,idea,zed,fleet,devcontainer,helix,vim,nvim,emacs.d,kak,nova,vs,theia}/**",
+        "**/.{codesandbox,idx,ona}/**",
         ".devcontainer.json",
+        ".gitpod{.yml,.yaml,.Dockerfile}",
+        "{.replit,replit.nix,devfile.yaml,.devfile.yaml}",
+        "{jupyter_*config,ipython_config}.{py,json}",
         "*.{code-workspace,sublime-project,sublime-workspace}",
         ".{pdbrc,pdbrc.py,Rprofile,irbrc,pryrc,rdbgrc,ghci,iex.exs,psqlrc,sqliterc,octaverc,ocamlinit,erlang,guile}",
         ".{mongorc.js,mongoshrc.js,pythonrc,pythonrc.py,pythonstartup,juliarc.jl,radare2rc,tclshrc}",
@@ -87,12 +97,15 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "*.pth",
     ),
     "it tells agents what to do": (
-        "{AGENTS,CLAUDE,GEMINI,QWEN,CRUSH,WARP}{,.local,.override}.md",
+        "{AGENTS,AGENT,CLAUDE,GEMINI,QWEN,CRUSH,WARP}{,.local,.override}.md",
         "**/.github/copilot-instructions.md",
         "**/.github/{instructions,agents,skills,prompts,chatmodes}/**",
-        ".{cursorrules,windsurfrules,clinerules,roorules,continuerules,goosehints,rules}*",
+        ".{cursorrules,windsurfrules,clinerules,roorules,roomodes,kilocodemodes,kilocoderules,continuerules,goosehints}*",
+        ".rules*",
         "**/.{treadle,claude,cursor,codex,gemini,windsurf,clinerules,roo,agents,agent,amazonq,augment,kiro,junie}/**",
-        "**/.{trae,qwen,opencode,continue,goose,copilot,factory,openhands,crush,aider}/**",
+        "**/.{trae,qwen,opencode,continue,goose,copilot,factory,openhands,crush,aider,kilocode,claude-plugin,zencoder}/**",
+        "**/.{serena,specify,tabnine,sourcegraph,devin,bolt,amp}/**",
+        "replit.md",
         "{opencode,.opencode,crush,.crush}.{json,jsonc}",
         ".aider.{conf.yml,conf.yaml,model.settings.yml}",
         "{.mcp,mcp}.json",
@@ -105,9 +118,8 @@ _HARMLESS_DOT_FILES = (
     ".git{keep,-blame-ignore-revs}",
     ".{keep,nojekyll,editorconfig,mailmap,coverage,DS_Store}",
     ".{python,node,ruby,java,go,terraform}-version",
-    ".{nvmrc,browserslistrc,coveragerc,flake8,pylintrc,isort.cfg,clang-format,clang-tidy,clangd,rustfmt.toml,cspell.json}",
-    ".{prettierrc,markdownlint,yamllint,hadolint,rubocop,swiftlint,golangci,editorconfig}*.{json,yml,yaml,toml}",
-    ".prettierrc",
+    ".{nvmrc,isort.cfg,clang-format,clang-tidy,rustfmt.toml}",
+    ".{markdownlint,yamllint,hadolint,swiftlint,editorconfig}.{json,yml,yaml,toml}",
     ".{ruff.toml,yamllint,jshintrc,shellcheckrc,pydocstyle,pycodestyle,ocamlformat,swiftformat,taplo.toml,typos.toml}",
     ".codecov.{yml,yaml}",
     ".{eslintcache,stylelintcache,phpunit.result.cache,testmondata,tsbuildinfo,coverage.*}",
@@ -115,7 +127,10 @@ _HARMLESS_DOT_FILES = (
     "**/.{changeset,well-known,reuse,github/ISSUE_TEMPLATE,github/PULL_REQUEST_TEMPLATE}/**/*.{md,txt,yml,yaml}",
     "**/.github/*.md",
 )
-"""Dot-files that hold data: no program runs something because of them."""
+"""Dot-files that hold data: no program runs something because of them. Settings by which linters load code of the
+project are not among them: `init-hook` of Pylint, plugins of Flake8, Prettier and Coverage, `require` of RuboCop."""
+_MOST_ENTRIES = 1_000
+"""Of a folder in which links are looked for."""
 NEW_DOT_FILE = "it is new and hidden by its name, and a program may obey it"
 _DOT_PATTERN = "**/.*"
 
@@ -136,12 +151,53 @@ class Sensitive(msgspec.Struct, frozen=True):
 
 
 def find(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
-    """What is sensitive about a file, by its name as given and by the file that it leads to: a link is what it points
-    at. A path that leads out of the root is the business of the workspace, which refuses it."""
-    for name in names(root, path):
+    """What is sensitive about a file, by its name as given, by the file that it leads to, and by the links that lead to
+    it. A path that leads out of the root is the business of the workspace, which refuses it."""
+    known_names = names(root, path)
+    for name in known_names:
         if (found := judge(name, own)) is not None:
             return found
-    return None
+    return next(find_linked(root, known_names[-1:], own), None)
+
+
+def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Iterator[Sensitive]:
+    """What is sensitive about files of the project by the links that lead to them: with `CLAUDE.md -> docs/ai.md`,
+    agents obey `docs/ai.md`. Paths are relative to the root and free of links. Links are looked for in the root and in
+    its hidden folders, where programs look for such files."""
+    targets = _link_targets(root) if root else {}
+    for path in paths if targets else ():
+        for target, link in targets.items():
+            if is_below(path, target) and (sensitive := judge(link + path[len(target) :], own)) is not None:
+                yield Sensitive(sensitive.path, sensitive.pattern, f"{sensitive.why}; {link} is a link to {target}")
+
+
+def find_new(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
+    """What is sensitive about a file by its name, if nothing lies there yet. Caches are left aside."""
+    name = names(root, path)[-1]
+    if os.path.lexists(os.path.join(root, name)) or CACHES.intersection(name.split("/")):
+        return None
+    return judge_new(name, own)
+
+
+def _link_targets(root: str) -> dict[str, str]:
+    """By target, the links of the root and of its hidden folders that lead to places in the project."""
+    top = os.path.realpath(root)
+    targets: dict[str, str] = {}
+    folders = [""]
+    for folder in folders:
+        try:
+            with os.scandir(os.path.join(top, folder)) as entries:
+                for entry in islice(entries, _MOST_ENTRIES):
+                    name = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.is_symlink():
+                        target = os.path.realpath(entry.path)
+                        if target != top and is_below(target, top):
+                            targets[os.path.relpath(target, top)] = name
+                    elif not folder and entry.name.startswith(".") and entry.name != ".git" and entry.is_dir():
+                        folders.append(entry.name)
+        except OSError:
+            continue
+    return targets
 
 
 def judge(name: str, own: Mapping[str, bool]) -> Sensitive | None:

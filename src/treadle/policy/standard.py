@@ -26,6 +26,7 @@ from treadle.policy import network, rules, word_verdicts
 from treadle.policy.acts import act_of, job_act
 from treadle.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
 from treadle.policy.rule_book import RuleBook, rules_of
+from treadle.policy.sensitive_files import find_linked
 from treadle.policy.shown_call import shown
 from treadle.policy.tool_pins import ToolPins
 from treadle.policy.word_verdicts import Approved, Case, Need
@@ -230,7 +231,9 @@ def _outlives_its_call(case: Case) -> bool:
 
 def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
     edit = case.act.kind == "edit"
-    changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, case.sensitive if edit else ())
+    paths = (decode_path(file.path) for file in rehearsal.files if not is_folder(file))
+    spelled = case.sensitive if edit else tuple(find_linked(case.root, paths, case.options.sensitive))
+    changes = ChangeSet(rehearsal.files, rehearsal.unrecoverable, rehearsal.history, spelled)
     approved = word_verdicts.approved_by_words(case) if _words_are_approved(case) else Approved()
     raised = concerns(changes, case.options.sensitive, [rule for rule in case.rules if rule != approved.rule])
     raised = tuple(each for each in raised if not approved.covers(each))

@@ -1,8 +1,11 @@
 """A call judged by its words and arguments alone (S-04 to S-07): what stops it before anything runs, and what passes or
 is asked for where nobody can find out what it would change. Says why in words for the person or for the model."""
 
+import os
 import shlex
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -244,12 +247,30 @@ def _command(case: Case) -> Judged:
         return None, passed
     if run_paths := [path for path in case.act.files if is_run_from_cache(path)]:
         return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves"), ""
+    if existing_path := _existing_target(case):
+        return command_need(case, f"it writes {printable(existing_path)}, which is there already"), ""
     writes = bool(case.act.files) and case.options.mode == "confirm"
     if case.act.finding.severity == "none" and not writes:
         if not case.every:
             return None, f"auto-approved ({rated(case.act)})"
         return command_need(case, "every command is asked for"), ""
     return command_need(case, "it writes files" if writes else rated(case.act)), ""
+
+
+def _existing_target(case: Case) -> str:
+    """The first file of the project that the words write, that is not empty and that this run has not changed: it may
+    be the only copy. Empty if there is none, and in mode auto-edit, which lets files be overwritten."""
+    if case.options.mode == "auto-edit" or not case.root:
+        return ""
+    paths = (known_names[-1] for known_names in case.act.names(case.root))
+    return next((path for path in paths if path not in case.invocation.changed and _has_content(case.root, path)), "")
+
+
+def _has_content(root: str, path: str) -> bool:
+    with suppress(OSError, ValueError):
+        status = os.stat(os.path.join(root, path))
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0
+    return False
 
 
 def command_need(case: Case, reason: str) -> Need:

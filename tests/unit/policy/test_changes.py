@@ -128,7 +128,11 @@ async def test_what_is_only_left_out_is_no_change() -> None:
     [
         tuple(made(f"node_modules/x/f{number}") for number in range(MOST_FILES + 1)),
         tuple(made(f"target/f{number}", ignored=True) for number in range(MOST_FILES + 1)),
-        (made(".venv/lib/site-packages/x.py"), made("node_modules/x/package-lock.json"), made("node_modules/x/a.js")),
+        (
+            made(".venv/lib/site-packages/x.pyc"),
+            made("node_modules/x/package-lock.json"),
+            made("node_modules/.vite/a.js"),
+        ),
         (changed("node_modules/.cache/babel.js"), changed(".venv/lib/x/RECORD"), gone(".venv/bin/tool")),
         (made("target/debug/build/tool", 0o755, ignored=True),),
         (gone("__pycache__/notes.txt"), gone("dist/notes.txt", ignored=True)),
@@ -153,6 +157,16 @@ def test_programs_among_installed_packages() -> None:  # S-23
     assert kinds(made(".venv/lib/x.pth")) == ["installed"]
     assert kinds(made("venv/bin/activate", ignored=True)) == ["installed"]
     assert kinds(changed("node_modules/x/index.js")) == ["installed"]
+    assert kinds(changed("node_modules/x/package.json")) == ["installed"], "it names the file that is loaded"
+    assert kinds(made("app/node_modules/x/index.js")) == ["installed"], "it is found before the one above"
+    assert kinds(made("node_modules/x", kind="link", target="../evil")) == ["installed"]
+    assert kinds(made(".venv/lib/site-packages/lib/__init__.py")) == ["installed"], "it is found before lib.py"
+    assert kinds(made(".venv/lib/site-packages/sitecustomize/__init__.py")) == ["installed"]
+    assert kinds(made(".venv/lib/site-packages/lib", kind="link", target="../../../../evil")) == ["installed"]
+    assert kinds(made(".venv/lib/site-packages/x.dist-info/entry_points.txt")) == ["installed"]
+    assert kinds(made("venv-3.12/bin/python", ignored=True)) == ["installed"]
+    assert kinds(changed(".terraform/providers/x/terraform-provider-x", 0o755, 0o755)) == ["installed"]
+    assert kinds(made("environment/bin/x", ignored=True)) == []
     assert kinds(changed(".venv/lib/python3/site-packages/x.py")) == ["installed"]
 
 
@@ -224,3 +238,25 @@ async def test_a_rule_answers_for_words_that_are_rated_as_nothing() -> None:  # 
         await Judge(mode="ask", rules=(offer.rule,)).changing(*RAISING["executable"], command="touch run.sh") == "allow"
     )
     assert await Judge(mode="confirm")("touch run.sh") == "ask", "it does more than look"
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "leaves"),
+    [
+        ("x", "d/up/../outside", True),  # `d/up` may be a link to `..`
+        ("d/up", "..", False),
+        ("d/up", "./../a", False),
+        ("d/up", "../..", True),
+        ("x", "..", True),
+        ("x", "/etc", True),
+        ("x", "a/./b", False),
+    ],
+)
+def test_links_that_leave_the_project(path: str, target: str, leaves: bool) -> None:  # S-16
+    assert kinds(made(path, kind="link", target=target)) == (["outside_link"] if leaves else [])
+
+
+def test_a_sensitive_file_that_gives_way_to_a_folder() -> None:  # S-06
+    folder = FileState("directory", 0o755)
+    file = change_of("AGENTS.md", FileState("file", 0o644, "d", 1), folder, DiffStat())
+    assert kinds(file) == ["sensitive"]

@@ -87,6 +87,36 @@ async def test_input_into_an_interpreter_is_not_covered(command: str) -> None:
     assert await Judge(rules=rules)("python3 gen.py < /dev/null") == "allow"
 
 
+@pytest.mark.parametrize(
+    ("rule", "command", "covered"),
+    [
+        ("make *", "make --eval='$(shell touch x)' all", False),
+        ("make *", "make --ev '$(shell touch x)' all", False),
+        ("make *", "make -kE '$(shell touch x)' all", False),
+        ("make *", "make -f ../../dev/stdin all", False),
+        ("make *", "make all SHELL=./x", False),
+        ("make *", "make all 'X:=$(shell touch x)'", False),
+        ("make *", "make -C sub -j4 -k all V=1", True),
+        ("make -f other.mk *", "make -f other.mk all", True),
+        ("make -f other.mk all", "make -f other.mk all", True),
+        ("git fetch *", "git fetch --upload-pack='touch x' .", False),
+        ("git fetch *", "git fetch --upl 'touch x' .", False),
+        ("git fetch *", "git fetch --prune --tags ./other", True),
+        ("git rebase *", "git rebase -x 'touch x' main", False),
+        ("git commit *", "git commit -c HEAD", True),
+        ("pytest *", "pytest -p evil", False),
+        ("pytest *", "pytest -qx tests -k config --cov=app", True),
+        ("go test *", "go test -exec ./x ./...", False),
+        ("go test *", "go test -race -run X ./...", True),
+        ("cargo build *", "cargo build --config build.rustc-wrapper=./x", False),
+        ("cargo build *", "cargo build --release", True),
+    ],
+)
+async def test_a_star_does_not_stand_for_options_that_bring_code(rule: str, command: str, covered: bool) -> None:
+    """S-07: such an option makes any command of the one that was allowed."""
+    assert await Judge(rules=(allow(rule),), mode="confirm")(command) == ("allow" if covered else "ask")
+
+
 async def test_a_makefile_from_a_pipe_is_not_covered() -> None:
     judge = Judge(rules=(allow("make *"),))
     for option in ("-f -", "-f-", "--file=-", "--makefile=/dev/stdin", "-kf-", "-f/dev/fd/0", "-f /proc/self/fd/0"):

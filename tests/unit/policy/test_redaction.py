@@ -65,6 +65,10 @@ def test_by_shape(kind: str, around: str) -> None:
         ('{"user": "me", "api_key": "abc123def456"}', '{"user": "me", "api_key": "[redacted: api_key]"}'),
         ("  12\tclient_secret: 'aB3dE5gH'", "  12\tclient_secret: '[redacted: client_secret]'"),
         ("https://a1b2c3d4e5f6a7b8c9d0@host.example/x.git", "https://[redacted: token]@host.example/x.git"),
+        (
+            "extraheader = AUTHORIZATION: basic eDpnaHNfYTFiMmMzZDQ1",
+            "extraheader = AUTHORIZATION: basic [redacted: authorization]",
+        ),
         ("redis://u:p@ss:w0rd@db:1/0", "redis://u:[redacted: password]@db:1/0"),
         (f"{HEAD}\nprompt$ ", "[redacted: private key]\nprompt$ "),
         ("KEY='" + HEAD.replace("\n", "\\n"), "KEY='[redacted: private key]"),

@@ -102,3 +102,12 @@ def test_a_link_hides_the_file_that_it_leads_to(project: Project) -> None:
     (project.root / "other.key").symlink_to("config/certificate")
     (project.root / ".env").symlink_to("/etc/hostname")
     assert project.secrets() == {"config/plain"}
+
+
+def test_copies_of_secret_files_are_secret(project: Project) -> None:  # S-18
+    copies = {".env~", "#.env#", ".env.swp", ".env-prod", "id_rsa.bak", ".id_rsa.swp", ".dev.vars", "master.key"}
+    for name in (*copies, "app.py~", "notes.bak", "example.env", "id_rsa.pub"):
+        project.write(name)
+    project.write("prod.env", "DB_PASSWORD=hunter2hunter\n")
+    project.write("public.env", "NAME=value\n")
+    assert project.secrets() == copies | {"prod.env"}

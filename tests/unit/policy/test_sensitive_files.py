@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.policy.globs import is_literal, literal, matches
-from treadle.policy.sensitive_files import DEFAULTS, find, judge
+from treadle.policy.sensitive_files import DEFAULTS, find, judge, judge_new
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,10 @@ def test_no_pattern_breaks_it(pattern: str, path: str) -> None:
      ".irbrc", ".psqlrc", ".ghci", ".roo/rules/x.md", ".kiro/hooks/x.json", ".junie/guidelines.md",
      ".continue/config.yaml", ".goosehints", ".nvim.lua", ".vim/vimrc", ".dir-locals-2.el", "x.sublime-project",
      ".bazelrc", ".pnpmfile.cjs", "bunfig.toml", "init.gradle.kts", ".lintstagedrc.json", ".huskyrc", "nuget.config",
-     "NuGet.Config", ".terraform.lock.hcl", "renovate.json"],
+     "NuGet.Config", ".terraform.lock.hcl", "renovate.json",
+     "AGENT.md", ".roomodes", ".kilocode/rules/x.md", ".claude-plugin/plugin.json", ".gitpod.yml", ".replit",
+     "rust-toolchain.toml", ".idx/dev.nix", "devfile.yaml", ".mocharc.json", ".rspec", "jupyter_server_config.py",
+     ".pnp.cjs"],
 )  # fmt: skip
 def test_sensitive_by_default(path: str) -> None:
     found = judge(path, {})
@@ -116,3 +119,26 @@ def test_a_link_is_what_it_points_at(tmp_path: Path) -> None:  # S-06
     (tmp_path / "plain.txt").write_text("")
     found = [find(str(tmp_path), path, {}) for path in ("notes.txt", "folder/notes.txt", "plain.txt")]
     assert [each and each.path for each in found] == [".env", ".env", None]
+
+
+def test_a_file_is_what_links_make_of_it(tmp_path: Path) -> None:  # S-06
+    for folder in ("docs", "conf/rules", ".github"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "CLAUDE.md").symlink_to("docs/ai.md")
+    (tmp_path / "docs/ai.md").write_text("")
+    (tmp_path / ".cursor").symlink_to("conf")
+    (tmp_path / ".github/workflows").symlink_to("../ci")
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "away.md").symlink_to(tmp_path.parent)
+    paths = ("docs/ai.md", "conf/rules/x.mdc", "ci/x.yml", "docs/other.md", "confused")
+    sensitive = [find(str(tmp_path), path, {}) for path in paths]
+    names = ["CLAUDE.md", ".cursor/rules/x.mdc", ".github/workflows/x.yml", None, None]
+    assert [each and each.path for each in sensitive] == names
+
+
+@pytest.mark.parametrize(
+    "path", [".pylintrc", ".flake8", ".coveragerc", ".prettierrc", ".rubocop.yml", ".golangci.yml"]
+)
+def test_new_settings_by_which_a_linter_runs_code(path: str) -> None:  # S-06
+    assert judge_new(path, {}) is not None
+    assert judge(path, {}) is None

@@ -341,3 +341,16 @@ async def test_half_a_character_is_refused(tmp_path: Path, mode: str, sign: str)
         verdict = await judge.verdict(name, **{argument: f"a{sign}b"})
         assert verdict.decision == "deny"
         assert "lone surrogate" in verdict.reason
+
+
+async def test_without_a_view_existing_files_and_new_dot_files_are_asked_for(tmp_path: Path) -> None:  # S-06, S-16
+    """The words say that a file is written, and nothing tells whether it is the only copy."""
+    (tmp_path / "notes.txt").write_text("the only copy\n")
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / ".nvmrc").write_text("22\n")
+    judge = Judge(tmp_path, mode="ask")
+    asked = (": > notes.txt", "tee notes.txt < /dev/null", "echo x >> ./notes.txt", "touch .pylintrc", "echo > .a/b")
+    assert [await judge(command) for command in asked] == ["ask"] * len(asked)
+    passing = ("echo x > new.txt", "echo x > empty.txt", "cat notes.txt", "touch .gitkeep", "echo x > .mypy_cache/x")
+    assert [await judge(command) for command in passing] == ["allow"] * len(passing)
+    assert await Judge(tmp_path, mode="auto-edit")("echo x > notes.txt") == "allow"

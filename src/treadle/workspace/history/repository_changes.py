@@ -35,6 +35,8 @@ _MOST_ASKED = 20
 """More commits than this are not looked for: they count as lost."""
 _REFTABLE = re.compile(r"(?:(?:worktrees|modules)/.+/)?reftable/")
 _LFS_OBJECT = re.compile(r"(?:modules/.+/)?lfs/objects/.+")
+_REFERENCE = re.compile(rb"(?:ref:\s*refs/\S+|[0-9a-f]{40}(?:[0-9a-f]{24})?)\s*")
+_LOCK = ".lock"
 _STASH = "refs/stash"
 _REPLACE = "refs/replace/"
 
@@ -49,15 +51,13 @@ _OBEYED_TEXTS: Mapping[str, re.Pattern[bytes]] = {
     r"BISECT_LOG": re.compile(rb"#.*|git bisect [\w./:^~' \t-]*|"),
     r"rebase-(?:merge|apply)/(?:strategy_opts|gpg_sign_opt|apply-opt)": _WORDS,
     r"rebase-merge/strategy": re.compile(rb"(?:ort|recursive|resolve|octopus|ours|subtree)?"),
+    r"sequencer/opts": re.compile(
+        rb"\[options\]|\t(?!(?i:strategy) )[\w-]+ = [\w.=-]*"
+        rb"|\tstrategy = (?:ort|recursive|resolve|octopus|ours|subtree)|"
+    ),
     r"rebase-(?:merge|apply)/author-script": re.compile(rb"(?:GIT_AUTHOR_(?:NAME|EMAIL|DATE)='(?:[^']|'\\'')*')?"),
 }
 """Files of an unfinished operation that git reads as words of a command, and how their lines look if git wrote them."""
-_NAMING = re.compile(
-    rb"^[ \t]*(?:hooksPath|path|fsmonitor|pager|editor|askPass|sshCommand|gitProxy|alternateRefsCommand|attributesFile"
-    rb"|textconv|command|clean|smudge|process|driver|helper|program|cmd|[\w-]+[ \t]*=[ \t]*\"?!)[ \t]*=?[ \t]*(.*)$",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""Settings of git whose values name programs, or files with further settings; and aliases that run something."""
 
 
 class RepositoryChanges:
@@ -90,6 +90,7 @@ class RepositoryChanges:
             *self._hidden_files(),
             *self._steps(),
             *self._hidden_history(),
+            *self._unreadable_refs(),
             *self._lost_refs(),
             *self._unread_refs(),
             *self._lost_objects(),
@@ -130,6 +131,16 @@ class RepositoryChanges:
 
     # -- references ------------------------------------------------------------------------------------------------
 
+    def _unreadable_refs(self) -> Iterator[str]:
+        """With an unreadable HEAD git finds no repository; an unreadable reference stops commands on all of them."""
+        for path, file in self._files.items():
+            is_reference = path == "HEAD" or (path.startswith("refs/") and not path.endswith(_LOCK))
+            if is_reference and _is_file(file.after) and not self._is_readable_ref(file):
+                yield f"leaves .git/{path} in a form that git cannot read"
+
+    def _is_readable_ref(self, file: FileChange) -> bool:
+        return _is_file(file.after) and _REFERENCE.fullmatch(self._text(file, self._after)) is not None
+
     def _packed(self) -> tuple[dict[str, str], dict[str, str]]:
         """The packed references before and after."""
         file = self._files.get("packed-refs")
@@ -168,11 +179,14 @@ class RepositoryChanges:
                 id = was.get(path, "") if _is_file(file.after) else ""
             else:
                 id = self._text(file, self._before).strip().decode(errors="replace")
-            is_held = now.get(path) == id if file.after is None else id in self._logged(path)
+            is_held = id in self._logged(path) if self._is_readable_ref(file) else now.get(path) == id
             if _ID.fullmatch(id) and not is_held:
                 yield path, id
         for name, id in was.items():
-            if name not in now and not self._is_loose(name):
+            loose = self._files.get(name)
+            was_hidden = self._is_loose(name) or (loose is not None and _is_file(loose.before))
+            is_held = now.get(name) == id or (name in now and id in self._logged(name))
+            if not was_hidden and not is_held:
                 yield name, id
 
     def _logged(self, ref: str) -> frozenset[str]:
@@ -206,7 +220,7 @@ class RepositoryChanges:
     def _is_loose(self, name: str) -> bool:
         file = self._files.get(name)
         if file is not None:
-            return file.after is not None
+            return _is_file(file.after)
         return self._root.inspect(_PREFIX + name) is not None
 
     def _dropped_stashes(self) -> tuple[str, ...]:
@@ -342,22 +356,6 @@ class RepositoryChanges:
         with suppress(ToolError):
             return index_marks(content(file, _LARGEST_INDEX))
         return IndexMarks()
-
-
-def files_named_in_configuration(root: Root, files: Iterable[FileChange]) -> Iterator[str]:
-    """Changed files that git runs or reads because the project's own `.git/config` names them or their folder, such as
-    by `core.hooksPath`: each as the end of a sentence that begins with `it`."""
-    try:
-        values = _NAMING.findall(root.read_bytes(f"{_PREFIX}config", _LARGEST_TEXT))
-    except ToolError:
-        return
-    words = [os.fsdecode(word) for value in values for word in re.split(rb"[\s\"';|&]+", value) if word]
-    named_paths = {os.path.normpath(os.path.join(base, word)) for word in words for base in ("", ".git")}
-    for file in files if named_paths else ():
-        path = decode_path(file.path)
-        above = {path, *(path[:at] for at, letter in enumerate(path) if letter == "/")}
-        if file.after is not None and not path.startswith(_PREFIX) and above & named_paths:
-            yield f"changes {path}, which git runs or reads because .git/config names it"
 
 
 def packed_refs(data: bytes) -> dict[str, str]:

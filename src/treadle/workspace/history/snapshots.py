@@ -79,9 +79,9 @@ class ProjectSnapshots:
         return effect
 
     def judged(self, files: Sequence[FileChange]) -> Effect:
-        from treadle.workspace.history.repository_changes import files_named_in_configuration
+        from treadle.workspace.history.obeyed_files import find_obeyed_files
 
-        return Effect(mark_tracked(self._root, files), history=tuple(files_named_in_configuration(self._root, files)))
+        return Effect(mark_tracked(self._root, files), history=tuple(find_obeyed_files(self._root, files)))
 
     def unfinished(self, name: str) -> bool:
         return self._transactions.unfinished(name)

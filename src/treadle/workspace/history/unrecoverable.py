@@ -1,7 +1,7 @@
 """Which files a set of changes would remove for good (S-16): their bytes are neither in the project's repository, nor
-left by an earlier change, nor by the same changes in another place. Looks, and changes nothing."""
+left by an earlier change, nor by the same changes in another place that is not ignored. Looks, and changes nothing."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 
 from treadle.errors import ToolError
@@ -13,14 +13,17 @@ from treadle.workspace.root import Root
 MOST_ASKED = 1_000
 _LARGEST_ASKED = 64 << 20
 """What is larger, or more, is not looked for in git."""
+_SMALLEST_TEXT = 8
+"""A file with fewer bytes holds a number or a word, such as a port or a counter: commands overwrite those often."""
 
 
 def unrecoverable(
     root: Root, files: Sequence[FileChange], made: Callable[[str], bool], git: Callable[[], Git | None]
 ) -> tuple[str, ...]:
     """The paths. `made` says of a hash whether an earlier change left such bytes; `git` is asked only if it must be."""
-    left = {file.after.digest for file in files if file.after is not None}
-    lost = [file for file in _removed(files) if not _known(file, left, made)]
+    considered = _without_remakable(files)
+    left = {file.after.digest for file in considered if file.after is not None}
+    lost = [file for file in considered if _is_removed(root, file) and not _known(file, left, made)]
     if not lost or len(lost) > MOST_ASKED:
         return tuple(file.path for file in lost)
     with suppress(ToolError):  # without a sandbox git is not asked, and nothing is known of it
@@ -31,17 +34,31 @@ def unrecoverable(
     return tuple(file.path for file in lost)
 
 
-def _removed(files: Sequence[FileChange]) -> Iterable[FileChange]:
-    """Files of which next to nothing is left: gone, emptied, less than a tenth of it, or something else by now. What
-    tools can make again is left aside; but who changes what is ignored does not decide thereby what counts."""
+def _without_remakable(files: Sequence[FileChange]) -> list[FileChange]:
+    """Without git's data, and without files that tools can make again: a later command removes those unasked. A change
+    of .gitignore does not exempt files from review."""
     rewritten = any(decode_path(file.path).rpartition("/")[2] == ".gitignore" for file in files)
-    for file in files:
-        before, after = file.before, file.after
-        had = before.size if before is not None and before.kind == "file" else 0
-        has = after.size if after is not None and after.kind == "file" else 0
-        aside = in_git(file.path) or cache_of(file) or (file.ignored and not rewritten)
-        if had > 10 * has and not aside:
-            yield file
+    return [file for file in files if not in_git(file.path) and not cache_of(file) and (rewritten or not file.ignored)]
+
+
+def _is_removed(root: Root, file: FileChange) -> bool:
+    """True if next to nothing is left of a file: it is gone, emptied or something else by now, less than a tenth of its
+    size is left, or less than a tenth of its lines."""
+    before, after = file.before, file.after
+    old_size = before.size if before is not None and before.kind == "file" else 0
+    new_size = after.size if after is not None and after.kind == "file" else 0
+    if old_size > 10 * new_size:
+        return True
+    return old_size >= _SMALLEST_TEXT and file.removed > 0 and _is_overwritten(root, file)
+
+
+def _is_overwritten(root: Root, file: FileChange) -> bool:
+    try:
+        data = root.read_bytes(decode_path(file.path), _LARGEST_ASKED)
+    except ToolError:
+        return False
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    return 10 * (lines - file.removed) < lines
 
 
 def _known(file: FileChange, left: Container[str], made: Callable[[str], bool]) -> bool:

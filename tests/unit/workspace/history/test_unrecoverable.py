@@ -46,6 +46,34 @@ def test_what_is_left_elsewhere_is_not_lost(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("path", "ignored"), [("build/x", True), ("node_modules/x", False), (".git/x", False)])
+def test_a_copy_that_a_later_command_removes_unasked_does_not_keep_a_file(
+    path: str, ignored: bool, tmp_path: Path
+) -> None:
+    """S-16: a move into an ignored folder, and its removal there, would take the only copy in two steps."""
+    moved = change_of(path, None, OLD, DiffStat(), ignored=ignored)
+    assert lost(tmp_path, of("here", None), moved) == ("here",)
+
+
+@pytest.mark.parametrize(
+    ("old", "removed", "gone"),
+    [
+        ("only one\n", 1, True),
+        ("1234567", 1, False),
+        ("no newline", 1, True),
+        ("1\n" * 20, 19, True),
+        ("1\n" * 20, 18, False),
+        ("1\n", 0, False),
+    ],
+)
+def test_a_file_of_which_no_line_is_left_is_lost(old: str, removed: int, gone: bool, tmp_path: Path) -> None:
+    """S-16: the new content may be as large as the old one."""
+    (tmp_path / "notes").write_text(old)
+    before = FileState("file", 0o644, "old", len(old))
+    file = change_of("notes", before, FileState("file", 0o644, "new", 100), DiffStat(30, removed))
+    assert lost(tmp_path, file) == (("notes",) if gone else ())
+
+
 def test_what_git_has_is_not_lost(tmp_path: Path) -> None:
     (tmp_path / "known").write_text("known\n")
     (tmp_path / "other").write_text("other\n")
