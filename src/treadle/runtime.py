@@ -395,6 +395,13 @@ class Agent:
         """The chats of the store, newest change first."""
         return await self.deps.store.list(ChatFilter(archived=archived), limit=limit)
 
+    async def delete_chat(self, id: str, *, owner: str | None = None) -> None:
+        """Delete a chat with its sub-agents, for good. One that works is refused: stop it first. What stays:
+        `treadle.deletion`. `owner`: NotFound if the chat belongs to another."""
+        from treadle.deletion import delete_chat
+
+        await delete_chat(self.deps, self.job_registry, ChatId(id), owner)
+
     async def jobs(self) -> list[Job]:
         """The background commands of all chats that have some in this home."""
         return await self.job_registry.all()

@@ -172,10 +172,10 @@ class Store(Protocol):
         before: a chat that does not change is on exactly one page."""
 
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
-        """Chats that were created, appended to or deleted since change number `after`, in the order of their last change. Who
-        goes on from the last number that it got misses no chat, whoever changes them at the same time; of several
-        changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that come
-        before it are over."""
+        """Chats that were created, appended to or deleted since change number `after`, in the order of their last
+        change. Who goes on from the last number that it got misses no chat, whoever changes them at the same time; of
+        several changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that
+        come before it are over."""
 
     async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         """Chats in which all these words, whatever their case, may stand in one message of a person or the model, each

@@ -37,7 +37,9 @@ class ChatLine(Shape, frozen=True, kw_only=True):
     last_error: Failure | None
     """Why it is in `error`; null if it is not. In lists the sentence may be cut."""
     parent: str = ""
-    """The chat whose call began it (a sub-agent, an attempt of a race); empty: nobody's."""
+    """The chat whose call began it (a sub-agent, an attempt of a race); empty: no chat did."""
+    deleted: bool = False
+    """The chat was deleted: only in the stream of changes. All other fields are then empty, except `id`."""
 
 
 class ChatView(ChatLine, frozen=True, kw_only=True):

@@ -127,6 +127,9 @@ class EmbeddedChat(ChatLink):
         if options:
             await self._agent.chat(self._chat.id, **options).open()
 
+    async def delete(self) -> None:
+        await self._agent.delete_chat(self._chat.id)
+
     async def edit_queued(self, id: str, text: str) -> None:
         await self._chat.command(c.EditQueued(id, text))
 

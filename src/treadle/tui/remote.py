@@ -110,6 +110,9 @@ class RemoteChat(ChatLink):
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
         return _outcome(await self._chat.files.back_to(message, conversation=conversation, files=files))
 
+    async def delete(self) -> None:
+        await self._chat.delete()
+
     async def export(self) -> bytes:
         async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
             return b"".join([piece async for piece in pieces])

@@ -17,8 +17,8 @@ _EXISTS = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_sch
 # A database that was dumped and loaded elsewhere has changes of numbers that this server's transactions are yet to get.
 _RENUMBER = """
 UPDATE treadle_meta SET change_base = newest + 1 FROM (
-  SELECT coalesce(max(changed), 0) AS newest FROM (SELECT changed FROM chats UNION ALL SELECT changed FROM deleted_chats)
-  AS changes
+  SELECT coalesce(max(changed), 0) AS newest
+  FROM (SELECT changed FROM chats UNION ALL SELECT changed FROM deleted_chats) AS changes
 ) AS numbers
 WHERE newest > change_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """

@@ -34,9 +34,7 @@ _INSERT = (
     "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # Of tombstones, too: neither the number of a chat nor that of a change is given twice.
-_NEXT_NUMBER = (
-    "max((SELECT coalesce(max(no), 0) FROM chats), (SELECT coalesce(max(no), 0) FROM deleted_chats)) + 1"
-)
+_NEXT_NUMBER = "max((SELECT coalesce(max(no), 0) FROM chats), (SELECT coalesce(max(no), 0) FROM deleted_chats)) + 1"
 _NEXT_CHANGE = f"{LAST_CHANGE} + 1"
 _CREATE = (
     "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, title, labels, id, "
