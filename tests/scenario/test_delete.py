@@ -79,7 +79,7 @@ async def test_a_fork_and_an_export_outlive_the_chat(tmp_path: Path) -> None:  #
         assert [each.summary.deleted for each in await store.changes() if each.summary.chat == chat.id] == [False]
 
 
-# -- over HTTP ----------------------------------------------------------------------------------------------------------
+# -- over HTTP -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ async def test_streams_tell_of_the_deletion(server: Server) -> None:  # A-07
     assert '"deleted":true' in watched
 
 
-# -- from the command line ----------------------------------------------------------------------------------------------
+# -- from the command line -------------------------------------------------------------------------------------------
 
 
 def test_the_command_line_wants_a_yes(cli: CommandLine) -> None:
