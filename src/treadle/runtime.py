@@ -58,11 +58,13 @@ from treadle.protocol.options import (
     Preset,
     Project,
     RaceKeywords,
+    TitleChoice,
     check_numbers,
     check_root_name,
 )
 from treadle.protocol.permissions import Rule, check_standing
 from treadle.stores import store_of
+from treadle.titles import Titles
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
@@ -95,6 +97,7 @@ class Agent:
     which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
     once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
     text is passed on to readers in other processes; so it is where the store is shared with other machines.
+    `titles`: whether the model makes the title of a chat after its first run (`treadle.titles`).
     `mcp`: MCP servers by name, as in `{"git": {"command": "mcp-server-git"}}`; True: those of the user's own file and
     of projects whose files are trusted. `telemetry`: where traces and metrics go; True: where the variables
     of OpenTelemetry say.
@@ -130,6 +133,7 @@ class Agent:
         relays: bool = False,
         mcp: bool | Mapping[str, Any] = False,
         telemetry: "bool | Telemetry" = False,
+        titles: TitleChoice = "off",
     ) -> None:
         self.options = options or ChatOptions()
         self.warnings: list[str] = []
@@ -175,6 +179,7 @@ class Agent:
             shared=shared,
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
+        self.titles = Titles(self.deps, titles)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
         self._chats = ChatHome(self.deps, self.worker, self.job_registry, self.rules.add, self._check)
 
@@ -296,6 +301,7 @@ class Agent:
             await self.job_registry.settle_pending(chat)
 
     def _rested(self, chat: ChatId) -> None:
+        self.titles.consider(chat)
         if self._mcp is not None:
             self._mcp.hub.rest(chat)
 
@@ -419,6 +425,7 @@ class Agent:
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
+        await self.titles.close()
         if self._mcp is not None:
             await self._mcp.hub.close()
         if self.deps.log.relay is not None:
