@@ -31,7 +31,15 @@ from treadle.handle import Chat, ChatHome, Prepared
 from treadle.home import home_of
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
-from treadle.model_choice import LastModel, ModelChoice, choose_model, no_model_text, providers_with_key
+from treadle.model_choice import (
+    LastModel,
+    ModelChoice,
+    OfferedModel,
+    choose_model,
+    list_models,
+    no_model_text,
+    providers_with_key,
+)
 from treadle.models.disclosure import recipient
 from treadle.models.keys import stored_access
 from treadle.models.reasoning_effort import check_effort
@@ -187,6 +195,11 @@ class Agent:
         """The model for a chat that names none (U-10); None: there is nothing to choose from."""
         models = self.deps.models
         return await choose_model(models, self._env, self._home) if isinstance(models, ModelRegistry) else None
+
+    async def list_models(self) -> list[OfferedModel]:
+        """The models that front ends offer; empty if the agent was given one model for all chats."""
+        models = self.deps.models
+        return await list_models(models, self._env) if isinstance(models, ModelRegistry) else []
 
     async def require_model(self, how: str = "--model") -> ModelChoice:
         """As `choose_model`; ConfigError names the choices. `how`: the flag or setting that names a model."""

@@ -161,6 +161,7 @@ class Agent(LoopOwner[runtime.Agent]):
     chats = waited(runtime.Agent.chats)
     delete_chat = waited(runtime.Agent.delete_chat)
     choose_model = waited(runtime.Agent.choose_model)
+    list_models = waited(runtime.Agent.list_models)
     require_model = waited(runtime.Agent.require_model)
 
     def remember_model(self, model: str) -> None:

@@ -234,6 +234,8 @@ class ModelView(Shape, frozen=True, kw_only=True):
     usable: bool
     why: str
     """What is missing, when it cannot be used."""
+    place: str = ""
+    """The model server on the server's own machine that has it; empty: a provider has it."""
 
 
 class ModelList(Shape, frozen=True, kw_only=True):

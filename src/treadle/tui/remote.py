@@ -169,7 +169,7 @@ class Remote:
     async def models(self) -> Sequence[ModelRow]:
         listed = await self._http.get("/api/models", ModelList)
         return [
-            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision, efforts=each.efforts)
+            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision, each.place, each.efforts)
             for each in listed.models
         ]
 
