@@ -70,6 +70,7 @@ class Deployment:
         envs = [
             environment(
                 {"TREADLE_HOME": str(home), "TREADLE_STORE": store, "TREADLE_LEASE_S": str(lease_s), MARK: self.mark}
+                | {"TREADLE_TITLES": "off"}
             )
             for home in homes
         ]

@@ -125,6 +125,7 @@ def site(
             "TREADLE_CONSENT": "*",
             "OPENAI_BASE_URL": provider,
             "OPENAI_API_KEY": "none",
+            "TREADLE_TITLES": "off",
         }
     )
     serve = ["treadle", "serve", "--port", "0", "--model", "openai:bench", "--workers", str(chats + 1)]

@@ -37,6 +37,7 @@ class Place:
             "TREADLE_HOME": str(home / "treadle"),
             "OPENAI_BASE_URL": url,
             "OPENAI_API_KEY": "none",
+            "TREADLE_TITLES": "off",
             "LANG": "C.UTF-8",
         }
 

@@ -30,6 +30,7 @@ from treadle.protocol.options import (
     Preset,
     ReasoningEffort,
     Rung,
+    TitleChoice,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True):
     reasoning_effort: ReasoningEffort | Literal[""] = ""
     compaction_effort: ReasoningEffort | Literal[""] = ""
     summarize: bool = True
+    titles: TitleChoice = "auto"
     completion: CompletionStyle | Literal[""] = ""
     rung: Rung | Literal[""] = ""
     auto_approve_commands: bool = False

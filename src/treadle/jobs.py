@@ -159,11 +159,20 @@ class JobRegistry:
                 await self._commands.prevent(chat, known.call)
         await self.close_ended(chat, by)
 
+    async def forget_commands(self, chat: ChatId) -> None:
+        """Remove what is kept of the commands of a deleted chat in this home."""
+        for known in await self._commands.known(chat):
+            await self._commands.forget(chat, known.call)
+
     async def sweep(self, *, everything: bool = False) -> None:
         """Close what has ended, and end the jobs of archived chats: of chats that this process knows to have jobs, or
         of all that have some in this home."""
         for chat in await self._with_jobs() if everything else self._deps.log.with_jobs():
-            state = await self._deps.log.load(chat)
+            try:
+                state = await self._deps.log.load(chat)
+            except NotFound:  # deleted by another process
+                self._deps.log.forget(chat)
+                continue
             if state.options.archived:
                 await self.stop_all(chat, "archive")
             else:

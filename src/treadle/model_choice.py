@@ -15,6 +15,7 @@ from treadle.home_file import HomeFile
 from treadle.models.catalog.table import PREFERRED
 from treadle.models.disclosure import is_loopback
 from treadle.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
+from treadle.models.offering import all_offers, usable
 from treadle.models.providers import KEYLESS_SERVERS, VARIABLES
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
@@ -154,9 +155,30 @@ async def find_local_servers(registry: ModelRegistry, env: Mapping[str, str]) ->
     return [server for server in answers if server is not None]
 
 
-async def list_custom(registry: ModelRegistry) -> list[ModelInfo]:
-    """The models of the server whose address a person entered."""
-    return await _ask(registry, CUSTOM, ASK_S)
+class OfferedModel(NamedTuple):
+    """A model that a front end lists."""
+
+    info: ModelInfo
+    why: str = ""
+    """What is missing before it can be used."""
+    place: str = ""
+    """The server on this machine that has it."""
+
+
+async def list_models(registry: ModelRegistry, env: Mapping[str, str]) -> list[OfferedModel]:
+    """The models that every front end lists: those of servers on this machine first, then those of providers, then
+    those of the server whose address a person entered."""
+    offers, servers, custom = await asyncio.gather(
+        asyncio.to_thread(all_offers, registry),
+        find_local_servers(registry, env),
+        _ask(registry, CUSTOM, ASK_S),
+    )
+    models = [
+        *(OfferedModel(info, place=server.name) for server in servers for info in server.models),
+        *(OfferedModel(info, usable(registry, offer, info)) for offer in offers for info in offer.models),
+        *(OfferedModel(info) for info in custom),
+    ]
+    return list({model.info.ref: model for model in reversed(models)}.values())[::-1]
 
 
 async def check_key(provider: str, variable: str, key: str) -> None:

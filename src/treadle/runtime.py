@@ -31,7 +31,15 @@ from treadle.handle import Chat, ChatHome, Prepared
 from treadle.home import home_of
 from treadle.instructions import read_instructions
 from treadle.jobs import Job, JobRegistry
-from treadle.model_choice import LastModel, ModelChoice, choose_model, no_model_text, providers_with_key
+from treadle.model_choice import (
+    LastModel,
+    ModelChoice,
+    OfferedModel,
+    choose_model,
+    list_models,
+    no_model_text,
+    providers_with_key,
+)
 from treadle.models.disclosure import recipient
 from treadle.models.keys import stored_access
 from treadle.models.reasoning_effort import check_effort
@@ -58,11 +66,13 @@ from treadle.protocol.options import (
     Preset,
     Project,
     RaceKeywords,
+    TitleChoice,
     check_numbers,
     check_root_name,
 )
 from treadle.protocol.permissions import Rule, check_standing
 from treadle.stores import store_of
+from treadle.titles import Titles
 from treadle.tool_setup import ToolSetup, bind_root
 from treadle.tools.builtin import builtins
 from treadle.tools.registry import Tools
@@ -95,6 +105,7 @@ class Agent:
     which the user knows that they get to see the project (S-10). `concurrency`: how many chats may be driven here at
     once; more are left pending, for others or for later. 0 is no limit. `relays`: whether live
     text is passed on to readers in other processes; so it is where the store is shared with other machines.
+    `titles`: whether the model makes the title of a chat after its first run (`treadle.titles`).
     `mcp`: MCP servers by name, as in `{"git": {"command": "mcp-server-git"}}`; True: those of the user's own file and
     of projects whose files are trusted. `telemetry`: where traces and metrics go; True: where the variables
     of OpenTelemetry say.
@@ -130,6 +141,7 @@ class Agent:
         relays: bool = False,
         mcp: bool | Mapping[str, Any] = False,
         telemetry: "bool | Telemetry" = False,
+        titles: TitleChoice = "off",
     ) -> None:
         self.options = options or ChatOptions()
         self.warnings: list[str] = []
@@ -175,6 +187,7 @@ class Agent:
             shared=shared,
         )
         self.worker = Worker(self.deps, concurrency=concurrency)
+        self.titles = Titles(self.deps, titles)
         self.job_registry = JobRegistry(self.deps, self._setup.context, self._setup.commands)
         self._chats = ChatHome(self.deps, self.worker, self.job_registry, self.rules.add, self._check)
 
@@ -182,6 +195,11 @@ class Agent:
         """The model for a chat that names none (U-10); None: there is nothing to choose from."""
         models = self.deps.models
         return await choose_model(models, self._env, self._home) if isinstance(models, ModelRegistry) else None
+
+    async def list_models(self) -> list[OfferedModel]:
+        """The models that front ends offer; empty if the agent was given one model for all chats."""
+        models = self.deps.models
+        return await list_models(models, self._env) if isinstance(models, ModelRegistry) else []
 
     async def require_model(self, how: str = "--model") -> ModelChoice:
         """As `choose_model`; ConfigError names the choices. `how`: the flag or setting that names a model."""
@@ -297,6 +315,7 @@ class Agent:
             await self.job_registry.settle_pending(chat)
 
     def _rested(self, chat: ChatId) -> None:
+        self.titles.consider(chat)
         if self._mcp is not None:
             self._mcp.hub.rest(chat)
 
@@ -396,6 +415,13 @@ class Agent:
         """The chats of the store, newest change first."""
         return await self.deps.store.list(ChatFilter(archived=archived), limit=limit)
 
+    async def delete_chat(self, id: str, *, owner: str | None = None) -> None:
+        """Delete a chat with its sub-agents, for good. One that works is refused: stop it first. What stays:
+        `treadle.deletion`. `owner`: NotFound if the chat belongs to another."""
+        from treadle.deletion import delete_chat
+
+        await delete_chat(self.deps, self.job_registry, ChatId(id), owner)
+
     async def jobs(self) -> list[Job]:
         """The background commands of all chats that have some in this home."""
         return await self.job_registry.all()
@@ -413,6 +439,7 @@ class Agent:
     async def close(self) -> None:
         """Stop driving, give leases back, close models and store."""
         await self.worker.close()
+        await self.titles.close()
         if self._mcp is not None:
             await self._mcp.hub.close()
         if self.deps.log.relay is not None:

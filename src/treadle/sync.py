@@ -160,7 +160,9 @@ class Agent(LoopOwner[runtime.Agent]):
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
     chats = waited(runtime.Agent.chats)
+    delete_chat = waited(runtime.Agent.delete_chat)
     choose_model = waited(runtime.Agent.choose_model)
+    list_models = waited(runtime.Agent.list_models)
     require_model = waited(runtime.Agent.require_model)
 
     def remember_model(self, model: str) -> None:

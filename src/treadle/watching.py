@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from treadle.engine.deps import Deps
 from treadle.engine.hub import Subscription
-from treadle.errors import Damaged, NewerSchema, StoreError
+from treadle.errors import Damaged, NewerSchema, NotFound, StoreError
 from treadle.logs import log_warning
 from treadle.protocol.events import Envelope
 from treadle.types import ChatId
@@ -43,7 +43,11 @@ async def _news(deps: Deps, reader: Subscription) -> AsyncIterator[Envelope]:
 async def _look(deps: Deps, reader: Subscription) -> None:
     """What other processes write does not come by itself."""
     while True:
-        head = await read_patiently(lambda: deps.store.wait(reader.chat, reader.reached, LOOK_S))
+        try:
+            head = await read_patiently(lambda: deps.store.wait(reader.chat, reader.reached, LOOK_S))
+        except NotFound:  # deleted: the reader looks once more, and gets the error
+            reader.nudge()
+            return
         if head > reader.reached:
             reader.nudge()
             await asyncio.sleep(_SETTLE_S)

@@ -238,3 +238,23 @@ def test_the_usage_of_all_chats(browser: Browser, site: Site) -> None:  # L-11
         page.select_option("select[aria-label='How many days']", "7")
         expect(plots.first.locator("rect")).to_have_count(1)
         expect(page.locator("figure:has-text('Cost') rect title")).to_contain_text(f"${spent['usd']:.2f}")
+
+
+def test_a_chat_is_deleted_after_a_confirmation(browser: Browser, site: Site) -> None:  # U-03, A-06
+    chat, other = site.create("Hello.", IDLE), site.create("Stay.", IDLE)
+    site.idle(chat)
+    site.idle(other)
+    with window(browser, site) as opened, window(browser, site) as beside:
+        page, watching = opened.show(chat), beside.show(chat)
+        entry = f"chat-list a[data-id='{chat}']"
+        expect(watching.locator(entry)).to_be_visible()
+        for answer in ("Cancel", "Delete"):
+            page.click("button[aria-label='Options of this chat']")
+            page.click("dialog button:has-text('Delete')")
+            expect(page.locator("dialog")).to_contain_text("deleted for good")
+            page.click(f"dialog button:text-is('{answer}')")
+            expect(page.locator(entry)).to_have_count(1 if answer == "Cancel" else 0)
+        expect(page.locator("chat-page")).to_have_count(0)
+        expect(watching.locator("main h1")).to_have_text("This chat is not on the server")
+        expect(watching.locator(entry)).to_have_count(0)
+        expect(watching.locator(f"chat-list a[data-id='{other}']")).to_be_visible()

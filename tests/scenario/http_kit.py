@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -157,10 +157,13 @@ async def serving(
     admission: Admission | None = None,
     hosts: tuple[str, ...] = (),
     buffer: int = 0,
+    env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Server]:
+    """With `env` the models are those that it names, not the steps."""
     model = steps if hasattr(steps, "stream") else ScriptedModel(steps, follow="entries")  # type: ignore[arg-type]
     chosen = options or ChatOptions(model="scripted:test", interactive=True, summarize=False, verify=False)
-    agent = Agent(store, model=model, tools=tools, builtin=builtin, options=chosen, home=home, retry_base_s=0.0)
+    one = model if env is None else None  # type: ignore[assignment]
+    agent = Agent(store, model=one, env=env, tools=tools, builtin=builtin, options=chosen, home=home, retry_base_s=0.0)
     tokens = Tokens(home / "tokens.json")
     service = Service(agent, tokens, admission or Admission(chosen), works=works, limits=limits, hosts=hosts)
     listening = bind("127.0.0.1", 0)

@@ -452,7 +452,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{name: values_of(hints[name]) for name in kind.__struct_fields__})  # type: ignore[attr-defined]
 
 
-OF_WORKERS = (c.Expire, c.CloseJob)
+OF_WORKERS = (c.Expire, c.CloseJob, c.RecordTitle)
 COMMANDS = [kind for kind in get_args(c.Command) if kind not in OF_WORKERS]
 
 

@@ -14,10 +14,13 @@ from tests.homes import seed
 from tests.scenario.http_kit import Client, Server, serving
 from treadle import ScriptedModel, tool
 from treadle.model_choice import LastModel
+from treadle.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
 from treadle.models.scripted import Call, Fail, Hang, Say, Turn
 from treadle.ports.store import Store
 from treadle.server.admission import Admission
 from treadle.stores.sqlite import SqliteStore
+from treadle.testing.fake_ollama import FakeOllama
+from treadle.testing.fake_openai import FakeOpenAI
 from treadle.transfer import import_chat
 
 DONE: list[str] = []
@@ -350,6 +353,16 @@ async def test_models_and_me(talker: Server) -> None:
     assert models["models"][0]["usable"] is True
     assert (await talker.local("GET", "/api/me")).json["user"] == "local"
     assert (await talker.user("bob")("GET", "/api/me")).json == {"user": "bob", "root": "", "mode": "auto-edit"}
+
+
+async def test_models_of_local_servers_are_listed(tmp_path: Path) -> None:  # U-10: the list of every front end
+    with FakeOllama(models=["qwen3-coder:30b"]) as ollama, FakeOpenAI() as custom:
+        env = {"OLLAMA_HOST": ollama.url, CUSTOM_ADDRESS: custom.base_url, CUSTOM_KEY: "k"}
+        async with serving(SqliteStore(tmp_path / "t.db"), tmp_path, (), env=env) as server:
+            models = {each["model"]: each for each in (await server.local("GET", "/api/models")).json["models"]}
+    assert (models["ollama:qwen3-coder:30b"]["usable"], models["ollama:qwen3-coder:30b"]["place"]) == (True, "Ollama")
+    assert models["custom:fake"]["place"] == ""
+    assert any(model.startswith("openai:") for model in models)
 
 
 # -- files --------------------------------------------------------------------------------------------------------

@@ -161,3 +161,24 @@ async def test_a_fork_from_before_a_message(tmp_path: Path) -> None:  # D-07
         assert app.composer.text == "Second."
         assert len(await remote.chats()) == 2
         app.leave()
+
+
+async def test_a_chat_is_deleted_by_the_second_press(tmp_path: Path) -> None:  # U-04, A-06
+    async with app_on_server(tmp_path, [Say("Hello.")]) as (app, remote):
+        kept, gone = [await remote.create(model="scripted:x", title=title) for title in ("Stays", "Goes")]
+        async with app.run_test(size=(120, 34)) as pilot:
+            await until(pilot, lambda: app.controller is not None)
+            await say(pilot, "/chats")
+            await until(pilot, lambda: isinstance(app.screen, Picker))
+            rows = app.screen.query_one("#rows", OptionList)
+            await until(pilot, lambda: rows.option_count == 2)
+            await pilot.press("ctrl+d")
+            assert len(await remote.chats()) == 2
+            await pilot.press("down", "ctrl+d", "up")  # asked about another: that is no confirmation
+            await pilot.press("ctrl+d")
+            assert len(await remote.chats()) == 2
+            await pilot.press("ctrl+d")
+            await until(pilot, lambda: rows.option_count == 1)
+            assert [row.id for row in await remote.chats()] == [kept.id]
+            assert gone.id != kept.id
+            app.leave()

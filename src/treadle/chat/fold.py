@@ -230,6 +230,8 @@ def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Enve
 
 def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState:
     state = spend(state, event.usage)
+    if event.purpose == "title":
+        return replace(state, titled=True)
     return change_run(state, summarized=True) if event.purpose == "summary" else state
 
 
@@ -339,7 +341,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.ModelCall: _model_call,
     e.QueueChanged: _queue_changed,
     e.OptionsChanged: _options_changed,
-    e.TitleChanged: lambda state, event, at: replace(state, title=event.title),
+    e.TitleChanged: lambda state, event, at: replace(state, title=event.title, titled=True),
     e.LimitWarning: _limit_warning,
     e.LimitReached: _limit_reached,
     e.LimitExtended: _limit_extended,

@@ -241,6 +241,8 @@ class ChatState(Value, frozen=True):
     creation_lost: bool = False
     """True if the record of its options, owner and parent cannot be read: then the chat takes no command (D-06)."""
     title: str = ""
+    titled: bool = False
+    """True if the title was given, or a model was asked for one; else it is the beginning of the first message."""
     created_ms: int = 0
     updated_ms: int = 0
     history: History[Entry] = History()
@@ -394,6 +396,12 @@ def wake_ms(state: ChatState) -> int:
     if status(state) != "requires_action":
         return 0
     return min((action.deadline_ms for action in open_actions(state) if action.deadline_ms), default=0)
+
+
+def is_untitled(state: ChatState) -> bool:
+    """True if a model may make the title: a run has ended well, and only the first message gave the chat its title."""
+    at_rest = state.run is None and not state.options.archived and not state.parent
+    return at_rest and bool(state.title) and not state.titled and state.last_end not in ("", "interrupted", "error")
 
 
 def summary(state: ChatState) -> ChatSummary:

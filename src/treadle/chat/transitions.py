@@ -41,7 +41,9 @@ def transition(state: ChatState, command: c.Command) -> Events:
     that what was asked for is the case already."""
     if state.creation_lost:
         raise Refused("unreadable", CREATION_LOST.format(chat=state.chat))
-    if state.options.archived and not isinstance(command, c.ChangeOptions | c.Rename | c.CloseJob | c.Expire):
+    if state.options.archived and not isinstance(
+        command, c.ChangeOptions | c.Rename | c.RecordTitle | c.CloseJob | c.Expire
+    ):
         raise Refused("archived", f"Chat {state.chat} is archived; unarchive it first.")
     return with_turn_end(state, _carried_out(state, command))
 
@@ -77,6 +79,9 @@ def _carried_out(state: ChatState, command: c.Command) -> Events:
             return _extend(state, command)
         case c.ChangeOptions():
             return _change(state, command)
+        case c.RecordTitle(title=title, before=before, usage=usage, error=error):
+            called = e.ModelCall("title", usage, title, error)
+            return (called, e.TitleChanged(title, "model")) if title and state.title == before else (called,)
         case c.Rename():
             _not_empty(command.title)
             return (e.TitleChanged(command.title.strip(), command.by),)

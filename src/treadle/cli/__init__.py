@@ -34,6 +34,7 @@ COMMANDS = {
     "diff-runs": "Find the first difference between two chats.",
     "export": "Write a chat to standard output as JSON lines.",
     "import": "Read a chat from JSON lines.",
+    "delete": "Delete a chat and its sub-agents for good.",
     "fsck": "Check the stored data for damage, and repair it.",
     "gc": "Remove undo data that is no longer needed.",
     "web": "Open the web app in a browser: the same chats, live.",

@@ -148,7 +148,7 @@ async def _embedded(config: "Config", root: str) -> "AsyncIterator[Any]":
     from treadle.models.registry import ModelRegistry
     from treadle.tui.embedded import Embedded
 
-    async with open_agent(config, works=True, relays=True) as agent:
+    async with open_agent(config, works=True, relays=True, stays=True) as agent:
         registry = ModelRegistry(os.environ, home=config.home)
         connection = Embedded(agent, config.settings.chat_options(root), find_chat, registry)
         try:

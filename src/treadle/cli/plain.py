@@ -32,7 +32,7 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
     from treadle.cli.terminal import Terminal
 
     config = configured(flags)
-    async with open_agent(config, works=True) as agent:
+    async with open_agent(config, works=True, stays=True) as agent:
         chat: Chat | None = None
         if resume is not None:
             chat = agent.chat(await find_chat(agent.deps.store, resume or LAST))

@@ -50,8 +50,10 @@ async def open_agent(
     concurrency: int = 0,
     relays: bool = False,
     hooks: Sequence[Hooks] = (),
+    stays: bool = False,
 ) -> AsyncIterator[Agent]:
-    """An agent for the length of a command; with the tools of installed packages if it `works`."""
+    """An agent for the length of a command; with the tools of installed packages if it `works`. One that `stays` beyond
+    a run has the time to make titles."""
     make_last_resort_inert()
     freeze()  # what is loaded up to here is never garbage, and looking through it takes long
     _make_home(config.home, works)
@@ -83,6 +85,7 @@ async def open_agent(
         concurrency=concurrency,
         relays=relays,
         telemetry=_telemetry(settings),
+        titles=settings.titles if stays else "off",
     )
     if works:
         agent.rules.all()  # a worker must not find out in the middle of a run that they are damaged

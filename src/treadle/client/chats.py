@@ -150,6 +150,10 @@ class ClientChat:
         """Change title, labels or options; `archived=True` archives it."""
         return await self._http.change("PATCH", self._at, changes, ChatView)
 
+    async def delete(self) -> None:
+        """Delete the chat and its sub-agents for good. One that works is refused: interrupt it first."""
+        await self._http.change("DELETE", self._at, {}, object)
+
     async def info(self) -> ChatView:
         """The chat as it is now."""
         return await self._http.get(self._at, ChatView)

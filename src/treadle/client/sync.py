@@ -41,6 +41,7 @@ class ClientChat(Facade[asynchronous.ClientChat]):
     children = waited(asynchronous.ClientChat.children)
     actions = waited(asynchronous.ClientChat.actions)
     compact = waited(asynchronous.ClientChat.compact)
+    delete = waited(asynchronous.ClientChat.delete)
     info = waited(asynchronous.ClientChat.info)
     messages = waited(asynchronous.ClientChat.messages)
 

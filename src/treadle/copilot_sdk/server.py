@@ -33,14 +33,14 @@ from treadle.models.reasoning_effort import check_effort
 from treadle.models.registry import ModelRegistry
 from treadle.policy.standard import StandardPolicy
 from treadle.ports.store import ChatFilter, Listed
-from treadle.protocol.commands import ChangeOptions, Rename
+from treadle.protocol.commands import Rename
 from treadle.protocol.options import EFFORTS, ChatOptions, ReasoningEffort
 from treadle.runtime import Agent
 from treadle.transfer import fork as copied
 
 PROTOCOL = 3
 DELETED = "copilot-sdk-deleted"
-"""The label of chats that a program deleted. Their log stays, as every log does."""
+"""The label of chats that programs deleted when chats could only be archived."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -325,12 +325,10 @@ class Runtime:
         known = self.sessions.pop(id, None)
         chat: Chat = known.chat if known is not None else self.agent.chat(id)
         try:
-            state = await chat.state()
-            if DELETED in state.options.labels:
+            if DELETED in (await chat.state()).options.labels:
                 raise NotFound(id)
             await _stop(chat)
-            labels = [*state.options.labels, DELETED]
-            await chat.command(ChangeOptions({"labels": labels, "archived": True}, by="program"))
+            await self.agent.delete_chat(id)
         except NotFound:
             return {"success": False, "error": f"Session file not found: {id}"}
         if known is not None:

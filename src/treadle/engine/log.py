@@ -218,6 +218,7 @@ class Log:
     def forget(self, chat: ChatId) -> None:
         """Let the next look at the chat begin with the store."""
         self.states.forget(chat)
+        self._with_jobs.discard(chat)
 
     def _forget_beside(self, chat: ChatId) -> None:
         self._snapshots.pop(chat, None)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from treadle.chat.state import open_actions, status
 from treadle.engine.deps import Deps
-from treadle.errors import StoreError
+from treadle.errors import NotFound, StoreError
 from treadle.feeds.reader import Feed, Reader
 from treadle.feeds.remote_live import RemoteLive
 from treadle.logs import log_warning
@@ -60,8 +60,8 @@ class Feeds:
     async def batches(
         self, reader: Reader, heartbeat_s: float, *, follow: bool = True
     ) -> AsyncIterator[list[Envelope]]:
-        """What is to be sent, some at a time; an empty batch is a heartbeat. Ends when the server does, or, without
-        `follow`, at the end of the log."""
+        """What is to be sent, some at a time; an empty batch is a heartbeat. Ends when the server does, when the chat
+        is deleted, or, without `follow`, at the end of the log."""
         announced = 0
         while True:
             if batch := self._shown(reader.drain(), reader, announced):
@@ -95,7 +95,11 @@ class Feeds:
         """Take in a page of the log; at its end go live. Whether it was the end."""
         overflows, reader.overflows = reader.overflows, 0
         self.dropped += overflows
-        records = await self._deps.store.read(reader.chat, reader.reached, PAGE)
+        try:
+            records = await self._deps.store.read(reader.chat, reader.reached, PAGE)
+        except NotFound:  # deleted
+            reader.end()
+            return False
         for record in records:
             if record.seq == reader.reached + 1:
                 reader.take_in(wire.decode(reader.chat, record))
@@ -113,7 +117,11 @@ class Feeds:
         own readers only."""
         state = self._deps.log.peek(reader.chat)
         if state is None or state.head < reader.reached:
-            state = await self._deps.log.load(reader.chat)
+            try:
+                state = await self._deps.log.load(reader.chat)
+            except NotFound:  # deleted
+                reader.end()
+                return None
         if state.head != reader.reached or status(state) != "requires_action":
             return None
         return Envelope(0, reader.chat, self._deps.clock.now_ms(), e.ActionRequired(open_actions(state)))
@@ -124,6 +132,10 @@ class Feeds:
             try:
                 head = await self._deps.store.wait(feed.chat, feed.head, WAIT_S)
                 await asyncio.sleep(SETTLE_S)
+            except NotFound:  # deleted
+                for reader in feed.readers:
+                    reader.end()
+                return
             except StoreError as error:
                 log_warning("chat %s cannot be watched: %s", feed.chat, error)
                 await asyncio.sleep(PAUSE_S)

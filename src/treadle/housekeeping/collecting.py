@@ -184,15 +184,16 @@ class _Keeper:
         return found
 
     async def forget_commands(self, dry: bool) -> int:
+        """Of chats that are not in the store, too: they were deleted."""
         count = 0
-        for listed in self._chats:
+        present = {listed.summary.chat for listed in self._chats}
+        for chat in await asyncio.to_thread(self._commands.chats):
             self._check_going()
-            chat = listed.summary.chat
             if chat in self._open:
                 continue
             for known in await self._commands.known(chat):
                 if not known.running and known.ended_ms and known.ended_ms / 1000 < self._line:
-                    if await asyncio.to_thread(self._has_pending_changes, chat, known):
+                    if chat in present and await asyncio.to_thread(self._has_pending_changes, chat, known):
                         continue
                     count += 1
                     if not dry:

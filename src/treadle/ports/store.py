@@ -141,6 +141,14 @@ class Store(Protocol):
         """Add records and replace the summary, or change nothing. Checked in this order: AlreadyAnswered, ChatBusy,
         LeaseLost, HeadMoved; `Commit` says when."""
 
+    async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
+        """Remove chats with their records, snapshots, live text and entries in the search index: all of them in one
+        durable commit, or none. NotFound for a chat that never existed or, with `owner`, belongs to another owner;
+        ChatBusy while a live worker holds one of them. Blobs stay until they are collected.
+
+        A tombstone of each stays: `changes` shows it (`ChatSummary.deleted`), and deleting the chat again changes
+        nothing. A chat that is created later under the same id replaces the tombstone, and its epochs are higher."""
+
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         """Records with seq > after, in order and without a gap up to the head; at most `limit` of them if it is not 0.
         Where a record is missing or damaged stands `session.record_lost`, or one that decodes to it (D-06)."""
@@ -153,7 +161,7 @@ class Store(Protocol):
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
         """Return the head as soon as it is > `after`, or what it is when the time is up. Sees other processes'
-        appends too (within a quarter of a second)."""
+        appends too (within a quarter of a second). NotFound if the chat is deleted meanwhile."""
 
     async def get(self, chat: ChatId) -> Listed: ...
 
@@ -164,10 +172,10 @@ class Store(Protocol):
         before: a chat that does not change is on exactly one page."""
 
     async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
-        """Chats that were created or appended to since change number `after`, in the order of their last change. Who
-        goes on from the last number that it got misses no chat, whoever changes them at the same time; of several
-        changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that come
-        before it are over."""
+        """Chats that were created, appended to or deleted since change number `after`, in the order of their last
+        change. Who goes on from the last number that it got misses no chat, whoever changes them at the same time; of
+        several changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that
+        come before it are over."""
 
     async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         """Chats in which all these words, whatever their case, may stand in one message of a person or the model, each

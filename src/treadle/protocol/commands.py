@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from treadle.protocol.content import Image, Value
+from treadle.protocol.content import Image, Usage, Value
 from treadle.protocol.events import Delivery, FilesChanged, RestoreKind
 from treadle.protocol.permissions import Rule
 from treadle.protocol.tool_events import CommandEnding
@@ -135,6 +135,16 @@ class Rename(Value, tag="rename", frozen=True):
     by: str = "person"
 
 
+class RecordTitle(Value, tag="record_title", frozen=True):
+    """Record the title that a model made, and what the call cost. The chat is renamed only if it is still called
+    `before`."""
+
+    title: str
+    before: str
+    usage: Usage = Usage()
+    error: str = ""
+
+
 class Compact(Value, tag="compact", frozen=True):
     """Ask for a compaction now."""
 
@@ -211,6 +221,7 @@ Command = (
     | ExtendTurns
     | ChangeOptions
     | Rename
+    | RecordTitle
     | Compact
     | Apply
     | CloseJob

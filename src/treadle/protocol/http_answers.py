@@ -37,7 +37,9 @@ class ChatLine(Shape, frozen=True, kw_only=True):
     last_error: Failure | None
     """Why it is in `error`; null if it is not. In lists the sentence may be cut."""
     parent: str = ""
-    """The chat whose call began it (a sub-agent, an attempt of a race); empty: nobody's."""
+    """The chat whose call began it (a sub-agent, an attempt of a race); empty: no chat did."""
+    deleted: bool = False
+    """The chat was deleted: only in the stream of changes. All other fields are then empty, except `id`."""
 
 
 class ChatView(ChatLine, frozen=True, kw_only=True):
@@ -232,6 +234,8 @@ class ModelView(Shape, frozen=True, kw_only=True):
     usable: bool
     why: str
     """What is missing, when it cannot be used."""
+    place: str = ""
+    """The model server on the server's own machine that has it; empty: a provider has it."""
 
 
 class ModelList(Shape, frozen=True, kw_only=True):

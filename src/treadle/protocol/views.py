@@ -98,6 +98,8 @@ class ChatSummary(Value, frozen=True):
     """`chat/call` of the call that began it, if one did."""
     last_error: Failure | None = None
     """Why the chat is in `error`; its sentence may be cut."""
+    deleted: bool = False
+    """The chat was deleted. This line is all that is left of it."""
 
 
 class ChildView(Value, frozen=True):

@@ -63,6 +63,9 @@ class ChatCounts:
             owner, status, numbers = self._lines[said.chat]
             self._statuses[status] -= 1
             self._add(owner, tuple(-number for number in numbers))
+        if said.deleted:
+            self._lines.pop(said.chat, None)
+            return
         numbers = _numbers(said)
         self._lines[said.chat] = said.owner, said.status, numbers
         self._statuses[said.status] += 1

@@ -201,6 +201,13 @@ class Service:
         self.go_on(state)
         return answered(state), state
 
+    async def delete(self, user: str, id: str) -> None:
+        """Delete a chat of this user. Repeated, it changes nothing."""
+        if _ID.fullmatch(id):
+            with suppress(NotFound):
+                return await self.agent.delete_chat(id, owner=owner_of(user))
+        raise Problem("not_found", f"There is no chat {id[:128]!r}.")
+
     def alone(self, key: Key) -> asyncio.Lock:
         """Of equal requests that come at once, one is carried out here, and the others get its answer."""
         return self._requests.setdefault((key.owner, key.key), asyncio.Lock())

@@ -3,10 +3,12 @@ read before somebody asks; what is remembered of a chat is a few numbers a day."
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
 
+from treadle.errors import NotFound
 from treadle.ports.store import Store
 from treadle.protocol import events as e
 from treadle.protocol import wire
@@ -60,6 +62,10 @@ class UsageHistory:
     async def _catch_up(self, owner: str) -> None:
         while found := await self._store.changes(owner=owner, after=self._after[owner], limit=PAGE):
             for each in found:
+                if each.summary.deleted:
+                    self._chats[owner].pop(each.summary.chat, None)
+                    self._after[owner] = each.changed
+                    continue
                 known = self._chats[owner].setdefault(each.summary.chat, _Chat())
                 if known.seq > each.summary.head:  # the store was put back to an earlier day
                     known = self._chats[owner][each.summary.chat] = _Chat()
@@ -69,11 +75,12 @@ class UsageHistory:
                 return
 
     async def _read(self, id: ChatId, chat: _Chat) -> None:
-        while records := await self._store.read(id, chat.seq, PAGE):
-            for record in records:
-                if record.type in _COUNTED:
-                    _take(chat, wire.decode(id, record))
-            chat.seq = records[-1].seq
+        with suppress(NotFound):  # deleted meanwhile: its tombstone comes later in the list of changes
+            while records := await self._store.read(id, chat.seq, PAGE):
+                for record in records:
+                    if record.type in _COUNTED:
+                        _take(chat, wire.decode(id, record))
+                chat.seq = records[-1].seq
 
 
 def _take(chat: _Chat, envelope: Envelope) -> None:

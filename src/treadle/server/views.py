@@ -28,7 +28,7 @@ def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -
     )
 
 
-_SAME = ("title", "model", "root", "archived", "labels", "head", "turns", "usage", "last_error")
+_SAME = ("title", "model", "root", "archived", "labels", "head", "turns", "usage", "last_error", "deleted")
 """Fields that a line has from the summary as they are."""
 
 

@@ -4,6 +4,7 @@ loop. Nothing survives it. No method awaits between a check and a change, which 
 import asyncio
 import contextlib
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -69,8 +70,11 @@ class MemoryStore:
         self._clock = clock or SystemClock()
         self._lease_s = lease_s
         self._chats: dict[ChatId, _Chat] = {}
+        self._deleted: dict[ChatId, _Chat] = {}
+        """Tombstones: chats without records."""
         self._blobs: dict[str, bytes] = {}
         self._answers: dict[tuple[str, str], Remembered] = {}
+        self._orders = itertools.count()
         self._changed = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._closed = False
@@ -84,8 +88,12 @@ class MemoryStore:
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
         check_gapless(records, 1)
         self._keep_answer(answer)
-        self._chats[summary.chat] = _Chat(len(self._chats), summary, records)
-        self._count_change(self._chats[summary.chat])
+        tombstone = self._deleted.pop(summary.chat, None)
+        created = _Chat(next(self._orders), summary, records)
+        if tombstone is not None:
+            created.epoch = max(created.epoch, tombstone.epoch)
+        self._chats[summary.chat] = created
+        self._count_change(created)
 
     async def append(self, commit: Commit) -> None:
         self._check_new(commit.answer)
@@ -109,6 +117,27 @@ class MemoryStore:
         if commit.release and (lease or take) is not None:
             kept.worker = ""
         self._count_change(kept)
+
+    async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
+        self._check_open()
+        now = self._clock.monotonic()
+        for chat in chats:
+            kept = self._chats.get(chat) or self._deleted.get(chat)
+            if kept is None or owner not in (None, kept.summary.owner):
+                raise NotFound(f"there is no chat {chat}")
+            if kept.held(now):
+                raise ChatBusy(f"chat {chat} is held by the live worker {kept.worker}; stop it before you delete it")
+        for chat in chats:
+            kept = self._chats.pop(chat, None)
+            if kept is None:
+                continue
+            tombstone = _Chat(kept.order, ChatSummary(chat, owner=kept.summary.owner, deleted=True), ())
+            tombstone.epoch = kept.epoch
+            self._deleted[chat] = tombstone
+            self._count_change(tombstone)
+            for waiter in kept.waiters:
+                if not waiter.done():
+                    waiter.set_exception(NotFound(f"chat {chat} was deleted"))
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
         records, after = self._find(chat).records, max(0, after)
@@ -140,7 +169,7 @@ class MemoryStore:
         self._check_open()
         changed = [
             kept
-            for kept in self._chats.values()
+            for kept in (*self._chats.values(), *self._deleted.values())
             if kept.changed > after and (owner is None or kept.summary.owner == owner)
         ]
         changed.sort(key=lambda kept: kept.changed)

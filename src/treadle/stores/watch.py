@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from treadle.errors import NotFound
 from treadle.types import ChatId
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ ANY = ChatId("")
 """Stands for all chats: its head is the number of the last change of any."""
 
 Heads = dict[ChatId, int]
+
+DELETED = -1
+"""The head of a chat that does not exist any more."""
 
 
 class Watch:
@@ -82,7 +86,11 @@ class Watch:
 
     def tell(self, chat: ChatId, head: int) -> None:
         for waiter, after in self._waiters.get(chat, {}).items():
-            if head > after and not waiter.done():
+            if waiter.done():
+                continue
+            if head == DELETED:
+                waiter.set_exception(NotFound(f"chat {chat} was deleted"))
+            elif head > after:
                 waiter.set_result(head)
 
     def look(self) -> None:

@@ -15,6 +15,7 @@ from treadle.tui.picker import Entry, Picker
 
 PREVIEWED = 8
 """Blocks of a chat that its preview shows."""
+DELETE = "ctrl+d"
 READ = 200
 """Events at its end that are read for them."""
 _STYLES = {
@@ -27,10 +28,16 @@ _STYLES = {
 
 
 async def pick_chat(context: CommandContext, rest: str) -> None:
+    asked = ""
+
     async def found(query: str) -> Sequence[Entry[ChatRow]]:
         return [_chat_entry(row) for row in await context.connection.chats(query)]
 
     async def act(key: str, row: ChatRow) -> str | None:
+        nonlocal asked
+        confirms, asked = key == DELETE and asked == row.id, row.id if key == DELETE else ""
+        if key == DELETE and not confirms:
+            return f"Press Ctrl-D again to delete “{inert_line(row.title or row.id, 60)}” for good."
         try:
             return await _chat_key(context, key, row)
         except TreadleError as error:
@@ -39,7 +46,7 @@ async def pick_chat(context: CommandContext, rest: str) -> None:
     async def preview(row: ChatRow) -> Drawable:
         return await _chat_preview(context, row)
 
-    keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork"}
+    keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork", DELETE: "delete"}
     chosen = await context.app.push_screen_wait(Picker("Chats", found, keys=keys, act=act, preview=preview))
     if chosen is not None:
         await context.open(await context.connection.open(chosen.id))
@@ -68,9 +75,19 @@ async def _chat_key(context: CommandContext, key: str, row: ChatRow) -> str | No
         case "ctrl+x":
             await (await context.connection.open(row.id)).change(archived=not row.archived)
             return f"archived: {inert_line(row.title or row.id, 60)}"
+        case "ctrl+d":
+            return await _delete(context, row)
         case _:
             await context.open(await context.connection.fork(row.id, 0))
             return None
+
+
+async def _delete(context: CommandContext, row: ChatRow) -> str:
+    link = context.app.link
+    if link is not None and link.id == row.id:
+        return "This chat is open. Start or open another one first, then delete it."
+    await (await context.connection.open(row.id)).delete()
+    return f"deleted: {inert_line(row.title or row.id, 60)}"
 
 
 async def _chat_preview(context: CommandContext, row: ChatRow) -> Drawable:

@@ -137,6 +137,10 @@ class ChatLink(Protocol):
         """Options, `title` among them."""
         ...
 
+    async def delete(self) -> None:
+        """Delete the chat for good; refused while it works."""
+        ...
+
     async def compact(self) -> None:
         await self._chat.compact()
 

@@ -14,9 +14,8 @@ from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out, without_parents
 from treadle.lines.hunks import Shown
 from treadle.message_expansion import commands, resources, spoken
-from treadle.model_choice import ModelChoice, check_key, find_local_servers, find_server, list_custom
+from treadle.model_choice import ModelChoice, check_key, find_server, list_models
 from treadle.models.keys import store_key, store_server
-from treadle.models.offering import all_offers, usable
 from treadle.models.registry import ModelRegistry
 from treadle.policy.consent import disclosure
 from treadle.ports.store import ChatFilter, Listed, Store
@@ -127,6 +126,9 @@ class EmbeddedChat(ChatLink):
         if options:
             await self._agent.chat(self._chat.id, **options).open()
 
+    async def delete(self) -> None:
+        await self._agent.delete_chat(self._chat.id)
+
     async def edit_queued(self, id: str, text: str) -> None:
         await self._chat.command(c.EditQueued(id, text))
 
@@ -221,24 +223,10 @@ class Embedded:
 
     async def models(self) -> Sequence[ModelRow]:
         registry = self._registry or ModelRegistry(os.environ, home=self.agent.home)
-        offers, servers = await asyncio.gather(
-            asyncio.to_thread(all_offers, registry), find_local_servers(registry, os.environ)
-        )
-        rows = [
-            ModelRow(info.ref, info.window, usable(registry, offer, info), info.vision, efforts=info.offered_efforts)
-            for offer in offers
-            for info in offer.models
+        return [
+            ModelRow(info.ref, info.window, why, info.vision, place, info.offered_efforts)
+            for info, why, place in await list_models(registry, os.environ)
         ]
-        local = [
-            ModelRow(info.ref, info.window, vision=info.vision, efforts=info.offered_efforts, place=server.name)
-            for server in servers
-            for info in server.models
-        ]
-        custom = [
-            ModelRow(info.ref, info.window, vision=info.vision, efforts=info.offered_efforts)
-            for info in await list_custom(registry)
-        ]
-        return [*local, *rows, *custom]
 
     async def store_key(self, provider: str, variable: str, key: str) -> str:
         await check_key(provider, variable, key)

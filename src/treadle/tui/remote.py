@@ -110,6 +110,9 @@ class RemoteChat(ChatLink):
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome:
         return _outcome(await self._chat.files.back_to(message, conversation=conversation, files=files))
 
+    async def delete(self) -> None:
+        await self._chat.delete()
+
     async def export(self) -> bytes:
         async with self._http.stream(f"{self._at}/export", {}, {}) as pieces:
             return b"".join([piece async for piece in pieces])
@@ -166,7 +169,7 @@ class Remote:
     async def models(self) -> Sequence[ModelRow]:
         listed = await self._http.get("/api/models", ModelList)
         return [
-            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision, efforts=each.efforts)
+            ModelRow(each.model, each.window, "" if each.usable else each.why, each.vision, each.place, each.efforts)
             for each in listed.models
         ]
 

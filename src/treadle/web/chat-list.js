@@ -51,8 +51,8 @@ class ChatList extends HTMLElement {
 
   /** A chat has changed, as the server says. */
   take(chat) {
-    if (this.query && !this.chats.has(chat.id)) return this.later();
-    const fits = chat.archived === this.archived && (!this.status || chat.status === this.status);
+    if (this.query && !this.chats.has(chat.id) && !chat.deleted) return this.later();
+    const fits = !chat.deleted && chat.archived === this.archived && (!this.status || chat.status === this.status);
     if (fits) this.chats.set(chat.id, { ...chat, found: this.chats.get(chat.id)?.found });
     else this.chats.delete(chat.id);
     this.draw();

@@ -1,6 +1,6 @@
 // The options of a chat that people change: title, model, mode, what passes by itself, budgets, the archive.
 
-import { ask, download, h, tried } from "./dom.js";
+import { ask, download, h, toast, tried } from "./dom.js";
 import { modeChoice, modelChoice } from "./composer.js";
 import { api, chatPath } from "./session.js";
 
@@ -23,6 +23,17 @@ export async function exportChat(chat) {
   if (answer) download(await answer.blob(), `${chat}.jsonl`);
 }
 
+/** Delete the chat for good, once the person has confirmed it. */
+export async function deleteChat({ chat, titleText }) {
+  if (!await ask("Delete this chat?", [h("p", {}, `“${titleText.textContent}” and its sub-agents are deleted for good.`),
+      h("p", { class: "muted" }, "The files of the project stay as they are, but what the chat changed can no longer be undone. To keep a copy, export the chat first.")],
+      [["Delete", true, "primary"], ["Cancel", null]])) return;
+  await tried(api("DELETE", chatPath(chat), {}).then(() => {
+    toast("The chat is deleted.");
+    location.hash = "#/";
+  }));
+}
+
 export async function changeOptions(page, models) {
   const { options } = page.fold;
   const title = h("input", { type: "text", value: page.fold.title, maxlength: 200, placeholder: page.titleText.textContent });
@@ -40,9 +51,10 @@ export async function changeOptions(page, models) {
     h("label", { class: "check" }, commands, "Run commands without asking, except critical ones"),
         h("label", { class: "check" }, network, "Commands may reach any host"), run.element, chat.element,
     h("p", { class: "muted" }, `Project: ${options.root || "none"}${options.world ? `, in ${options.world}: it changes when that is committed` : ""}`)],
-        [["Save", "save", "primary"], ["Compact now", "compact"], ["Export", "export"], [archive, "archive"], ["Cancel", null]]);
+        [["Save", "save", "primary"], ["Compact now", "compact"], ["Export", "export"], [archive, "archive"], ["Delete", "delete"], ["Cancel", null]]);
   if (!said) return;
   if (said === "export") return exportChat(page.chat);
+  if (said === "delete") return deleteChat(page);
   if (said === "compact") return tried(api("POST", chatPath(page.chat, "/compact"), {}));
   const before = { title: page.fold.title, model: options.model, mode: options.mode, max_turns: options.max_turns,
       auto_approve_commands: options.auto_approve_commands, network: options.network, run_budget: options.run_budget,

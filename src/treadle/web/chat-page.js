@@ -5,7 +5,7 @@ import { effortChoice, modeChoice, modelChoice } from "./composer.js";
 import "./conversation.js";
 import { planned, tellConflicts } from "./changed-files.js";
 import { ChatFold } from "./chat-fold.js";
-import { changeOptions, exportChat } from "./chat-options.js";
+import { changeOptions, deleteChat, exportChat } from "./chat-options.js";
 import { STATUSES } from "./chat-list.js";
 import { announce, ask, button, h, iconButton, inert, money, number, toast, tried } from "./dom.js";
 import { api, chatPath } from "./session.js";
@@ -88,6 +88,7 @@ class ChatPage extends HTMLElement {
     const panel = (name) => ({ about: `Show the panel ${PANELS[name][0]}`, run: () => this.open(name) });
     return { compact: { about: "Shorten the conversation now", run: () => tried(api("POST", chatPath(this.chat, "/compact"), {})) },
         export: { about: "Download the chat as JSON lines", run: () => exportChat(this.chat) },
+        delete: { about: "Delete this chat for good", run: () => deleteChat(this) },
         files: panel("files"), jobs: panel("jobs"), log: panel("log"), timeline: panel("timeline"),
         new: { about: "Begin another chat", run: () => { location.hash = "#/new"; } },
         options: { about: "Title, budgets, archive", run: () => this.options() },
@@ -247,7 +248,8 @@ class ChatPage extends HTMLElement {
   }
 
   /** A chat has changed: if it is below this one, look at all of them, at most so often. */
-  heard({ id, parent }) {
+  heard({ id, parent, deleted }) {
+    if (deleted && id === this.chat) return this.missing();
     if (parent === this.chat || this.family.some(({ chat }) => chat === id || chat === parent)) {
       this.looking ??= setTimeout(() => { this.looking = null; this.loadFamily(); }, LOOK_MS);
     }

@@ -132,6 +132,9 @@ TABLE = {
         "approval, client tool, question": "*awaiting_action*",
         "archived": "*archived*",
     },
+    "RecordTitle": {
+        "idle, pending, running, interrupting, approval, client tool, question, error, archived": "model call title"
+    },
     "CloseJob": {"idle, pending, running, interrupting, approval, client tool, question, error, archived": "job"},
     "Expire, late": {
         "idle, pending, running, interrupting, approval, question, error, archived": "nothing",

@@ -42,7 +42,7 @@ async def acp(**flags: Any) -> None:
     unsaved = UnsavedFiles(plain_root)
     if sys.stdin.isatty():
         print_note("treadle: this is for editors: it waits for requests in JSON (see: treadle acp --help)")
-    async with open_agent(config, works=True, hooks=[unsaved]) as agent:
+    async with open_agent(config, works=True, hooks=[unsaved], stays=True) as agent:
         door = EditorAgent(agent, config.settings.chat_options, lambda cwd: project_root(cwd), unsaved)
         try:
             lines = await CheckedLines.open_stdio()

@@ -59,7 +59,7 @@ async def serve_until_told(
     if not is_loopback(settings.serve_host):
         warn([NOT_ALONE])
     mcp = is_loopback(settings.serve_host)  # the operator's own servers are not for others
-    async with open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency) as agent:
+    async with open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency, stays=True) as agent:
         file = tokens_file(config.home, settings.serve_tokens)
         tokens = Tokens(file, config.home)
         own = kept_token(config.home) if tokens.all() else own_token(config.home)

@@ -31,7 +31,7 @@ async def worker(**flags: Any) -> None:
 
     config = configured(flags)
     settings = config.settings
-    async with open_agent(config, works=True, concurrency=settings.concurrency, relays=True) as agent:
+    async with open_agent(config, works=True, concurrency=settings.concurrency, relays=True, stays=True) as agent:
         pool = WorkerPool(agent.worker)
         to_drain, to_leave = asyncio.Event(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

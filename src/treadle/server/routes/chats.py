@@ -7,7 +7,7 @@ from starlette.responses import Response, StreamingResponse
 
 from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
-from treadle.errors import TreadleError
+from treadle.errors import JobElsewhere, TreadleError
 from treadle.message_expansion import spoken
 from treadle.models.reasoning_effort import check_effort
 from treadle.ports.model import ModelInfo
@@ -17,10 +17,10 @@ from treadle.protocol import wire
 from treadle.protocol.content import Image
 from treadle.protocol.http_answers import ChatList, ChatView, EventPage, FoundChat, FoundList, MessageList, UsageView
 from treadle.protocol.http_queries import ChatQuery, MessagePage, Page, SearchQuery
-from treadle.protocol.http_requests import CreateChat, PatchChat, SendMessage
+from treadle.protocol.http_requests import CreateChat, Nothing, PatchChat, SendMessage
 from treadle.protocol.options import ChatOptions
 from treadle.server.problems import Problem
-from treadle.server.replies import ApiReply, reply
+from treadle.server.replies import NOTHING, ApiReply, reply
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.service import Service
 from treadle.server.tokens import LOCAL, owner_of
@@ -143,6 +143,12 @@ async def patch(call: ApiRequest) -> ApiReply:
     return done
 
 
+async def delete(call: ApiRequest) -> ApiReply:
+    """Deleting again answers the same, with and without a key."""
+    await call.service.delete(call.user, call.path("chat"))
+    return NOTHING
+
+
 async def end_jobs(call: ApiRequest, answer: ApiReply) -> ApiReply:
     """The jobs of a chat end when it is archived; also when that failed for the first answer under the same key."""
     state = await call.service.state(call.user, call.path("chat"))
@@ -226,6 +232,10 @@ ROUTES = (
     Route(
         "PATCH", "/api/chats/{chat}", patch, "Change title, labels, options; archive.", TAG, reply=ChatView,
         body=PatchChat, codes=("invalid_input", "config", "empty", "busy", "awaiting_action"), finish=end_jobs,
+    ),
+    Route(
+        "DELETE", "/api/chats/{chat}", delete, "Delete a chat and its sub-agents for good.", TAG, 204, body=Nothing,
+        codes=("busy", JobElsewhere.code),
     ),
     Route(
         "GET", "/api/chats/{chat}/messages", messages, "Read the conversation.", TAG, reply=MessageList,

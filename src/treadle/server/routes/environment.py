@@ -8,9 +8,8 @@ from starlette.responses import Response
 
 from treadle import message_expansion
 from treadle.errors import InvalidInput, ToolError
-from treadle.models.offering import all_offers, usable
+from treadle.model_choice import OfferedModel
 from treadle.models.registry import ModelRegistry
-from treadle.ports.model import ModelInfo
 from treadle.ports.workspace import Workspace, inert
 from treadle.protocol.http_answers import (
     CommandList,
@@ -44,20 +43,15 @@ MOST_FOUND = 12
 
 
 async def models(call: ApiRequest) -> ApiReply:
-    """What can be used with the keys of the server; no provider is asked."""
+    """The list of every front end: what can be used with the keys of the server, and what model servers on its machine
+    have. No provider is asked."""
     agent = call.service.agent
     default = await call.service.default_model(call.user)
     registry = agent.deps.models
     if not isinstance(registry, ModelRegistry):
-        return reply(ModelList(models=(_model(registry.get(default).info, ""),), default=default))
-    offered = await asyncio.to_thread(all_offers, registry)
-    found = [
-        _model(info, usable(registry, each, info))
-        for each in offered
-        for info in each.models
-        if _is_open(call, info.ref)
-    ]
-    return reply(ModelList(models=tuple(found), default=default))
+        return reply(ModelList(models=(_model(OfferedModel(registry.get(default).info)),), default=default))
+    offered = [each for each in await agent.list_models() if _is_open(call, each.info.ref)]
+    return reply(ModelList(models=tuple(map(_model, offered)), default=default))
 
 
 def _is_open(call: ApiRequest, ref: str) -> bool:
@@ -68,7 +62,8 @@ def _is_open(call: ApiRequest, ref: str) -> bool:
     return True
 
 
-def _model(info: ModelInfo, why: str) -> ModelView:
+def _model(offered: OfferedModel) -> ModelView:
+    info, why, place = offered
     return ModelView(
         model=info.ref,
         window=info.window,
@@ -82,6 +77,7 @@ def _model(info: ModelInfo, why: str) -> ModelView:
         price_cached=info.usd_per_million_cached,
         usable=not why,
         why=why,
+        place=place,
     )
 
 

@@ -13,7 +13,7 @@ from treadle.stores.integrity import gapless
 from treadle.stores.listing import beginnings, folded
 from treadle.stores.postgres import rows
 from treadle.stores.postgres.connections import PgConnection, T, Work
-from treadle.stores.watch import ANY, Heads
+from treadle.stores.watch import ANY, DELETED, Heads
 from treadle.types import ChatId
 
 MOST = 2**31 - 1
@@ -38,11 +38,16 @@ _DELTAS = (
 
 # $1 is always the time that leases are judged by.
 _GET = f"SELECT {rows.LISTED} FROM chats WHERE id = $2"
+_CHANGED = "WHERE changed > $2 AND changed < (SELECT treadle_settled()) AND ($3::text IS NULL OR owner = $3)"
 _CHANGES = (
-    f"SELECT {rows.LISTED} FROM chats WHERE changed > $2 AND changed < (SELECT treadle_settled()) "
-    "AND ($3::text IS NULL OR owner = $3) ORDER BY changed LIMIT $4"
+    f"SELECT {rows.LISTED} FROM chats {_CHANGED} UNION ALL "
+    f"SELECT id, summary, false, changed FROM deleted_chats {_CHANGED} ORDER BY changed LIMIT $4"
 )
-_LAST_CHANGE = "SELECT coalesce(max(changed), 0) FROM chats WHERE changed < (SELECT treadle_settled())"
+_LAST_CHANGE = (
+    "SELECT greatest((SELECT coalesce(max(changed), 0) FROM chats WHERE changed < s.settled), "
+    "(SELECT coalesce(max(changed), 0) FROM deleted_chats WHERE changed < s.settled)) "
+    "FROM (SELECT treadle_settled() AS settled) AS s"
+)
 _HEADS = "SELECT id, head FROM chats WHERE id = ANY ($1::text[])"
 
 
@@ -86,6 +91,7 @@ class ReadQueries(ABC):
             found: Heads = {}
             named = [chat for chat in chats if chat != ANY]
             if named:
+                found |= dict.fromkeys(named, DELETED)
                 found |= {ChatId(chat): head for chat, head in await connection.fetch(_HEADS, named)}
             if ANY in chats:
                 found[ANY] = await connection.fetchval(_LAST_CHANGE)

@@ -16,7 +16,10 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('treadle ' || current_sch
 _EXISTS = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'treadle_meta')"
 # A database that was dumped and loaded elsewhere has changes of numbers that this server's transactions are yet to get.
 _RENUMBER = """
-UPDATE treadle_meta SET change_base = newest + 1 FROM (SELECT coalesce(max(changed), 0) AS newest FROM chats) AS numbers
+UPDATE treadle_meta SET change_base = newest + 1 FROM (
+  SELECT coalesce(max(changed), 0) AS newest
+  FROM (SELECT changed FROM chats UNION ALL SELECT changed FROM deleted_chats) AS changes
+) AS numbers
 WHERE newest > change_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 """
 

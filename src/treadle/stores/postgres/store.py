@@ -25,7 +25,7 @@ from treadle.stores.postgres.reading import ReadQueries
 from treadle.stores.postgres.text_index import TextTable
 from treadle.stores.postgres.writing import WriteQueries
 from treadle.stores.text_index import CatchingUp
-from treadle.stores.watch import ANY, Heads, Watch
+from treadle.stores.watch import ANY, DELETED, Heads, Watch
 from treadle.types import ChatId, Clock
 
 POLL_S = 0.2
@@ -93,6 +93,12 @@ class PostgresStore(ReadQueries):
             self._granted.discard(commit.lease)
         if last:
             self._watch.tell(commit.chat, last)
+        self._watch.look()
+
+    async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
+        await self._finish(self._writing.delete(chats, owner))
+        for chat in chats:
+            self._watch.tell(chat, DELETED)
         self._watch.look()
 
     async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:

@@ -22,7 +22,8 @@ _SPOKEN = (
 # Of two who take in the same at once, whoever has seen more replaces what the other has: nothing is left out.
 _KEEP = (
     "INSERT INTO said (chat_no, first, last, text) "
-    "SELECT * FROM unnest($1::bigint[], $2::int[], $3::int[], $4::text[]) "
+    "SELECT p.* FROM unnest($1::bigint[], $2::int[], $3::int[], $4::text[]) AS p (chat_no, first, last, text) "
+    "JOIN chats AS c ON c.no = p.chat_no FOR KEY SHARE OF c "
     "ON CONFLICT (chat_no, first) DO UPDATE SET last = excluded.last, text = excluded.text "
     "WHERE said.last < excluded.last"
 )

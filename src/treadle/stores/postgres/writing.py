@@ -25,6 +25,7 @@ _APPEND = (
     "SELECT outcome, head, epoch FROM treadle_append($1, $2, $3::treadle_packed[], $4, $5, $6, $7, $8, $9, $10, $11, "
     "$12, $13, $14, $15, $16, $17)"
 )
+_DELETE = "SELECT outcome, chat, worker FROM treadle_delete($1, $2, $3)"
 _ENDS = "SELECT head, (SELECT coalesce(max(seq), 0) FROM events WHERE chat_no = no) AS last FROM chats WHERE id = $1"
 _CLAIM = "SELECT outcome, chat, epoch, head FROM treadle_claim($1, $2, $3, $4, $5)"
 _CLAIM_CHAT = "SELECT outcome, chat, epoch, head FROM treadle_claim_chat($1, $2, $3, $4, $5)"
@@ -87,6 +88,19 @@ class WriteQueries:
             case "head_moved":
                 await self._check_agreement(chat)
                 raise HeadMoved(f"chat {chat} is at {head}, not at {first - 1}; read on and try again")
+
+    async def delete(self, chats: Sequence[ChatId], owner: str | None) -> None:
+        async def work(connection: PgConnection, _: bool) -> Any:
+            faultpoint("store.before_commit")
+            row = await connection.fetchrow(_DELETE, list(chats), owner, self.now())
+            faultpoint("store.after_commit")
+            return row
+
+        outcome, chat, worker = await self._connections.run(work)
+        if outcome == "not_found":
+            raise NotFound(f"there is no chat {chat}")
+        if outcome == "busy":
+            raise ChatBusy(f"chat {chat} is held by the live worker {worker}; stop it before you delete it")
 
     async def _check_agreement(self, chat: ChatId) -> None:
         """Damaged if the log goes on behind the chat's last record: nobody could ever append."""

@@ -13,6 +13,14 @@ from treadle.stores.sqlite.rows import row_of
 from treadle.types import ChatId
 
 _COLUMNS = "SELECT id, summary, worker, lease_until, boot, changed FROM chats"
+LAST_CHANGE = (
+    "max((SELECT coalesce(max(changed), 0) FROM chats), (SELECT coalesce(max(changed), 0) FROM deleted_chats))"
+)
+# One statement, and so one moment: a change between two would be passed over.
+_CHANGES = (
+    f"{_COLUMNS} WHERE {{0}} AND changed > ? UNION ALL "
+    "SELECT id, summary, '', 0, '', changed FROM deleted_chats WHERE {0} AND changed > ? ORDER BY changed LIMIT ?"
+)
 
 # The first condition is quick and finds too many: the text of one label may stand inside another.
 _LABELLED = (
@@ -35,10 +43,11 @@ class Lists:
 
     def changes(self, owner: str | None, after: int, limit: int) -> Sequence[Listed]:
         conditions, values = _conditions(ChatFilter(owner), None)
-        return self._select(f"{conditions} AND changed > ? ORDER BY changed", [*values, after], limit)
+        rows = self._connection.execute(_CHANGES.format(conditions), [*values, after, *values, after, limit or -1])
+        return [self._listed(row) for row in rows]
 
     def last_change(self) -> int:
-        return int(self._connection.execute("SELECT coalesce(max(changed), 0) FROM chats").fetchone()[0])
+        return int(self._connection.execute(f"SELECT {LAST_CHANGE}").fetchone()[0])
 
     def _select(self, rest: str, values: Sequence[Any], limit: int) -> Sequence[Listed]:
         rows = self._connection.execute(f"{_COLUMNS} WHERE {rest} LIMIT ?", [*values, limit or -1])

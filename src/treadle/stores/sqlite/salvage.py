@@ -25,6 +25,7 @@ _CHATS = (
 )
 _EVENTS = ("time_ms", "type", "version", "epoch", "packing", "crc", "body")
 _QUARANTINE = ("place", *_EVENTS, "reason")
+_DELETED = ("id", "owner", "epoch", "changed", "summary")
 _ANSWERS = ("owner", "key", "request", "status", "body", "time_ms")
 _OF_FTS = "version"
 """Stands, with a number, in a table that FTS5 keeps."""
@@ -86,6 +87,7 @@ class _Gathering:
         self._connection = connection
         self._chats: dict[int, Columns] = {}
         self._ids: dict[int, str] = {}
+        self._deleted: set[int] = set()
 
     def take(self, row: Row) -> None:
         number, values = row
@@ -102,6 +104,9 @@ class _Gathering:
                 self._insert("events", ("place", *_EVENTS), (number, *values))
             case 1, str():
                 self._insert("types", ("no", "name"), (number, *values))
+            case 5, str():
+                self._deleted.add(number)
+                self._insert("deleted_chats", ("no", *_DELETED), (number, *values))
             case 9, int():
                 self._insert("quarantine", _QUARANTINE, values)
             case 6, str():
@@ -126,6 +131,9 @@ class _Gathering:
 
     def finish(self) -> tuple[str, ...]:
         """Put the chats in, and one for all records whose chat is lost; these are returned."""
+        for number in self._deleted:  # what an old page still has of them
+            self._chats.pop(number, None)
+            self._connection.execute("DELETE FROM events WHERE place / ? = ?", (PLACES, number))
         for number, chat in sorted(self._chats.items()):
             self._put_chat(number, {**chat, **_FREE})
         query = f"SELECT place / {PLACES} AS chat, max(place % {PLACES}) FROM events GROUP BY chat"

@@ -35,7 +35,7 @@ from treadle.stores.sqlite.leases import Leases
 from treadle.stores.sqlite.rows import pack
 from treadle.stores.sqlite.tables import ReadTables, WriteTables
 from treadle.stores.sqlite.threads import Database, Files, ReaderThread, WriterThread
-from treadle.stores.watch import ANY, Heads, Watch
+from treadle.stores.watch import ANY, DELETED, Heads, Watch
 from treadle.types import ChatId, Clock
 
 if TYPE_CHECKING:
@@ -101,6 +101,12 @@ class SqliteStore:
             self._granted.discard(commit.lease)
         if commit.records:
             self._watch.tell(commit.chat, commit.records[-1].seq)
+        self._watch.look()
+
+    async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
+        await self._write(lambda tables: tables.delete(chats, owner), durable=True)
+        for chat in chats:
+            self._watch.tell(chat, DELETED)
         self._watch.look()
 
     async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:

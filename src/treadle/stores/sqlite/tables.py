@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost
+from treadle.errors import ChatBusy, ChatExists, HeadMoved, LeaseLost, NotFound
 from treadle.ports.store import Commit, Lease, Remembered, Snapshot
 from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
@@ -16,10 +16,10 @@ from treadle.stores.integrity import check_gapless, contradiction, gapless
 from treadle.stores.packing import Packed
 from treadle.stores.sqlite.blobs import BlobFiles
 from treadle.stores.sqlite.leases import Leases
-from treadle.stores.sqlite.lists import Lists
+from treadle.stores.sqlite.lists import LAST_CHANGE, Lists
 from treadle.stores.sqlite.rows import ChatColumns, Types, chat_columns, row_of, unpack
 from treadle.stores.sqlite.side_tables import Answers, Deltas
-from treadle.stores.watch import ANY
+from treadle.stores.watch import ANY, DELETED
 from treadle.types import ChatId
 
 if TYPE_CHECKING:
@@ -33,13 +33,20 @@ _FENCE = "SELECT no, head, epoch, worker, lease_until, boot FROM chats WHERE id 
 _INSERT = (
     "INSERT INTO events (place, time_ms, type, version, epoch, packing, crc, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
+# Of tombstones, too: neither the number of a chat nor that of a change is given twice.
+_NEXT_NUMBER = "max((SELECT coalesce(max(no), 0) FROM chats), (SELECT coalesce(max(no), 0) FROM deleted_chats)) + 1"
+_NEXT_CHANGE = f"{LAST_CHANGE} + 1"
 _CREATE = (
     "INSERT INTO chats (head, status, runnable, wake_ms, archived, owner, updated_ms, summary, title, labels, id, "
-    "epoch, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(changed), 0) + 1 FROM chats))"
+    f"epoch, no, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_NEXT_NUMBER}, {_NEXT_CHANGE})"
 )
 _SUMMARY = (
     "UPDATE chats SET head = ?, status = ?, runnable = ?, wake_ms = ?, archived = ?, owner = ?, updated_ms = ?, "
-    "summary = ?, title = ?, labels = ?, changed = (SELECT coalesce(max(changed), 0) + 1 FROM chats)"
+    f"summary = ?, title = ?, labels = ?, changed = {_NEXT_CHANGE}"
+)
+_BURY = (
+    "INSERT INTO deleted_chats (no, id, owner, epoch, changed, summary) "
+    f"VALUES (?, ?, ?, ?, {_NEXT_CHANGE}, CAST(json_object('chat', ?, 'owner', ?, 'deleted', json('true')) AS BLOB))"
 )
 _REPLACE = f"{_SUMMARY} WHERE no = ?"
 _REPLACE_AND_TAKE = f"{_SUMMARY}, epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
@@ -80,12 +87,54 @@ class WriteTables:
         if self._connection.execute(_FENCE, (summary.chat,)).fetchone():
             raise ChatExists(f"chat {summary.chat} exists already; choose another id")
         check_gapless(packed, 1)
-        epoch = max((record.epoch for record in packed), default=0)
+        epoch = max([self._epoch_before(summary.chat), *(record.epoch for record in packed)])
         values = (*chat_columns(len(packed), summary), summary.chat, epoch)
         number = self._connection.execute(_CREATE, values).lastrowid
         assert number is not None
         self._insert(number, packed)
+        self._connection.execute("DELETE FROM deleted_chats WHERE id = ?", (summary.chat,))
         self.answers.keep(answer)
+
+    def delete(self, chats: Sequence[ChatId], owner: str | None) -> None:
+        present = [row for chat in chats if (row := self._deletable(chat, owner)) is not None]
+        self._connection.execute("PRAGMA secure_delete = ON")  # a salvaged file must not bring the chat back
+        try:
+            for number, chat, chat_owner, epoch in present:
+                # First the tombstone: the number of its change must be higher than that of the chat's last one.
+                self._connection.execute(_BURY, (number, chat, chat_owner, epoch, chat, chat_owner))
+                self._remove(number)
+        finally:
+            self._connection.execute("PRAGMA secure_delete = OFF")
+
+    def _deletable(self, chat: ChatId, owner: str | None) -> tuple[int, ChatId, str, int] | None:
+        """Number, id, owner and epoch; None if the chat was deleted before. NotFound or ChatBusy: see `Store`."""
+        columns = "SELECT no, owner, epoch, worker, lease_until, boot FROM chats WHERE id = ?"
+        row = self._connection.execute(columns, (chat,)).fetchone()
+        if row is None:
+            is_deleted = "SELECT 1 FROM deleted_chats WHERE id = ? AND (? IS NULL OR owner = ?)"
+            if self._connection.execute(is_deleted, (chat, owner, owner)).fetchone() is None:
+                raise NotFound(f"there is no chat {chat}")
+            return None
+        number, chat_owner, epoch, worker, until_ms, boot = row
+        if owner not in (None, chat_owner):
+            raise NotFound(f"there is no chat {chat}")
+        if self._leases.live(worker, until_ms, boot):
+            raise ChatBusy(f"chat {chat} is held by the live worker {worker}; stop it before you delete it")
+        return number, chat, chat_owner, epoch
+
+    def _remove(self, number: int) -> None:
+        base = number * PLACES
+        for table in ("events", "quarantine"):
+            self._connection.execute(f"DELETE FROM {table} WHERE place >= ? AND place < ?", (base, base + PLACES))
+        self._connection.execute("DELETE FROM snapshots WHERE chat_no = ?", (number,))
+        self.deltas.drop(number)
+        self.said().forget(number)
+        self._connection.execute("DELETE FROM chats WHERE no = ?", (number,))
+
+    def _epoch_before(self, chat: ChatId) -> int:
+        """The last epoch of a deleted chat of this id: leases of it must not fit the new one."""
+        row = self._connection.execute("SELECT epoch FROM deleted_chats WHERE id = ?", (chat,)).fetchone()
+        return int(row[0]) if row is not None else 0
 
     def append(self, commit: Commit, packed: Sequence[Packed]) -> Lease | None:
         """The lease that was taken, if one was."""
@@ -226,7 +275,7 @@ class ReadTables:
         self._seen_version = version
         places = ", ".join("?" * len(chats))
         rows = self._connection.execute(f"SELECT id, head FROM chats WHERE id IN ({places})", chats)
-        found = dict(rows.fetchall())
+        found = {chat: DELETED for chat in chats if chat != ANY} | dict(rows.fetchall())
         return found | {ANY: self.lists.last_change()} if ANY in chats else found
 
     def data_version(self) -> int:

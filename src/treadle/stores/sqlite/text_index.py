@@ -19,9 +19,11 @@ _MAKE = (
 )
 _MADE = "SELECT count(*) FROM sqlite_master WHERE name = 'said'"
 _LAST = "(SELECT coalesce(max(last), 0) FROM said_parts WHERE chat_no = chats.no)"
-_DONE = "SELECT coalesce(max(last), 0) FROM said_parts WHERE chat_no = ?"
+# Without a row for a chat that was deleted meanwhile.
+_DONE = "SELECT (SELECT coalesce(max(last), 0) FROM said_parts WHERE chat_no = no) FROM chats WHERE no = ?"
 _BEHIND = f"SELECT no, {_LAST} AS done, head, id FROM chats WHERE head > done ORDER BY updated_ms DESC"
 _CHATS = "SELECT id, min(first) FROM said_parts JOIN chats ON chats.no = chat_no WHERE {} GROUP BY chat_no"
+_HAS = "SELECT 1 FROM said_parts WHERE chat_no = ? LIMIT 1"
 _MATCHING = "said_parts.no IN (SELECT rowid FROM said WHERE said MATCH ?)"
 GRAM = 3
 MOST_GRAMS = 64
@@ -56,12 +58,19 @@ class TextIndex:
                 raise
             raise StoreError("this SQLite has no FTS5 with trigrams: nothing can be indexed") from error
         for part in found:
-            if self._connection.execute(_DONE, part[:1]).fetchone()[0] != part.first - 1:
+            if self._connection.execute(_DONE, part[:1]).fetchone() != (part.first - 1,):
                 continue
             insert = "INSERT INTO said_parts (chat_no, first, last) VALUES (?, ?, ?)"
             number = self._connection.execute(insert, part[:3]).lastrowid
             if part.text:
                 self._connection.execute("INSERT INTO said (rowid, text) VALUES (?, ?)", (number, part.text))
+
+    def forget(self, chat_no: int) -> None:
+        """Remove every trace of a chat, in a transaction. FTS5 can take one text out of an index without texts only if
+        it gets the same text again, so the whole index is emptied; the next searches fill it again."""
+        if self._made() and self._connection.execute(_HAS, (chat_no,)).fetchone():
+            self._connection.execute("INSERT INTO said (said) VALUES ('delete-all')")
+            self._connection.execute("DELETE FROM said_parts")
 
     def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
         """`Store.said`."""

@@ -7,6 +7,7 @@
 Needs pytest and pytest-asyncio. Names no store; `treadle.stores.memory` is the specification in code.
 """
 
+from treadle.testing.store_contract.deletion import DeletionContract
 from treadle.testing.store_contract.leases import LeaseContract
 from treadle.testing.store_contract.lists import ListContract
 from treadle.testing.store_contract.log import LogContract
@@ -14,5 +15,5 @@ from treadle.testing.store_contract.said import SaidContract
 from treadle.testing.store_contract.sides import SideContract
 
 
-class StoreContract(LogContract, LeaseContract, ListContract, SideContract, SaidContract):
+class StoreContract(LogContract, LeaseContract, ListContract, SideContract, SaidContract, DeletionContract):
     """D-03, D-04, D-05, D-06, A-04, A-06, A-07, U-04 as far as they can be seen through the port."""

@@ -173,3 +173,30 @@ async def test_a_record_with_an_impossible_number_is_put_aside(path: Path) -> No
     await store.close()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM quarantine").fetchone() == (1,)
+
+
+async def test_a_deleted_chat_does_not_come_back(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.delete([CHATS[3], CHATS[-1]])
+    await store.close()
+    saved = salvage(path)
+    assert (saved.chats, saved.nameless) == (len(CHATS) - 2, ())
+    store = SqliteStore(saved.path)
+    try:
+        await store.delete([CHATS[3]])  # its tombstone was saved, too
+        assert sum(each.summary.deleted for each in await store.changes()) == 2
+    finally:
+        await store.close()
+
+
+async def test_nothing_of_a_deleted_chat_stays_in_the_file(tmp_path: Path) -> None:
+    path, word = tmp_path / "treadle.db", b"cormorantine"
+    store = SqliteStore(path)
+    await store.create(summary(CHATS[0], 1), [record(1, text("a heron"))])
+    await store.create(summary(CHATS[1], 1, title=word.decode()), [record(1, text(word.decode()))])
+    await store.said(["heron"])
+    await store.delete([CHATS[1]])
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert word not in path.read_bytes()
