@@ -4,10 +4,12 @@ import msgspec
 import pytest
 
 from tests.hostile_text import TEXTS, check_inert, hostile_events
-from treadle.acp.projection import Projection
+from tests.lazily import Lazy
 from treadle.copilot_words.events import Telling
 from treadle.lines.hunks import Texts
 from treadle.protocol.files import FileChange
+
+acp_projection = Lazy("treadle.acp.projection")
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -15,7 +17,7 @@ async def test_an_editor_is_shown_inert_text(text: str) -> None:  # S-12, S-22
     async def texts(change: FileChange) -> Texts:
         return text.encode(), text.encode()
 
-    projection = Projection("/project", texts, terminals=True)
+    projection = acp_projection.Projection("/project", texts, terminals=True)
     for envelope in hostile_events(text):
         for update in await projection.show(envelope):
             update.model_dump_json(by_alias=True)

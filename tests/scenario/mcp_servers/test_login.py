@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.lazily import lazily
+from tests.lazily import Lazy, lazily
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, results, seen
 from treadle.errors import ToolError
 from treadle.models.scripted import Call, Say
 from treadle.protocol import events as e
 
-door, auth = lazily("tests.scenario.mcp_servers.door"), lazily("mcp.shared.auth")
+door, auth = Lazy("tests.scenario.mcp_servers.door"), lazily("mcp.shared.auth")
 
 SIGN_IN = "The MCP server door did not start: it asks you to sign in: treadle mcp login door"
 

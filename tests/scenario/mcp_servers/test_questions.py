@@ -4,7 +4,7 @@ call goes on; of a newer server in another process, too."""
 import asyncio
 from pathlib import Path
 
-from tests.lazily import lazily
+from tests.lazily import Lazy
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
 from treadle.models.scripted import Call, Say, ScriptedModel, Turn, Used
@@ -12,7 +12,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
 
-modern = lazily("tests.scenario.mcp_servers.modern")
+modern = Lazy("tests.scenario.mcp_servers.modern")
 
 
 async def test_a_question_waits_like_any_other_and_the_call_goes_on(kit: Kit) -> None:
