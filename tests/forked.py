@@ -148,7 +148,7 @@ def _serve_clients(listener: socket.socket) -> None:
 
 def _run_to_end(line: socket.socket, request: Mapping[str, Any], files: Sequence[int]) -> int:
     """The exit code as a shell reports it. The process ends with its client: a killed client closes the line."""
-    streams = dict(zip(("stdin", "stdout", "stderr"), files, strict=True))
+    streams: dict[str, Any] = dict(zip(("stdin", "stdout", "stderr"), files, strict=True))
     command = [sys.executable, "-m", *request["words"]]
     with Forked(command, env=request["environment"], cwd=request["folder"], **streams) as process:
         while process.poll() is None:
