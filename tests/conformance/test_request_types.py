@@ -21,7 +21,7 @@ ollama = lazily("ollama._types")
 mistral = lazily("mistralai.client.models")
 
 MISTRAL_EXTRAS = {"stream_options"}
-"""Mistral takes these, though its SDK does not have them. It refuses any other field that it does not know."""
+"""Not in Mistral's SDK. Whether its server takes them is not known here; if not, the adapter leaves them out."""
 
 
 @cache
