@@ -31,19 +31,30 @@ async def delete_chat(deps: Deps, jobs: JobRegistry, chat: ChatId, owner: str | 
 
 
 async def _family(deps: Deps, chat: ChatId, owner: str | None) -> list[ChatId]:
-    """The chat and all chats below it; empty if it was deleted before."""
+    """The chat and all chats below it; empty if it was deleted before. NotFound and Refused: see `delete_chat`."""
     try:
         listed = await deps.store.get(chat)
     except NotFound:
         return []
     if owner not in (None, listed.summary.owner):
         raise NotFound(f"there is no chat {chat}")
+    parent = listed.summary.parent.partition("/")[0]
+    if parent and await _is_held(deps, ChatId(parent)):
+        raise _busy(chat)  # the call that began it may still wait for it
     below = [row.chat for row in await tree(deps, chat) if row.status != "not begun"]
     family = list(dict.fromkeys([chat, *below]))
     for member in family:
-        if (await deps.store.get(member)).leased:
+        if await _is_held(deps, member):
             raise _busy(chat)
     return family
+
+
+async def _is_held(deps: Deps, chat: ChatId) -> bool:
+    """True if a live worker drives the chat."""
+    try:
+        return (await deps.store.get(chat)).leased
+    except NotFound:
+        return False
 
 
 async def _stop_jobs(deps: Deps, jobs: JobRegistry, chat: ChatId) -> None:
@@ -56,4 +67,4 @@ async def _stop_jobs(deps: Deps, jobs: JobRegistry, chat: ChatId) -> None:
 
 
 def _busy(chat: ChatId) -> Refused:
-    return Refused("busy", f"Chat {chat} is working, or a sub-agent of it is. Stop it first, then delete it.")
+    return Refused("busy", f"Chat {chat} is working, or its parent or a sub-agent is. Stop that first, then delete it.")

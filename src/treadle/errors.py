@@ -73,7 +73,7 @@ MODEL_ERRORS: dict[ModelErrorKind, str] = {
     "rate_limit": "too many requests; asked again after a wait",
     "context_limit": "the request is too long; compacted once and asked again",
     "bad_request": "the provider does not take the request; asking again cannot help",
-    "overloaded": "the provider has a fault of its own; asked again after a wait",
+    "overloaded": "the provider has an internal error; asked again after a wait",
     "network": "the provider could not be reached; asked again after a wait",
     "cut_stream": "the answer stopped before its end; asked again after a wait",
     "silence": "nothing came for too long; asked again after a wait",
@@ -93,7 +93,7 @@ REFUSALS: dict[RefusalCode, str] = {
     "no_such_message": "no message of a person stands at that place of the conversation",
     "no_such_queued": "no such message is queued; it may have been used already",
     "no_such_block": "the last answer has no such fenced block",
-    "hash_mismatch": "what was approved is not what is asked for",
+    "hash_mismatch": "the approval does not match the request",
     "empty": "there is nothing in it, or nothing to do it with",
     "unreadable": "the chat's first record cannot be read, so its options are unknown; it can be read and exported",
 }

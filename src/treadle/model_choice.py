@@ -15,7 +15,6 @@ from treadle.home_file import HomeFile
 from treadle.models.catalog.table import PREFERRED
 from treadle.models.disclosure import is_loopback
 from treadle.models.keys import CUSTOM_ADDRESS, CUSTOM_KEY
-from treadle.models.offering import all_offers, usable
 from treadle.models.providers import KEYLESS_SERVERS, VARIABLES
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import ModelInfo
@@ -168,6 +167,8 @@ class OfferedModel(NamedTuple):
 async def list_models(registry: ModelRegistry, env: Mapping[str, str]) -> list[OfferedModel]:
     """The models that every front end lists: those of servers on this machine first, then those of providers, then
     those of the server whose address a person entered."""
+    from treadle.models.offering import all_offers, usable
+
     offers, servers, custom = await asyncio.gather(
         asyncio.to_thread(all_offers, registry),
         find_local_servers(registry, env),

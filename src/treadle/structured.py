@@ -84,7 +84,7 @@ async def answered(
     for left in range(repairs, -1, -1):
         answer = await say(content)
         if answer.reason == "action_required":
-            raise RunFailed("action_required", "The chat waits for somebody; there is no answer yet.")
+            raise RunFailed("action_required", "The chat waits for an approval or an answer; there is no result yet.")
         try:
             made = shape.read(answer.text)
         except Unfit as unfit:

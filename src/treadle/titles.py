@@ -1,6 +1,6 @@
-"""Titles of chats, made by the chat's own model: one short call after the first run has ended, beside whatever comes
-next, so that no run waits for it. The call is recorded with its cost (L-02) by a command, so that a replay has the same
-title. The first words of the first message are the title until then, and if the call fails.
+"""Titles of chats, made by the chat's own model: one short call after the first run has ended. It runs beside the next
+run, so that no run waits for it. A command records the call with its cost (L-02), so that a replay has the same title.
+The first words of the first message are the title until then, and if the call fails.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class Titles:
         try:
             reply = await question.ask()
         except asyncio.CancelledError:
-            if question.spent.tokens:  # what had come by then was paid for
+            if question.spent.tokens:  # the part that had arrived is paid for
                 cut_off = RecordTitle("", state.title, question.spent, INTERRUPTED)
                 await asyncio.shield(log.execute(state.chat, cut_off))
             raise

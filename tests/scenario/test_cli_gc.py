@@ -61,7 +61,7 @@ def test_fsck_looks_at_what_is_kept(cli: CommandLine) -> None:
     file.chmod(0o600)
     file.write_bytes(b"broken")
     found = cli("fsck")
-    assert (found.code, "found: image: the kept file" in found.out) == (1, True)
+    assert (found.code, "found: image: the stored file" in found.out) == (1, True)
     assert cli("fsck", "--repair").code == 0
     assert cli("fsck").code == 0
 

@@ -148,7 +148,7 @@ def test_an_edit_by_somebody_else_is_left_alone_or_merged(cli: CommandLine, chat
     (cli.project / "a.txt").write_text(mine)
     refused = cli("undo", "a.txt")
     assert refused.code == 1
-    assert refused.out.startswith("✗ a.txt is left as it is: somebody has changed it since\n")
+    assert refused.out.startswith("✗ a.txt was not changed: somebody has changed it since\n")
     assert "    +mine\n" in refused.out
     assert "--merge" in refused.err
     assert (cli.project / "a.txt").read_text() == mine
@@ -252,7 +252,7 @@ def test_an_earlier_run_is_undone_below_a_later_one(cli: CommandLine, chat: str)
     refused = cli("undo", "--run", "1", "a.txt")
     assert refused.code == 1
     assert refused.out.startswith(
-        "✗ a.txt is left as it is: run 3 changed it later, and both changed the same lines (at 18)"
+        "✗ a.txt was not changed: run 3 changed it later, and both changed the same lines (at 18)"
     )
     assert "--merge" not in refused.err
     assert (cli.project / "a.txt").read_text() == text((2, "two\n"), (10, "ten\n"), (18, "XVIII\n"))

@@ -13,7 +13,7 @@ from treadle.tui.screens import Reading
 
 LISTS = ("model", "mode", "review", "diff", "rewind", "chats", "resume", "queue", "jobs", "theme")
 LISTS += ("rules", "permissions", "history", "effort")
-TEXTS = {"help": "Keys and commands", "status": "Status", "cost": "What this chat has cost"}
+TEXTS = {"help": "Keys and commands", "status": "Status", "cost": "Cost of this chat"}
 ELSEWHERE = (
     "agent",
     "clear",

@@ -242,7 +242,7 @@ def _place(cursor: str) -> Cursor | None:
         return None
     updated_ms, _, chat = cursor.partition(".")
     if not (chat and updated_ms.isascii() and updated_ms.isdigit() and len(updated_ms) < 17):
-        raise InvalidInput("the cursor is none of this agent")
+        raise InvalidInput("this cursor does not come from this agent")
     return int(updated_ms), ChatId(chat)
 
 

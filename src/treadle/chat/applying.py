@@ -83,7 +83,7 @@ def _patching(command: Apply) -> tuple[str, str, dict[str, str | None]]:
 
 def _writing(state: ChatState, command: Apply) -> tuple[str, str, dict[str, str | None]]:
     if not command.path.strip():
-        raise InvalidInput("Say to which file the text is to be applied (path).")
+        raise InvalidInput("Name the file for the text (path).")
     what, content = _wanted(state, command)
     return f"Write {what} to {command.path}.", WRITE_TOOL, {"path": command.path, "content": content}
 

@@ -184,7 +184,7 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
     else:
         raise Refused("no_such_action", f"No open approval {command.action!r}; it may have been answered already.")
     if call.action.hash != command.hash:
-        raise Refused("hash_mismatch", "What was approved is not what is asked for; look at it again.")
+        raise Refused("hash_mismatch", "The approval does not match the request; look at it again.")
     if command.rule is not None:
         _check_offered(call.action.offers, command.rule, command)
     allowed = command.decision == "allow"
@@ -287,7 +287,7 @@ def _restore(state: ChatState, command: c.Restore) -> Events:
     if not command.restore:
         raise InvalidInput("A request to restore needs a name of its own, chosen by the caller (restore).")
     if command.kind == "redo" and not command.of:
-        raise InvalidInput("Say which undo is to be redone (of).")
+        raise InvalidInput("Name the undo to redo (of).")
     if command.since < 0 or command.upto < 0:
         raise InvalidInput("since and upto are seqs of this chat's log; they cannot be negative.")
     return (e.RestoreRequested(**msgspec.structs.asdict(command)),)

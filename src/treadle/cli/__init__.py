@@ -20,7 +20,7 @@ COMMANDS = {
     "trust": "Trust a file of a repository, such as its hooks, skills and agents.",
     "skills": "List the skills, commands and custom agents of this project and yours.",
     "untrust": "Withdraw the trust in a file of a repository.",
-    "mcp": "List, add and test MCP servers, whose tools models may call; or be one.",
+    "mcp": "List, add and test MCP servers, whose tools models may call; or run as one.",
     "chats": "List the chats, newest first.",
     "jobs": "List background commands; read their output, write to them, stop them.",
     "show": "Show a chat from its log.",

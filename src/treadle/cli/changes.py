@@ -138,7 +138,7 @@ def print_changes(terminal: Terminal, files: Iterable[FileChange], aside: Collec
 
 def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> None:
     for conflict in conflicts:
-        text = f" {shown_path(conflict.path)} is left as it is: {inert_line(conflict.reason)}"
+        text = f" {shown_path(conflict.path)} was not changed: {inert_line(conflict.reason)}"
         terminal.line(spans(Span("✗", ("red",)), text))
         for line in inert(conflict.diff).split("\n")[2:] if conflict.diff else ():
             terminal.line(f"    {line}", *_colours(line))
@@ -209,5 +209,5 @@ async def tell(
     if whole.files:
         terminal.note(f"{word}: {summary(whole.files)}{hint}", "dim")
     if whole.conflicts:
-        terminal.note(f"left as it is: {len(whole.conflicts)}", "yellow")
+        terminal.note(f"not changed: {len(whole.conflicts)}", "yellow")
     return code

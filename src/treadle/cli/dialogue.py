@@ -168,7 +168,7 @@ class Dialogue:
             if word == "y":
                 return chat.approve(action)
             if word == "n":
-                why = await self._ask("why not? (told to the model; empty: nothing) ")
+                why = await self._ask("why not? (sent to the model; may be empty) ")
                 return chat.deny(action, why or "")
             if word == "e" and action.name == "run_command" and (command := await self._rewritten(chat, action)):
                 return chat.approve(action, arguments=await edited(chat, action, command))

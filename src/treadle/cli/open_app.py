@@ -165,6 +165,6 @@ def _say_goodbye(left: "Left", server: str) -> None:
     if left.busy and left.stays:
         print_line(f"The run goes on at {inert_line(left.place)}. Come back: {back}")
     elif left.busy:
-        print_line(f"The run was left where it is, and nobody works on it now. Go on with it: {back}")
+        print_line(f"The run is paused, and nothing works on it. Continue it with: {back}")
     else:
         print_line(f"Come back: {back}")

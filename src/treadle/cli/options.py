@@ -65,7 +65,7 @@ def _names_hosts(words: list[str]) -> bool:
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The same as in `treadle.protocol.options`, which a test sees to."""
 effort_option = click.option(
-    "--reasoning-effort", type=click.Choice(EFFORTS), help="How much the model thinks; else its server decides."
+    "--reasoning-effort", type=click.Choice(EFFORTS), help="How much the model thinks; by default its server decides."
 )
 network_option = click.option(
     "--network",
@@ -83,7 +83,7 @@ def root_options(body: Body) -> Body:
         body
     )
     return click.option(
-        "--root", metavar="DIR", help="The project; without it the git root, else the working directory."
+        "--root", metavar="DIR", help="The project; by default the git root, or the working directory."
     )(body)
 
 

@@ -294,7 +294,7 @@ class Worker:
     async def _end_quietly(self, tenure: Tenure) -> None:
         try:
             await withdraw(tenure, self._deps)
-        except StoreError as error:
+        except (StoreError, NotFound) as error:
             log_warning("chat %s was lost and cannot be read: %s", tenure.state.chat, error)
 
     async def _advance(self, hold: Hold, rest_s: float) -> None:

@@ -184,16 +184,16 @@ class _Keeper:
         return found
 
     async def forget_commands(self, dry: bool) -> int:
-        """Of chats that are not in the store, too: they were deleted."""
+        """Also of deleted chats. Chats of another database that shares this home are left alone."""
         count = 0
-        present = {listed.summary.chat for listed in self._chats}
+        is_deleted = {each.summary.chat: each.summary.deleted for each in await self._store.changes()}
         for chat in await asyncio.to_thread(self._commands.chats):
             self._check_going()
-            if chat in self._open:
+            if chat in self._open or chat not in is_deleted:
                 continue
             for known in await self._commands.known(chat):
                 if not known.running and known.ended_ms and known.ended_ms / 1000 < self._line:
-                    if chat in present and await asyncio.to_thread(self._has_pending_changes, chat, known):
+                    if not is_deleted[chat] and await asyncio.to_thread(self._has_pending_changes, chat, known):
                         continue
                     count += 1
                     if not dry:

@@ -44,7 +44,7 @@ def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
     for digest in damaged:
         if repair:
             images.drop(digest)
-        yield Problem("image", f"the kept file {digest[:16]}… is not what it was", repaired=repair)
+        yield Problem("image", f"the stored file {digest[:16]}… is damaged", repaired=repair)
     for tree in upkeep.trees():
         if (relied := upkeep.relied_on(tree.file)) is None or not all(images.has(digest) for digest in relied):
             yield Problem("snapshot", f"the tree {tree.file.name[:16]}… cannot be relied on", repaired=repair)
@@ -136,7 +136,7 @@ async def _missing(store: Store, listed: Listed, images: ContentStore) -> list[P
     missing_paths = list(dict.fromkeys(key[0] for key in missing if last_seq[key] > since))
     if not missing_paths:
         return []
-    text = f"what was there before a change of {missing_paths[0]} is not kept any more"
+    text = f"the content before a change of {missing_paths[0]} is no longer stored"
     more = f", and of {len(missing_paths) - 1:,} more files" if len(missing_paths) > 1 else ""
     return [Problem("image", text + more, listed.summary.chat)]
 

@@ -57,5 +57,5 @@ def _words(lost: list[CallKey]) -> str:
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
     return (
         f"the database is older than the home: commands were run that the log does not have ({', '.join(lost[:_SHOWN])}"
-        f"{more}), as after a backup was put back; what they changed in the project stays"
+        f"{more}), as after a backup was restored; their changes to the project stay"
     )

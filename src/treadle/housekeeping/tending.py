@@ -67,6 +67,6 @@ async def _tend(store: Store, home: Path, retention: Retention, ending: asyncio.
                 await collect_some(store, home, retention, going=lambda: not ending.is_set())
             pause = _LOOK_S
         except (OSError, TreadleError) as error:
-            log_warning("what is kept for undoing was not looked through: %s", error)
+            log_warning("the undo data was not cleaned up: %s", error)
             pause = HOUR_S
         await _pause(ending, pause)

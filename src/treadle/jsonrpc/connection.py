@@ -135,7 +135,7 @@ class Connection:
         try:
             data = frame(message)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-            reason = f"internal error: what is to be sent cannot be written as JSON: {type(error).__name__}"
+            reason = f"internal error: the message cannot be written as JSON: {type(error).__name__}"
             print_note(f"treadle: {inert_line(f'{reason}: {error}')}")
             if "id" not in message:
                 return  # the event of this notification is in the log
@@ -145,7 +145,7 @@ class Connection:
         self._waiting.append(data)
         self._size += len(data)
         if self._size > MAX_BACKLOG:
-            print_note("treadle: a program was disconnected: it does not read what it is told")
+            print_note("treadle: a program was disconnected: it does not read its messages")
             self._waiting.clear()
             self.close()
         self._news.set()

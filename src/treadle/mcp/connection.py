@@ -202,7 +202,7 @@ class ServerConnection:
                 raise Lost(f"the MCP server {self.name} went away") from error
             raise ToolError(f"{self.name}: {error}") from error
         except ValueError as error:  # what came back is no result: it was done all the same
-            raise Lost(f"the MCP server {self.name} sent what is no result: {inert_line(str(error), 200)}") from error
+            raise Lost(f"the MCP server {self.name} sent an invalid result: {inert_line(str(error), 200)}") from error
 
     async def close(self) -> None:
         self._become("closed", "it was closed")
@@ -342,7 +342,7 @@ class ServerConnection:
 
     def _last_words(self, why: str) -> str:
         said = self._errors.text.rpartition("\n")[2]
-        return inert_line(f"{why}; it said: {said}" if said and said not in why else why, 300)
+        return inert_line(f"{why}; its message: {said}" if said and said not in why else why, 300)
 
     # -- what a server may ask ----------------------------------------------------------------------------------------
 

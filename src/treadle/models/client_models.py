@@ -60,7 +60,7 @@ class ClientModels:
     def bring(self, session: str, provider: Provider, model: str, token_of: TokenOf) -> str:
         """The name of the model among Treadle's. InvalidInput if none was named."""
         if not model:
-            raise InvalidInput("A session with a provider of its own must name its model.")
+            raise InvalidInput("A session with its own provider must name a model.")
         if not provider.base_url.startswith(("http://", "https://")):
             raise InvalidInput(f"The baseUrl {provider.base_url!r} must begin with http:// or https://.")
         whose = hashlib.sha256(f"{session}/{provider.name}".encode()).hexdigest()[:12]

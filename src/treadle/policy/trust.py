@@ -64,7 +64,7 @@ class Trust:
         real = os.path.realpath(path)
         gone = [file for file in self.all() if file.path == real]
         if not gone:
-            raise NotFound(f"{path} is not trusted; see what is with: treadle trust")
+            raise NotFound(f"{path} is not trusted; list the trusted files with: treadle trust")
         self._file.change(lambda book: replace(book, files=tuple(f for f in book.files if f.path != real)))
         return gone[0]
 
@@ -89,5 +89,5 @@ def read(path: str, most: int = MAX_BYTES) -> bytes:
     finally:
         os.close(fd)
     if len(data) > most:
-        raise InvalidInput(f"{path} has more than {most:,} bytes; nobody reads that before trusting it")
+        raise InvalidInput(f"{path} has more than {most:,} bytes; that is too long to review before trusting it")
     return data

@@ -10,8 +10,8 @@ MODE_WORDS: Mapping[Mode, tuple[str, str]] = {
     "confirm": ("Confirm", "Asks before anything is changed or run."),
     "review": ("Review", "Shows what a command would change before it is committed."),
     "ask": ("Ask", "Asks for commands and for changes of sensitive files."),
-    "auto-edit": ("Auto-edit", "Edits files by itself; asks for what is risky."),
-    "autopilot": ("Autopilot", "Works until the task is done; asks only for what is critical."),
+    "auto-edit": ("Auto-edit", "Edits files without asking; asks before risky actions."),
+    "autopilot": ("Autopilot", "Works until the task is done; asks only before critical actions."),
 }
 """A name and a sentence for each (S-07)."""
 

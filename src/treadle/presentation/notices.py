@@ -61,12 +61,12 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
                 details += f"; {count(event.pending, 'change')} not committed yet"
             return f"background command {inert_line(event.job, 40)}: {how}{details}", "yellow" if details else "dim"
         case e.JobSettled(outcome=outcome):
-            outcome_text = {"refused": "not committed: somebody else changed the same files"}.get(outcome, outcome)
+            outcome_text = {"refused": "not committed: the same files changed in the project"}.get(outcome, outcome)
             return f"changes of the background command {inert_line(event.job, 40)}: {outcome_text}", "dim"
         case e.SubagentCompleted():
             return f"   └ {_child(event)}", "dim" if event.reason in ("done", "task_complete") else "yellow"
         case e.GuardNotice(action="nudge"):
-            return "the model repeats itself; it was told so", "yellow"
+            return "the model repeats itself; it was asked to stop that", "yellow"
         case e.GuardNotice():
             return "the model repeats itself without progress", "yellow"
         case e.RecordLost(lost_type=lost, reason=reason):
@@ -80,14 +80,14 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.OptionsChanged(changes=changes) if changes:
             return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
         case e.SessionImported():
-            return "brought here from elsewhere; what was changed before this cannot be undone here", "dim"
+            return "imported from another place; changes made before this cannot be undone here", "dim"
         case e.Undone() | e.Redone() | e.Kept():
             return _restored(event)
         case e.SessionRewound(message=message, by=by):
             return f"the conversation went back to before message {message} (by {inert_line(by, 40)})", "dim"
         case e.WorkspaceConflict(conflicts=conflicts):
             names = ", ".join(inert_line(decode_path(each.path), 80) for each in conflicts[:5])
-            return f"nothing of it was done, because somebody changed the same meanwhile: {names}", "yellow"
+            return f"nothing was changed, because the same files were edited in the meantime: {names}", "yellow"
         case e.GitBranchCreated(branch=branch, previous=previous):
             before = f", before that {inert_line(previous, 80)}" if previous else ""
             return f"on the git branch {inert_line(branch, 120)}{before}", "dim"
@@ -118,7 +118,7 @@ def _restored(event: e.Undone | e.Redone | e.Kept) -> tuple[str, Colour]:
     word = {e.Undone: "undone", e.Redone: "redone", e.Kept: "kept"}[type(event)]
     if event.error:
         return f"not {word}: {inert_line(event.error, 300)}", "yellow"
-    left = f"; left as it is: {len(event.conflicts)}" if event.conflicts else ""
+    left = f"; not changed: {len(event.conflicts)}" if event.conflicts else ""
     return f"{word}: {count(event.total or len(event.files), 'change')}{left}", "yellow" if left else "dim"
 
 

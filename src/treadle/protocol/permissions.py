@@ -60,7 +60,7 @@ def check_standing(rule: Rule) -> None:
     """Raise InvalidInput if the rule cannot be kept: the checks that hold for every subject of a rule."""
     check_expiry(rule)
     if rule.scope == "once":
-        raise InvalidInput("a rule that counts once is none; choose the scope chat, project or user")
+        raise InvalidInput("a rule cannot have the scope once; choose chat, project or user")
 
 
 class Offer(Value, frozen=True):

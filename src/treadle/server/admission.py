@@ -103,7 +103,7 @@ class Admission(msgspec.Struct, frozen=True):
         opened = (*self.network, *(own or ()))
         if isinstance(network, bool) or not host_patterns.within(network, opened):
             shown = f" Open to you: {', '.join(opened)}." if opened else ""
-            raise InvalidInput(f"Which hosts commands may reach is set by the server (serve_network).{shown}")
+            raise InvalidInput(f"The server sets the hosts that commands may reach (serve_network).{shown}")
 
     def highest(self, user: str, root: str) -> str:
         """The folder that is open to the user and holds the root; empty for the user of this machine, to whom all are.

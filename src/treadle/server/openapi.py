@@ -28,12 +28,12 @@ _PARAMETER = re.compile(r"{(\w+)}")
 PATH_WORDS = {
     "chat": "The id of a chat.",
     "seq": "The seq of an event: of a message of yours, or of the result of a tool.",
-    "place": "Which picture, from 0.",
+    "place": "The number of the picture, from 0.",
     "rule": "The id of a rule.",
     "queued": "The id of a queued message.",
     "action": "The id of what the chat waits for.",
     "world": "The id of a world.",
-    "version": "What the page names its parts by; they are kept under it.",
+    "version": "The version of the web app in the addresses of its files.",
     "job": "The handle of a background command.",
     "name": "The name of a file of the page.",
 }

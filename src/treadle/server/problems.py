@@ -35,7 +35,7 @@ PROBLEMS: dict[ProblemCode, tuple[int, str]] = {
     "operators_only": (403, "only who runs the server may see this; the operator can add users with serve_operators"),
     "not_found": (
         404,
-        "there is no such route; or no such chat, which a chat of somebody else is, too; or no such prompt",
+        "there is no such route, chat or prompt; chats of other users count as absent",
     ),
     "method_not_allowed": (405, "the route exists, but not with this method"),
     "request_timeout": (408, "the body did not come in time"),
@@ -128,7 +128,7 @@ TREE: dict[str, tuple[int, str]] = {
         "another folder stands where the root of the chat was; naming the root again binds the chat to it",
     ),
     "job_elsewhere": (409, "the background command can only be reached on the machine that it runs on, which is named"),
-    "conflict": (409, "a file is no longer what it was"),
+    "conflict": (409, "a file was changed in the meantime"),
     "world_busy": (409, "a chat or a command works in the world, or there are worlds of it; end those first"),
     "damaged": (500, "a record or a blob cannot be read"),
     "model": (502, "a provider failed"),

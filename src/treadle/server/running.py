@@ -114,7 +114,7 @@ class Running:
             self._server.force_exit = True
             self._hurry.set()
             return
-        log_info("ending: no new requests, streams are told to come back")
+        log_info("shutting down: no new requests; streams reconnect later")
         self.service.draining.set()
         self.service.feeds.end()
         self._server.should_exit = True

@@ -274,7 +274,7 @@ class MemoryStore:
             kept.worker = ""
             waiting.append(kept.waiters)
         for waiter in (waiter for waiters in waiting for waiter in waiters if not waiter.done()):
-            waiter.set_exception(StoreError("the store was closed while somebody waited for it"))
+            waiter.set_exception(StoreError("the store was closed during a wait"))
 
     def _find(self, chat: ChatId) -> _Chat:
         self._check_open()

@@ -110,7 +110,7 @@ class Measures:
         self._tools = histogram("treadle.tool.duration", "s", "How long tools worked.", _SECONDS)
         self._waits = histogram("treadle.wait.duration", "s", "How long chats waited for people and clients.", _WAITS)
         self.queue = histogram("treadle.queue.duration", "s", "How long chats waited for a worker.", _SECONDS)
-        self._cost = meter.create_counter("treadle.cost", "USD", "What model calls cost.")
+        self._cost = meter.create_counter("treadle.cost", "USD", "The cost of model calls.")
 
     def take(self, span: Span) -> None:
         seconds = (span.end_ms - span.start_ms) / 1000

@@ -212,7 +212,7 @@ class Card(VerticalScroll, can_focus=True):
                 return Text("Tab puts your message aside and shows the choices", "dim")
             if self._left:
                 return Text("Tab shows the choices", "dim")
-            return Text("one moment: what is being typed is no answer", "dim")
+            return Text("one moment: text that you type does not answer the card", "dim")
         found = choices(action)
         return key_hints(found if width >= NARROW else [(key, _SHORT.get(key, words)) for key, words in found], width)
 

@@ -60,7 +60,7 @@ async def rewind(context: CommandContext, rest: str) -> None:
             *shown,
         ]
 
-    way = await app.push_screen_wait(Picker("What goes back?", ways, searches=False))
+    way = await app.push_screen_wait(Picker("What should be undone?", ways, searches=False))
     if way is None:
         return
     done = await link.back_to(seq, conversation=way != "files", files=way != "conversation")

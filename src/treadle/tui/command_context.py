@@ -159,7 +159,7 @@ def outcome_words(word: str, done: Outcome) -> str:
     """What became of files, in words."""
     if done.error:
         return f"not {word}: {inert_line(done.error, 300)}"
-    left = "".join(f"\nleft as it is: {inert_line(each, 200)}" for each in done.conflicts[:5])
+    left = "".join(f"\nnot changed: {inert_line(each, 200)}" for each in done.conflicts[:5])
     return f"{word}: {count(done.files, 'change')}{left}" if done.files or left else f"there is nothing to be {word}"
 
 

@@ -76,7 +76,7 @@ KEYS = {
     "Tab": "complete a name; when a card is open: go to the card",
     "@": "name a file, or a resource of an MCP server",
     "/": "commands",
-    "!": "run a command of your own, also while the model works or waits",
+    "!": "run a shell command yourself, even while the model works or waits",
     "Ctrl-V": "put the picture of the clipboard into the message",
     "Ctrl-O": "unfold all calls, thinking and diffs; a click unfolds one",
     "F2": "review what changed",
@@ -186,7 +186,7 @@ async def _world(context: CommandContext, rest: str) -> None:
     match rest:
         case "":
             diff_text = Text(await worlds.diff(world))
-            context.app.push_screen(Reading("What a commit of the world would change: /world commit", diff_text))
+            context.app.push_screen(Reading("Changes that /world commit would make", diff_text))
         case "commit":
             done = await worlds.commit(world)
             undo = f"; take it back: treadle undo {done.chat}" if done.files else ""
@@ -274,7 +274,7 @@ async def _cost(context: CommandContext, rest: str) -> None:
         **({"context": f"{view.tokens:,} of {view.window:,} tokens"} if view.window else {}),
     }
     cells = [(Text(name), Text(value)) for name, value in rows.items()]
-    context.app.push_screen(Reading("What this chat has cost", grid(cells, 2)))
+    context.app.push_screen(Reading("Cost of this chat", grid(cells, 2)))
 
 
 async def _export(context: CommandContext, rest: str) -> None:

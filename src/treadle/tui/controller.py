@@ -185,7 +185,7 @@ class Controller(CommandContext):
             for action in shown.view.actions:
                 if action.kind != "permission" or action.severity == "critical":
                     await beside.interrupt()
-                    raise InvalidInput("this command needs an approval of its own: run it when the chat is idle")
+                    raise InvalidInput("this command needs an approval: run it when the chat is idle")
                 await beside.approve(action)
             if shown.view.last_end:
                 break

@@ -128,7 +128,7 @@ class ChatPage extends HTMLElement {
     this.stream?.close();
     this.app.told("chat", "live"); // the server is there, but for this
     this.replaceChildren(h("main", { id: "main", class: "page" }, h("h1", {}, "This chat is not on the server"),
-        h("p", {}, "It was deleted, belongs to somebody else, or the server has another database now."), h("p", {}, h("a", { href: "#/" }, "All chats"))));
+        h("p", {}, "It was deleted, belongs to another user, or the server uses another database."), h("p", {}, h("a", { href: "#/" }, "All chats"))));
   }
 
   /** Before coming back: the chat may be gone, or its log may be shorter than what is shown (a store put back). */
@@ -302,7 +302,7 @@ class ChatPage extends HTMLElement {
   showFile(path, line) { this.open("file", path, line); }
 
   async askToStop() {
-    if (await ask("Stop the run?", [h("p", {}, "What it has done stays; you can go on with another message.")],
+    if (await ask("Stop the run?", [h("p", {}, "Its changes stay; you can continue with another message.")],
         [["Stop the run", true, "primary"], ["Let it run", null]])) this.interrupt();
   }
 

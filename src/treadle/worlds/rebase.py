@@ -20,7 +20,7 @@ from treadle.workspace.history.copied import Beginning
 from treadle.workspace.history.snapshots import ProjectSnapshots
 from treadle.workspace.history.states import is_folder
 
-_AT_THIS_MOMENT = "Somebody changes files there at this moment; try again."
+_AT_THIS_MOMENT = "Files are being changed there right now; try again."
 
 
 class Unmergeable(Exception):
@@ -106,7 +106,7 @@ class Rebase:
     def _make(self, made: Sequence[FileChange], left: Sequence[str]) -> None:
         if left:
             shown = ", ".join(inert(decode_path(path)) for path in sorted(set(left))[:20])
-            raise Conflict(f"Both the world and somebody else changed these, and they cannot be merged: {shown}.")
+            raise Conflict(f"These files changed both in the world and in the project, and cannot be merged: {shown}.")
         if self._world.change(self._name, made, None).conflicts:
             raise Conflict(_AT_THIS_MOMENT)
 

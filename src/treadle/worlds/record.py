@@ -222,7 +222,7 @@ class WorldFolders:
             known = {world.id: world for world in self.all()}
             for name in sorted(os.listdir(self.folder)):
                 if _ID.fullmatch(name) and name not in known and not name.startswith(_TRIAL):
-                    yield f"the world {name} cannot be read; what was changed in it lies in {self.folder}/{name}/view"
+                    yield f"the world {name} cannot be read; its changes are in {self.folder}/{name}/view"
             for world in known.values():
                 if world.parent and world.parent not in known:
                     yield f"the world {world.id} is one of {world.parent}, which is gone"

@@ -72,7 +72,7 @@ def test_the_block_that_is_meant() -> None:
         (TWO, c.Apply("a"), "", "has 2 fenced blocks; say which one (block=1 to 2)"),
         (TWO, c.Apply("a", block=-1), "", "counted from 1"),
         (TWO, c.Apply("a", "text", 1), "", "not both"),
-        (TWO, c.Apply(" ", "text"), "", "to which file"),
+        (TWO, c.Apply(" ", "text"), "", "Name the file"),
         (TWO, c.Apply("a", "\ud800"), "", "no valid Unicode"),
     ],
 )

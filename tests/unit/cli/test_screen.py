@@ -127,7 +127,7 @@ def test_everything_that_was_spent_is_in_the_sum() -> None:  # L-02, L-11
         (e.LimitWarning("turns", 17, 20), "warning: 17 of 20 turns of this run used"),
         (e.LimitReached("usd", 0.5, 0.5, "chat"), "limit reached: $0.50 of $0.50 of this chat used"),
         (e.ModelNotice("ladder", "No tools."), "note: No tools."),
-        (e.GuardNotice("nudge", 1, 3), "the model repeats itself; it was told so"),
+        (e.GuardNotice("nudge", 1, 3), "the model repeats itself; it was asked to stop that"),
         (e.RecordLost("user.message", "bad"), "a damaged record was left out (user.message): bad"),
         (e.UserMessage("Go on.", source="autopilot"), "> (autopilot) Go on."),
         (e.CompactionComplete("manual", False, error="no"), "summing up failed: no"),

@@ -44,7 +44,7 @@ async def test_a_damaged_image_is_found_removed_and_kept_anew(home: Home) -> Non
     file.chmod(0o600)
     file.write_bytes(b"broken")
     (problem,) = await found(home)
-    assert problem == (f"the kept file {image.digest[:16]}… is not what it was", False)
+    assert problem == (f"the stored file {image.digest[:16]}… is damaged", False)
     assert [repaired for _, repaired in await found(home, repair=True)] == [True, True]  # and the tree with it
     assert await found(home) == []
     home.captures.capture("c/2.0")
@@ -58,7 +58,7 @@ async def test_changes_that_cannot_be_undone_are_told(home: Home) -> None:
         home.images.drop(image.digest)
     problems = await inspect(home.store, home.path, Retention(), repair=True)
     assert [(problem.chat, problem.repaired) for problem in problems] == [("c_1", False)]
-    assert "f0 is not kept any more, and of 1 more files" in problems[0].text
+    assert "f0 is no longer stored, and of 1 more files" in problems[0].text
 
 
 async def test_the_first_image_of_a_file_changed_twice_is_missed(home: Home) -> None:  # D-06: undoing a run needs it
@@ -68,9 +68,9 @@ async def test_the_first_image_of_a_file_changed_twice_is_missed(home: Home) -> 
     await home.log("c_1", *(FilesChanged((change,)) for change in changes))
     assert await found(home) == []
     home.images.drop(first.digest)
-    assert await found(home) == [("what was there before a change of a is not kept any more", False)]
+    assert await found(home) == [("the content before a change of a is no longer stored", False)]
     home.images.drop(second.digest)
-    assert await found(home) == [("what was there before a change of a is not kept any more", False)]  # told once
+    assert await found(home) == [("the content before a change of a is no longer stored", False)]  # told once
 
 
 async def test_leftovers_are_removed_when_they_are_old(home: Home) -> None:

@@ -44,12 +44,12 @@ class Wish(NamedTuple):
 @click.command("apply")
 @click.argument("source", metavar="[FILE]", required=False)
 @click.option("--to", "path", metavar="PATH", help="Write a fenced block, or all of a text, to this file.")
-@click.option("--block", type=click.IntRange(min=1), metavar="N", help="Which fenced block, from 1.")
+@click.option("--block", type=click.IntRange(min=1), metavar="N", help="The number of the fenced block, from 1.")
 @click.option("--chat", metavar="ID", help="Apply in this chat; without FILE apply its last answer.")
 @root_options
-@click.option("--preview", "-n", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask, not even about sensitive files.")
-@json_option("Print what was done as one JSON object, and do not ask.")
+@json_option("Print the result as one JSON object, and do not ask.")
 @gathered(Wish, "wish")
 @in_loop
 async def apply(wish: Wish, as_json: bool) -> int:

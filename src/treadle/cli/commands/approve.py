@@ -57,7 +57,9 @@ class Approval(NamedTuple):
         if self.expires and not self.remember:
             raise click.UsageError("--expires goes with --remember.")
         if self.edit is not None and self.remember:
-            raise click.UsageError("--edit and --remember exclude each other: a rule is for what was asked for.")
+            raise click.UsageError(
+                "--edit and --remember exclude each other: a rule covers the request, not your edit."
+            )
 
 
 @click.command("approve")
@@ -68,9 +70,9 @@ class Approval(NamedTuple):
 @click.option(
     "--remember", type=click.Choice((ONCE, *SCOPES)), help="Make a rule: answer similar requests in the same way."
 )
-@click.option("--rule", type=click.IntRange(min=1), default=1, metavar="N", help="Which of the offered rules.")
+@click.option("--rule", type=click.IntRange(min=1), default=1, metavar="N", help="The number of the offered rule.")
 @click.option("--expires", metavar="SPAN", help="How long to remember it, such as 12h or 7d.")
-@click.option("--leave", is_flag=True, help="Only record the answer; another process continues the chat.")
+@click.option("--leave", is_flag=True, help="Record the answer and leave; another process continues the chat.")
 @json_option("Print every event as one line of JSON.")
 @gathered(Approval, "reply")
 @in_agent(works=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("config")
-@click.option("--chat", metavar="ID", help="Show the options of this chat instead, and which of them are its own.")
+@click.option("--chat", metavar="ID", help="Show the options of this chat, and which ones differ from the settings.")
 @json_option("Print one JSON object.")
 def config(chat: str | None, as_json: bool) -> None:
     """Show every setting and where its value comes from.

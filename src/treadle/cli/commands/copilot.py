@@ -17,7 +17,7 @@ _THEIRS_WITH_VALUE = ("--log-level", "--auth-token-env", "--session-idle-timeout
 
 @click.command("copilot")
 @click.option("--stdio", is_flag=True, help="Speak on standard input and output instead of a port.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; else a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; by default a free one.")
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="The address to listen on.")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of sessions that name none.")
 @store_option

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @click.command("delete")
-@click.argument("named", metavar="ID")
+@click.argument("chat_name", metavar="ID")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option("Print one JSON object; needs --yes.")
 @in_agent()
-async def delete(agent: "Agent", named: str, yes: bool, as_json: bool) -> int:
+async def delete(agent: "Agent", chat_name: str, yes: bool, as_json: bool) -> int:
     """Delete a chat and its sub-agents for good.
 
     ID is a chat's id, the beginning of it, or last. A chat that works is not deleted: stop it first. Its background
@@ -29,7 +29,7 @@ async def delete(agent: "Agent", named: str, yes: bool, as_json: bool) -> int:
     from treadle.cli.dialogue import agreed, someone_is_there
     from treadle.cli.session import find_chat
 
-    chat = await find_chat(agent.deps.store, named)
+    chat = await find_chat(agent.deps.store, chat_name)
     if not yes:
         if as_json or not someone_is_there():
             raise InvalidInput(f"A deleted chat cannot be brought back. Delete it with: treadle delete --yes {chat}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 KILL_AT = "tool.edit_after"
 PATIENCE_S = 60.0
 OWN_MODEL = """\
-Use it with a model of your own, in a project of yours:
+Use it with your model, in your project:
 
   export OPENAI_API_KEY=…                     (or ANTHROPIC_API_KEY …; or start Ollama or LM Studio)
   treadle run "Why does the build fail?"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @words_argument
 @run_options
 @click.option("--runs", is_flag=True, help="List the runs that may have changed files, with their numbers.")
-@click.option("--stat", is_flag=True, help="Only which files, and how many lines.")
+@click.option("--stat", is_flag=True, help="Only the names of files and the number of changed lines.")
 @even_kept_option
 @caches_option
 @json_option("Print one JSON object a file.")

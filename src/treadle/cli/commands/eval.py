@@ -39,7 +39,11 @@ class Evaluation(NamedTuple):
 @click.option("--model", "models", metavar="A,B", help="The models; {task} in one stands for the task's name.")
 @click.option("-n", "attempts", type=click.IntRange(min=1), default=1, metavar="N", help="Attempts at each task.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="How many attempts at the same time.")
-@click.option("--out", metavar="DIR", help="Where results are kept, and where it goes on; else eval-results/SUITE.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="The folder of the results, from which an interrupted run continues; by default eval-results/SUITE.",
+)
 @click.option("--only", default="", metavar="A,B", help="Only tasks of these names or tags.")
 @click.option("--repos", "repositories", metavar="DIR", help="Where the repositories lie that a JSONL suite names.")
 @click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
@@ -48,7 +52,7 @@ def eval_(wanted: Evaluation) -> None:
     """Measure how well models do a suite of tasks.
 
     SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
-    of its own of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
+    of the task's tree; then the task's check decides whether it is solved. Run the same line again to go on
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
     what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
     """
@@ -69,7 +73,7 @@ def eval_(wanted: Evaluation) -> None:
     try:
         asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
     except KeyboardInterrupt:
-        print_note("stopped; the same line goes on with what is left")
+        print_note("stopped; run the same command to continue")
         raise
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command("fork")
 @click.argument("point", metavar="ID[@SEQ]")
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat, or an alias of yours for one.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of the new chat, or your alias for one.")
 @json_option("Print one JSON object.")
 def fork(point: str, model: str | None, as_json: bool) -> None:
     """Start a new chat as a copy of another up to a point.

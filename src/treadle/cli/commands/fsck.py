@@ -23,7 +23,7 @@ _TOLD = 20
 
 
 @click.command("fsck")
-@click.option("--repair", is_flag=True, help="Mend what can be mended; damaged records go into quarantine.")
+@click.option("--repair", is_flag=True, help="Repair the damage; damaged records go into quarantine.")
 @json_option("Print every problem as one line of JSON.")
 @in_loop
 async def fsck(repair: bool, as_json: bool) -> int:
@@ -77,7 +77,7 @@ async def _kept(store: "Store", config: "Config", *, repair: bool) -> "list[Prob
         found = await inspect(store, config.home, retention_of(config.settings), repair=repair)
         return found + await look_ahead(store, config.home, repair=repair)
     except (StoreError, OSError) as error:
-        return [Problem("snapshot", f"what is kept for undoing could not be looked at: {error}")]
+        return [Problem("snapshot", f"the undo data could not be checked: {error}")]
 
 
 async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:

@@ -13,9 +13,9 @@ from treadle.cli.terminal import Terminal, write_json
     "days",
     type=FiniteFloat(min=0),
     metavar="DAYS",
-    help="Keep what chats refer to that changed within so many days, instead of snapshot_days and world_days.",
+    help="Keep the data of chats that changed within this many days, instead of snapshot_days and world_days.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @json_option("Print one JSON object.")
 @in_loop
 async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:

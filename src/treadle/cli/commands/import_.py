@@ -11,7 +11,9 @@ from treadle.inert import inert_line
 @click.command("import")
 @click.argument("file")
 @click.option("--new-id", is_flag=True, help="Give the chat a new id, for instance because its own is taken.")
-@click.option("--owner", default="", metavar="USER", help="Give the chat to this user of the server; else it is yours.")
+@click.option(
+    "--owner", default="", metavar="USER", help="Give the chat to this user of the server; by default it is yours."
+)
 @json_option("Print one JSON object.")
 @in_loop
 async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:

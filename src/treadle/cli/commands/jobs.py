@@ -40,16 +40,16 @@ class JobAct(NamedTuple):
 
 @click.command("jobs")
 @click.argument("id", metavar="[ID]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Also list those that ended lately.")
+@click.option("--all", "everything", is_flag=True, help="Also list commands that ended recently.")
 @click.option(
     "--stop", is_flag=False, flag_value=ALL, metavar="[HANDLE|all]", help="Stop one, or all that run; then list them."
 )
-@click.option("--tail", metavar="HANDLE", help="Print the end of what one has written.")
-@click.option("--follow", is_flag=True, help="With --tail: and what it writes, until it ends.")
-@click.option("--input", "given", nargs=2, metavar="HANDLE TEXT", help="Write a line to the input of one.")
-@click.option("--diff", metavar="HANDLE", help="Show the uncommitted changes of one.")
-@click.option("--commit", metavar="HANDLE", help="Show what one changed and commit it to the project.")
-@click.option("--discard", metavar="HANDLE", help="Discard the uncommitted changes of one.")
+@click.option("--tail", metavar="HANDLE", help="Print the end of its output.")
+@click.option("--follow", is_flag=True, help="With --tail: print new output until it ends.")
+@click.option("--input", "given", nargs=2, metavar="HANDLE TEXT", help="Write a line to its input.")
+@click.option("--diff", metavar="HANDLE", help="Show its uncommitted changes.")
+@click.option("--commit", metavar="HANDLE", help="Show its changes and commit them to the project.")
+@click.option("--discard", metavar="HANDLE", help="Discard its uncommitted changes.")
 @json_option("Print one JSON object a line.")
 @gathered(JobAct, "act")
 @in_agent(works=True)
@@ -103,7 +103,7 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
     if changes.diff:
         print_patch(terminal, changes.diff)
     elif not (running and commit):
-        terminal.note("it still runs: --commit takes what it has changed by now" if running else "nothing is pending")
+        terminal.note("it still runs: --commit takes its changes so far" if running else "nothing is pending")
         return
     if not commit:
         return

@@ -45,7 +45,7 @@ class NewServer(NamedTuple):
 
 @click.group("mcp")
 def mcp() -> None:
-    """List, add and test MCP servers, whose tools models may call; or be one.
+    """List, add and test MCP servers, whose tools models may call; or run as one.
 
     Servers of a project's .mcp.json count once that file is trusted, with treadle trust .mcp.json.
     """
@@ -64,8 +64,10 @@ def mcp() -> None:
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent with each request.")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="Given to the program; ${NAME} is filled in.")
 @click.option("--tool", "tools", multiple=True, metavar="PATTERN", help="Offer only these of its tools.")
-@click.option("--accept-hints", is_flag=True, help="Believe it which of its tools only read, or can be repeated.")
-@click.option("--sandbox/--no-sandbox", default=None, help="Run it confined; else only servers of projects are.")
+@click.option("--accept-hints", is_flag=True, help="Trust its hints about which tools only read or can be repeated.")
+@click.option(
+    "--sandbox/--no-sandbox", default=None, help="Run it in the sandbox; by default only servers of projects are."
+)
 @click.option("--write", is_flag=True, help="Let a confined program write in the project.")
 @click.option(
     "--timeout",
@@ -74,8 +76,8 @@ def mcp() -> None:
     metavar="SECONDS",
     help="How long a call may take.",
 )
-@click.option("--scope", default="", metavar="SCOPES", help="What to ask for when signing in.")
-@click.option("--client-id", default="", metavar="ID", help="Sign in as this client, which you registered there.")
+@click.option("--scope", default="", metavar="SCOPES", help="The scopes to request when signing in.")
+@click.option("--client-id", default="", metavar="ID", help="The id of a client that you registered there.")
 @click.option("--client-secret", default="", metavar="SECRET", help="Of the client; ${NAME} is filled in.")
 @click.option(
     "--callback-port",
@@ -89,7 +91,7 @@ def mcp() -> None:
     type=click.Choice(["refuse", "ask", "allow"]),
     default="refuse",
     show_default=True,
-    help="Whether it may ask the chat's model something, at your cost.",
+    help="Let it call the chat's model, at your cost.",
 )
 @gathered(NewServer, "wanted")
 def add(name: str, wanted: NewServer) -> None:
@@ -213,7 +215,7 @@ def _tell_tools(terminal: Terminal, link: "Link") -> None:
 @click.argument("name")
 @_with_servers
 async def try_server(servers: "McpServers", place: str, name: str) -> int:
-    """Start a server and see what it has."""
+    """Start a server and list its tools, prompts and resources."""
     link = await _link(servers, name, place)
     terminal = Terminal()
     connection, _ = await servers.hub.connected(name, place)
@@ -251,7 +253,7 @@ def remove(name: str) -> None:
 @click.argument("name")
 @_with_servers
 async def login(servers: "McpServers", place: str, name: str) -> None:
-    """Sign in to a server in the browser, where it asks for that (OAuth)."""
+    """Sign in to a server in the browser (OAuth)."""
 
     async def shown(address: str) -> None:
         import webbrowser
@@ -267,11 +269,11 @@ async def login(servers: "McpServers", place: str, name: str) -> None:
 
 @mcp.command("serve")
 @root_options
-@click.option("--mode", default=None, metavar="MODE", help="What passes without an approval; see the setting mode.")
+@click.option("--mode", default=None, metavar="MODE", help="The mode: what needs no approval.")
 @click.option("--model", default="", metavar="MODEL", help="The model, as provider:name.")
 @in_loop
 async def serve(root: str | None, force_root: bool, mode: str | None, model: str) -> None:
-    """Be an MCP server on standard input and output: another agent hands over work and follows it."""
+    """Run as an MCP server on standard input and output, so that another agent can hand over work."""
     from treadle.cli.session import configured, open_agent, project_root
     from treadle.protocol.options import MODES
 

@@ -34,7 +34,7 @@ LOCALLY = "its weights are on this machine"
 
 @click.group("models", invoke_without_command=True)
 @click.option("--all", "everything", is_flag=True, help="Also list models that cannot be used now.")
-@click.option("--remote", is_flag=True, help="Ask the providers' servers what they have.")
+@click.option("--remote", is_flag=True, help="Ask the providers for their lists of models.")
 @json_option("Print one JSON object.")
 @click.pass_context
 def models(context: click.Context, everything: bool, remote: bool, as_json: bool) -> None:
@@ -188,7 +188,7 @@ def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequen
     _pairs(terminal, "Failed when asked:", {o.provider: o.failure for o in offers if o.failure})
     _pairs(terminal, "Not ready:", missing)
     if not ready and not unasked:
-        terminal.note("no model can be used yet; see above what is missing")
+        terminal.note("no model can be used yet; the list above says why")
 
 
 def _row(info: "ModelInfo", state: "State") -> tuple[str, ...]:

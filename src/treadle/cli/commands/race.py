@@ -46,16 +46,20 @@ class RaceFlags(NamedTuple):
 @click.command("race")
 @click.argument("task", required=False)
 @click.option("--worlds", type=click.IntRange(min=0, max=16), default=0, metavar="N", help="Number of attempts (4).")
-@click.option("--model", "models", default="", metavar="A,B", help="The models, given out in turn.")
+@click.option("--model", "models", default="", metavar="A,B", help="The models of the attempts, in turn.")
 @click.option(
     "--check", "passes", default="", metavar="CMD", help="A command that must succeed in the world of an attempt."
 )
 @click.option("--judge", default="", metavar="MODEL", help="A model that chooses among those that passed.")
-@click.option("--all", "everything", is_flag=True, help="Let all of them finish, even if one has passed.")
+@click.option("--all", "everything", is_flag=True, help="Let all attempts finish, even if one has passed.")
 @click.option("--mode", type=click.Choice(MODES), help="What attempts may do without asking, in their worlds.")
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="How many model calls an attempt may make.")
-@click.option("--budget-usd", type=FiniteFloat(min=0), metavar="X", help="What all of it may cost together.")
-@click.option("--budget-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens, together.")
+@click.option(
+    "--budget-usd", type=FiniteFloat(min=0), metavar="X", help="Budget of all attempts together, in US dollars."
+)
+@click.option(
+    "--budget-tokens", type=click.IntRange(min=0), metavar="N", help="Budget of all attempts together, in tokens."
+)
 @effort_option
 @root_options
 @click.option("--chat", default="", metavar="ID", help="Continue this race after a crash or a restart.")
@@ -67,8 +71,8 @@ async def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
 
     Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
     as it is. The first whose --check passes wins, and the others are stopped; with --all, or without a check, it is the
-    smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo takes back.
-    The others stay to be looked at: treadle world list.
+    smallest change; with --judge a model chooses. The winner is committed as one change that treadle undo
+    reverses. The worlds of the others stay; treadle world list shows them.
     """
     from treadle.cli.drive import Signals
     from treadle.cli.session import configured, open_agent

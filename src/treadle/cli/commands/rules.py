@@ -65,13 +65,13 @@ def list_command(chat: str | None, as_json: bool) -> None:
 
 
 @rules.command("add")
-@click.option("--allow", is_flag=True, help="Let it pass without asking.")
-@click.option("--ask", is_flag=True, help="Ask for it, whatever else allows it.")
-@click.option("--deny", is_flag=True, help="Refuse it, whatever else allows it.")
+@click.option("--allow", is_flag=True, help="Allow it without asking.")
+@click.option("--ask", is_flag=True, help="Always ask, even if another rule allows it.")
+@click.option("--deny", is_flag=True, help="Always refuse, even if another rule allows it.")
 @click.argument("pattern", default="")
 @click.option("--tool", default="run_command", help="The tool; the pattern of a file tool is a glob.")
-@click.option("--scope", type=click.Choice(SCOPES), default="project", help="How far it reaches.")
-@click.option("--root", metavar="DIR", help="The project, if it is not the present one.")
+@click.option("--scope", type=click.Choice(SCOPES), default="project", help="Where it holds.")
+@click.option("--root", metavar="DIR", help="The project; by default the one of this folder.")
 @click.option("--chat", metavar="ID", help="The chat, for that scope.")
 @click.option("--expires", metavar="SPAN", help="How long it holds, such as 12h or 7d.")
 @gathered(NewRule, "wanted")
@@ -100,7 +100,7 @@ def add(wanted: NewRule) -> None:
 @click.argument("id")
 @click.option("--chat", metavar="ID", help="The chat, for a rule of a chat.")
 def revoke(id: str, chat: str | None) -> None:
-    """Take a rule back."""
+    """Revoke a rule."""
     from treadle.cli.session import configured
     from treadle.policy.rule_book import RuleBook
 

@@ -60,7 +60,7 @@ class Task(NamedTuple):
 
 @click.command("run", cls=NetworkCommand)
 @click.argument("prompt", required=False)
-@click.option("--model", metavar="PROVIDER:NAME", help="The model, or your alias for one; else one is found.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model, or your alias for one; by default one is found.")
 @click.option("--profile", metavar="NAME", help="A profile of config.toml; flags override it.")
 @root_options
 @click.option("--preset", type=click.Choice(PRESETS), help="A named set of options; other flags override it.")
@@ -102,7 +102,7 @@ class Task(NamedTuple):
 @click.option(
     "--interactive/--headless",
     default=None,
-    help="Wait for approvals and answers, or refuse what needs one; on a terminal you are asked.",
+    help="Wait for approvals and answers, or refuse calls that need one; on a terminal you are asked.",
 )
 @click.option("--chat", metavar="ID", help="Continue this chat instead of starting one.")
 @click.option("--no-stdin", is_flag=True, help="Do not read standard input, even if something is piped in.")
@@ -325,7 +325,7 @@ async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
         return True
     told = inert_line(disclosure(whom))
     if not asks:
-        print_note(f"treadle: {told} (told once; see the setting `consent`)")
+        print_note(f"treadle: {told} (shown once; see the setting `consent`)")
     elif not await agreed(f"{told[0].upper()}{told[1:]}.\nGo on? [y]es, and do not ask again · [n]o: "):
         print_note("treadle: nothing was sent")
         return False

@@ -16,16 +16,15 @@ if TYPE_CHECKING:
     from treadle.server.tokens import Tokens
 
 NOT_ALONE = (
-    "the server can be reached from other machines, and what is sent to it is not encrypted; put a proxy with TLS in "
-    "front of it"
+    "other machines can reach the server, and connections are not encrypted; put a proxy with TLS in front of it"
 )
 
 
 @click.command("serve")
-@click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; else only this machine.")
+@click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; by default only this machine.")
 @click.option("--port", "serve_port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
 @store_option
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; else one is found.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; by default one is found.")
 @click.option("--workers", "concurrency", type=click.IntRange(min=1), metavar="N", help="Chats driven at once.")
 @click.option("--no-worker", is_flag=True, help="Drive no chats here; others do it with treadle worker.")
 @click.option("--token-file", "serve_tokens", metavar="FILE", help="The file of tokens, as treadle tokens writes it.")

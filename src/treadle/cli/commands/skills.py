@@ -38,4 +38,9 @@ async def skills(agent: "Agent", as_json: bool) -> None:
         value = {"kind": kind, "name": each.name, "description": about, "path": each.path, "trusted": each.trusted}
         row_text = spans(f"{kind.removesuffix('s'):8} ", name, f" {inert_line(about, 100)}", Span(state, ("yellow",)))
         rows.append((value, row_text))
-    write_list(terminal, rows, "there are none, neither yours nor of this project", as_json=as_json)
+    write_list(
+        terminal,
+        rows,
+        "there are no skills, commands or custom agents, neither yours nor of this project",
+        as_json=as_json,
+    )

@@ -38,7 +38,7 @@ def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
 
 @tokens.command("add")
 @click.argument("user")
-@click.option("--label", default="", help="What it is for.")
+@click.option("--label", default="", help="A note on its purpose.")
 @click.pass_obj
 def add(file: str | None, user: str, label: str) -> None:
     """Make a token for a user and print it.

@@ -52,16 +52,16 @@ class How(NamedTuple):
 @click.option("--files", is_flag=True, help="With --to only the files.")
 @merge_option
 @even_kept_option
-@click.option("--preview", "-n", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@json_option("Print what was done as one JSON object, and do not ask.")
+@json_option("Print the result as one JSON object, and do not ask.")
 @gathered(Named, "wanted")
 @gathered(How, "how")
 def undo(wanted: Named, how: How) -> int:
     """Undo what a run did to the project: everything, files or hunks.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
-    A file that somebody has changed since is left alone. An undo can be taken back with redo.
+    A file that was edited since is not touched. Reverse an undo with redo.
     """
     both = how.conversation == how.files
     how = how._replace(conversation=how.conversation or both, files=how.files or both)
@@ -166,18 +166,18 @@ def _show(terminal: Terminal, choice: "Chosen", plan: "Plan", how: How) -> None:
     elif how.preview:
         terminal.note(f"would undo: {summary(plan.files)}; nothing was changed", "dim")
     if not how.merge and any(each.reason.startswith(MERGEABLE) for each in plan.conflicts):
-        terminal.note("   --merge takes the chat's changes out of files that somebody has changed since", "dim")
+        terminal.note("   --merge removes the chat's changes from files that were edited since", "dim")
 
 
 @click.command("redo")
 @click.argument("chat", metavar="[ID]", default="")
 @merge_option
-@json_option("Print what was done as one JSON object.")
+@json_option("Print the result as one JSON object.")
 @in_agent()
 async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
     """Reverse an undo.
 
-    ID is a chat; without it, the newest that works in this project. It is the last undo that was not redone.
+    ID is a chat; without it, the newest that works in this project. It reverses the last undo.
     """
     from treadle.cli.changes import choose, tell, tell_begun
 
@@ -191,7 +191,7 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
 @words_argument
 @hunk_option
 @run_options
-@json_option("Print what was kept as one JSON object.")
+@json_option("Print the result as one JSON object.")
 @gathered(Named, "wanted")
 @in_agent()
 async def keep(agent: "Agent", wanted: Named, as_json: bool) -> int:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 @click.command("web")
-@click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; else only this machine.")
+@click.option("--host", "serve_host", metavar="ADDRESS", help="The address to listen on; by default only this machine.")
 @click.option("--port", "serve_port", type=click.IntRange(0, 65535), metavar="N", help="The port; 0 takes a free one.")
 @store_option
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; else one is found.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of chats that name none; by default one is found.")
 @click.option("--no-open", is_flag=True, help="Only print the address.")
 @click.option("--demo", is_flag=True, help="A small project in a temporary folder; without a key, a scripted model.")
 def web(no_open: bool, demo: bool, **flags: Any) -> None:

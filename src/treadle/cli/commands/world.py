@@ -22,7 +22,7 @@ _ID = click.argument("id", metavar="WORLD")
 def world() -> None:
     """List, look into, commit and drop worlds: copies of a project in which chats work.
 
-    A chat that begins with treadle run --world has a world of its own. The project changes when the world is committed.
+    A chat in a new world starts with treadle run --world. The project changes when the world is committed.
     WORLD is its id or the beginning of it.
     """
 
@@ -30,7 +30,7 @@ def world() -> None:
 @world.command("open")
 @root_options
 @click.option("--parent", default="", metavar="WORLD", help="Make it a world of this one.")
-@click.option("--label", default="", help="What it is for, in a few words.")
+@click.option("--label", default="", help="Its purpose, in a few words.")
 @json_option("Print it as one JSON object.")
 @in_agent()
 async def open_world(
@@ -61,7 +61,7 @@ async def list_worlds(agent: "Agent", as_json: bool) -> None:
 @json_option("Print it as one JSON object.")
 @in_agent()
 async def show(agent: "Agent", id: str, as_json: bool) -> None:
-    """Show what a commit of a world would change now, and what is in its way."""
+    """Show the changes that a commit of a world would make, and what is in its way."""
     from treadle.cli.changes import print_patch
     from treadle.protocol import wire
 
@@ -95,14 +95,14 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
 
 @world.command("commit")
 @_ID
-@click.option("--chat", metavar="ID", help="Record it in this chat of the project; else in a new one.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask whether to commit; sensitive changes are still asked for.")
-@json_option("Print what was done as one JSON object, and do not ask.")
+@click.option("--chat", metavar="ID", help="Record it in this chat; by default in a new one.")
+@click.option("--yes", "-y", is_flag=True, help="Commit without asking; sensitive changes still need an approval.")
+@json_option("Print the result as one JSON object, and do not ask.")
 @in_agent(works=True)
 async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: bool) -> int:
-    """Make what was changed in a world the project's own, as one change that treadle undo takes back.
+    """Commit the changes of a world to the project, as one change that treadle undo reverses.
 
-    Changes that would be asked for in the project itself, such as of sensitive files, are asked for here, too.
+    Changes that need an approval in the project, such as of sensitive files, need one here too.
     """
     from treadle.cli.changes import print_patch
     from treadle.cli.dialogue import answer_next, may_go_on
@@ -119,7 +119,7 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
         return EXIT_OK
     if effect.conflicts:
         raise Conflict(
-            f"somebody else changed the same files; nothing was committed. Try: treadle world rebase {found.id}"
+            f"the same files changed in the project; nothing was committed. Try: treadle world rebase {found.id}"
         )
     question = f"commit {count(len(effect.files), 'change')}? [y/N] "
     if not await may_go_on(terminal, question, asks=not (yes or as_json)):
@@ -139,7 +139,7 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
 @_ID
 @in_agent()
 async def rebase(agent: "Agent", id: str) -> None:
-    """Put a world onto what changed in the project meanwhile; texts that both changed are merged."""
+    """Rebase a world onto the project's newest state; files that both changed are merged."""
     found, terminal = await _find(agent, id), Terminal()
     for path in await agent.worlds.rebase(found.id):
         terminal.line(f"merged {inert_line(path)}")
@@ -150,7 +150,7 @@ async def rebase(agent: "Agent", id: str) -> None:
 @_ID
 @in_agent()
 async def drop(agent: "Agent", id: str) -> None:
-    """Remove a world with all that was changed in it."""
+    """Remove a world with all its changes."""
     found = await _find(agent, id)
     await agent.worlds.drop(found.id)
     Terminal().note(f"dropped {found.id}", "dim")

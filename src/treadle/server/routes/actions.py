@@ -140,7 +140,7 @@ ROUTES = (
     Route("GET", f"{_AT}/approvals", approvals, "See which approvals a chat waits for.", TAG, reply=ActionList),
     Route("GET", "/api/actions", actions_of_all, "See what all chats wait for.", TAG, reply=ActionList),
     Route(
-        "POST", f"{_AT}/approvals/{{action}}", decide, "Allow or refuse what was shown.", TAG, reply=Accepted,
+        "POST", f"{_AT}/approvals/{{action}}", decide, "Answer an approval.", TAG, reply=Accepted,
         body=Decision, codes=("no_such_action", "hash_mismatch", "archived", "invalid_input", "root_changed"),
         finish=keep_rule,
     ),

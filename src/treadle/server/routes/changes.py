@@ -293,7 +293,7 @@ _CODES = ("archived", "busy", "awaiting_action", "invalid_input", "root_changed"
 ROUTES = (
     Route("GET", f"{_AT}/runs", runs, "List the runs that may have changed files.", TAG, reply=RunList, query=Page),
     Route(
-        "GET", f"{_AT}/changes", changes, "See what a chat changed and what is left of it, by hunk.", TAG,
+        "GET", f"{_AT}/changes", changes, "List the changes of a chat and their present state, by hunk.", TAG,
         reply=Changes, query=ChangesQuery, codes=("invalid_input", "outside_root", "root_changed"),
     ),
     Route(

@@ -105,9 +105,9 @@ def _place(cursor: str) -> Cursor | None:
         moment, _, chat = text.partition(":")
         place = (int(moment), ChatId(chat))
     except ValueError as error:
-        raise Problem("bad_request", "The cursor is none of this server.") from error
+        raise Problem("bad_request", "This cursor does not come from this server.") from error
     if not chat or abs(place[0]) > 1 << 53:
-        raise Problem("bad_request", "The cursor is none of this server.")
+        raise Problem("bad_request", "This cursor does not come from this server.")
     return place
 
 
@@ -225,7 +225,7 @@ ROUTES = (
     ),
     Route("GET", "/api/chats", listing, "List chats, newest change first.", TAG, reply=ChatList, query=ChatQuery),
     Route(
-        "GET", "/api/search", search, "Find chats by what was said in them.", TAG, reply=FoundList,
+        "GET", "/api/search", search, "Find chats by words in their messages.", TAG, reply=FoundList,
         query=SearchQuery,
     ),
     Route("GET", "/api/chats/{chat}", show, "Look at a chat.", TAG, reply=ChatView),

@@ -89,10 +89,10 @@ ROUTES = (
         ChatView, body=Nothing, codes=_CODES,
     ),
     Route(
-        "POST", f"{_ONE}/rebase", rebase, "Put a world onto what changed meanwhile.", TAG, reply=Rebased, body=Nothing,
+        "POST", f"{_ONE}/rebase", rebase, "Rebase a world onto the project.", TAG, reply=Rebased, body=Nothing,
         codes=(*_CODES, "conflict"),
     ),
-    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all that was changed in it.", TAG, reply=WorldView,
+    Route("POST", f"{_ONE}/drop", drop, "Remove a world with all its changes.", TAG, reply=WorldView,
         body=Nothing, codes=(*_CODES, "world_busy"),
     ),
 )  # fmt: skip

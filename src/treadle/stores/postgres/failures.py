@@ -56,7 +56,7 @@ def explained(error: BaseException, where: str) -> BaseException:
         failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif passing(error):
         failure = StoreBusy(
-            f"the database {where} cannot be reached ({_plain(error)}); what was acknowledged is kept, try again later"
+            f"the database {where} cannot be reached ({_plain(error)}); acknowledged changes are safe, try again later"
         )
     elif isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError | ValueError):
         code = state(error)

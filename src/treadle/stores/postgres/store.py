@@ -165,7 +165,7 @@ class PostgresStore(ReadQueries):
         if self._closed:
             return
         self._closed = True
-        self._watch.close(StoreError("the store was closed while somebody waited for it"))
+        self._watch.close(StoreError("the store was closed during a wait"))
         await self._catching_up.close()
         try:
             while self._under_way:

@@ -66,7 +66,7 @@ class WriteQueries:
         held = (lease.epoch, lease.worker) if lease is not None else (None, None)
         wanted = (take.epoch, take.worker) if take is not None else (None, None)
         if lease is not None and lease.chat != chat:
-            raise LeaseLost(f"a lease of chat {lease.chat} is none of chat {chat}; write nothing more")
+            raise LeaseLost(f"a lease of chat {lease.chat} does not belong to chat {chat}; write nothing more")
 
         async def work(connection: PgConnection, again: bool) -> Any:
             faultpoint("store.before_commit")

@@ -214,7 +214,7 @@ class SqliteStore:
     async def close(self) -> None:
         if self._closed:
             return
-        self._watch.close(StoreError("the store was closed while somebody waited for it"))
+        self._watch.close(StoreError("the store was closed during a wait"))
         if self._catching_up is not None:
             await self._catching_up.close()
         granted = list(self._granted)

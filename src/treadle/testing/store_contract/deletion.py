@@ -143,16 +143,16 @@ class DeletionContract(OpensStore):
 
     async def test_who_waits_beside_is_told_too(self, store: Store, clock: ManualClock, tmp_path: Path) -> None:
         await begin(store, A)
-        beside = await self.open_beside(clock, tmp_path, 30)
+        other_store = await self.open_beside(clock, tmp_path, 30)
         try:
-            waiting = asyncio.create_task(beside.wait(A, 1, 60))
-            assert await beside.head(A) == 1  # the waiter looked before this was answered
+            waiting = asyncio.create_task(other_store.wait(A, 1, 60))
+            assert await other_store.head(A) == 1  # the waiter looked before this was answered
             await store.delete([A])
             async with asyncio.timeout(10):
                 with pytest.raises(NotFound):
                     await waiting
         finally:
-            await beside.close()
+            await other_store.close()
 
     async def test_the_words_of_a_deleted_chat_are_found_no_more(self, store: Store) -> None:
         """U-04"""
@@ -188,7 +188,7 @@ class DeletionContract(OpensStore):
         assert seqs(await store.read(B)) == [1]
 
     async def test_deleting_races_with_appends_and_claims(self, store: Store) -> None:
-        """A chat is whole or deleted, whoever comes first."""
+        """Whichever call comes first, a chat is whole or deleted."""
         many = [ChatId(f"c_{number}") for number in range(6)]
         for chat in many:
             await begin(store, chat)
