@@ -6,12 +6,15 @@ import atexit
 import inspect
 import json
 import os
+import select
+import shlex
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from typing import Any
 import pytest
 
 import treadle
-from tests import zygote
+from tests import fork_client, zygote
 from tests.leftovers import SHARED
 
 SOURCES = str(Path(treadle.__file__).parents[1])
@@ -31,6 +34,8 @@ AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "TEXTUAL", "SSL
 """How variables begin that are looked at when a process starts, or when something is imported."""
 SPEAKING = {"acp", "copilot", "mcp"}
 """Commands that load the protocols of editors and of MCP servers, or often do."""
+MCP_PROGRAMS = {"tests.conformance.mcp_client_program"}
+"""Programs of the tests that load them."""
 FOLLOWED = {"PYTHONPATH", "PYTHONSAFEPATH"}
 """Those of them that the zygote sees to."""
 
@@ -105,6 +110,56 @@ def forking() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def fork_command(module: str) -> Iterator[str]:
+    """A line for a shell that runs a module, for programs that start it by themselves."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = f"{folder}/fork.sock"
+        listener.bind(path)
+        listener.listen()
+        thread = threading.Thread(target=_serve_clients, args=[listener])
+        thread.start()
+        try:
+            yield shlex.join([sys.executable, "-I", "-S", fork_client.__file__, path, module])
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # ends the thread
+            thread.join()
+
+
+def _serve_clients(listener: socket.socket) -> None:
+    """One client after the other, until the listener is shut down."""
+    while True:
+        try:
+            line, _ = listener.accept()
+        except OSError:
+            return
+        with line:
+            _, files, _, _ = socket.recv_fds(line, 1, 3)
+            with line.makefile("rb") as stream:
+                request = json.load(stream)
+            try:
+                code = _run_to_end(line, request, files)
+            finally:
+                for file in files:
+                    os.close(file)
+            with suppress(OSError):
+                line.sendall(b"%d" % code)
+
+
+def _run_to_end(line: socket.socket, request: Mapping[str, Any], files: Sequence[int]) -> int:
+    """The exit code as a shell reports it. The process ends with its client: a killed client closes the line."""
+    streams: dict[str, Any] = dict(zip(("stdin", "stdout", "stderr"), files, strict=True))
+    command = [sys.executable, "-m", *request["words"]]
+    with Forked(command, env=request["environment"], cwd=request["folder"], **streams) as process:
+        while process.poll() is None:
+            hung_up = select.poll()
+            hung_up.register(line, 0)  # POLLHUP alone
+            if hung_up.poll(20):
+                process.kill()
+        code = process.returncode
+    return code if code >= 0 else 128 - code
+
+
 class Zygote:
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -116,7 +171,8 @@ class Zygote:
         self.pid = self._process.pid
 
     def fork(self, request: Mapping[str, Any], files: Sequence[int]) -> int:
-        speaks = request["module"] == "treadle" and not SPEAKING.isdisjoint(request["arguments"][:1])
+        module, command = request["module"], request["arguments"][:1]
+        speaks = module in MCP_PROGRAMS or (module == "treadle" and not SPEAKING.isdisjoint(command))
         with os.fdopen(os.memfd_create("request"), "w+b") as paper:
             paper.write(json.dumps(request).encode())
             paper.seek(0)

@@ -4,15 +4,14 @@ suite; without it the scenarios are skipped."""
 import os
 import re
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from scripts.mcp_servers import node, place
+from tests.forked import AT_START, OURS, fork_command
 
 SUITE = place() / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
-PROGRAM = Path(__file__).with_name("mcp_client_program.py")
+PROGRAM = "tests.conformance.mcp_client_program"
 PASSES = [
     "initialize",
     "tools_call",
@@ -53,7 +52,8 @@ def _need_suite() -> None:
 
 
 def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[2]), "NO_COLOR": "1"}
+    others = {name: value for name, value in os.environ.items() if not name.startswith(AT_START)}
+    env = {**others, **OURS, "NO_COLOR": "1"}
     command = [node(), str(SUITE), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False, env=env)
 
@@ -61,8 +61,8 @@ def run_suite(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("scenario", PASSES)
 @pytest.mark.timeout(180)
 def test_a_client_scenario_passes(scenario: str) -> None:
-    program = f"{sys.executable} {PROGRAM}"
-    ran = run_suite("client", "--command", program, "--scenario", scenario, "--timeout", "120000")
+    with fork_command(PROGRAM) as command:
+        ran = run_suite("client", "--command", command, "--scenario", scenario, "--timeout", "120000")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

@@ -3,14 +3,17 @@
 import json
 import os
 import pty
+import select
+import shlex
 import signal
+import subprocess
 import sys
 import textwrap
 from typing import Any
 
 import pytest
 
-from tests.forked import SOURCES, Forked, run
+from tests.forked import SOURCES, Forked, fork_command, run
 from tests.scenario.command_line import CommandLine
 
 COMMANDS = (
@@ -143,3 +146,29 @@ def test_what_is_about_the_start_is_started(probe: CommandLine) -> None:
     assert flags(PYTHONOPTIMIZE="1") != flags()
     with pytest.raises(FileNotFoundError):
         Forked([sys.executable, "-m", "probe"], cwd=probe.folder / "nowhere", env=probe.environment)
+
+
+ECHO = 'import os, sys; print(sys.argv[1], os.environ["WORD"], os.getcwd(), sys.stdin.read()); sys.exit(7)'
+WAIT = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+
+
+def test_a_program_that_starts_others_gets_a_fork_with_its_words_streams_and_exit_code(cli: CommandLine) -> None:
+    (cli.folder / "echo.py").write_text(ECHO)
+    environment = {**cli.environment, "WORD": "set", "PYTHONPATH": f"{SOURCES}{os.pathsep}{cli.folder}"}
+    with fork_command("echo") as command:
+        arguments = ["/bin/sh", "-c", f"{command} 'a b'"]
+        done = subprocess.run(arguments, input="in", capture_output=True, text=True, cwd=cli.project, env=environment)
+    assert (done.returncode, done.stdout) == (7, f"a b set {cli.project} in\n"), done.stderr
+
+
+def test_a_fork_ends_with_the_program_that_asked_for_it(cli: CommandLine) -> None:
+    (cli.folder / "wait.py").write_text(WAIT)
+    environment = {**cli.environment, "PYTHONPATH": f"{SOURCES}{os.pathsep}{cli.folder}"}
+    with fork_command("wait") as command:
+        client = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, text=True, env=environment)
+        assert client.stdout is not None
+        fork = os.pidfd_open(int(client.stdout.readline()))
+        client.kill()
+        client.communicate()
+        assert select.select([fork], [], [], 60)[0]
+        os.close(fork)
