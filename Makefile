@@ -65,7 +65,7 @@ again: $(STAMP)  ## what failed, one after the other, unless it is much
 soak: $(STAMP)  ## every fault at every point, which takes long
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 tests/faults tests/differential tests/scenario/test_dangerous_commands.py \
 	  tests/scenario/test_cli_eval.py tests/scenario/test_extreme_values.py tests/scenario/test_http_openapi.py tests/unit/chat/test_walk.py tests/unit/sandbox/test_choose.py \
-	  tests/scenario/test_fork.py tests/scenario/test_ordinary_commands.py tests/scenario/test_three_rounds.py tests/unit/models/text_calls \
+	  tests/scenario/test_fork.py tests/scenario/test_ordinary_commands.py tests/scenario/test_three_rounds.py tests/scenario/test_tui_resize.py tests/unit/models/text_calls \
 	  tests/unit/worlds/test_two_worlds.py tests/unit/workspace/history/test_transaction.py
 	@TEST_SOAK=1 $(BIN)/python -m pytest -q $(SPREAD) --timeout 3600 -m hypothesis tests/unit tests/contract
 

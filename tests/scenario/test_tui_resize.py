@@ -7,16 +7,19 @@ import pytest
 from textual.geometry import Region
 from textual.widgets import OptionList
 
+from tests.faults.chance import SEED, SOAK
 from tests.scenario.test_tui_app import until
 from tests.scenario.test_tui_cards import KINDS, asking_app, is_ready
 from treadle.tui.app import NARROW, TreadleApp
 
-STEPS = 25
+STEPS = 25 if SOAK else 5
+"""Sizes by chance, others in each run: TEST_SEED repeats them."""
 SMALL, LARGE = (30, 8), (250, 60)
 
 
 def walk(seed: str) -> list[tuple[int, int]]:
-    chance = random.Random(seed)
+    print(f"TEST_SEED={SEED}")
+    chance = random.Random(f"{SEED} {seed}")
     sizes = [SMALL, LARGE, (NARROW - 1, 20), (NARROW, 15), (40, 12)]
     sizes += [(chance.randint(30, 250), chance.randint(8, 60)) for _ in range(STEPS)]
     chance.shuffle(sizes)
