@@ -158,10 +158,12 @@ _CLASSES = {
     "xdigit": "0-9A-Fa-f",
 }
 _TOKEN = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[\^?\]?|\]|[^\\\[\]]+|.", re.DOTALL)
+_LETTERS_BEYOND_ASCII = (0x130, 0x131, 0x17F, 0x212A)
+"""Other cases of the letters i, s and k, as `re` sees them."""
 _WORD_ENDS = {r"\<": r"\b(?=\w)", r"\>": r"\b(?<=\w)"}
 
 
-def python_pattern(pattern: str) -> str:
+def python_pattern(pattern: str, *, ignore_case: bool = False) -> str:
     """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], and the ends of words. re.error for
     classes within classes, which `re` would read as something else."""
     parts: list[str] = []
@@ -171,7 +173,7 @@ def python_pattern(pattern: str) -> str:
         if within and token[2] is not None:
             if token[2] not in _CLASSES:
                 raise re.error(f"unrecognized class [:{token[2]}:]", pattern, token.start())
-            text = _all_but(_CLASSES[token[2]]) if token[1] else _CLASSES[token[2]]
+            text = _all_but(_CLASSES[token[2]], ignore_case=ignore_case) if token[1] else _CLASSES[token[2]]
         elif within and text.startswith("["):
             raise re.error("classes within classes need ripgrep, which is not installed", pattern, token.start())
         elif within and ("&&" in text or "--" in text or "~~" in text):
@@ -189,9 +191,12 @@ def python_pattern(pattern: str) -> str:
     return "".join(parts)
 
 
-def _all_but(inside: str) -> str:
-    """The content of a character class for all characters but those of another one, which are ASCII."""
-    ends = [-1, *(number for number in range(128) if re.match(f"[{inside}]", chr(number))), sys.maxunicode + 1]
+def _all_but(inside: str, *, ignore_case: bool) -> str:
+    """The content of a character class for all characters but those of another one, which are ASCII. Where case is
+    ignored, neither case of a letter may be in it: `re` would find the letter by the other."""
+    inner = re.compile(f"[{inside}]", re.I if ignore_case else 0)
+    excluded = (number for number in (*range(128), *_LETTERS_BEYOND_ASCII) if inner.match(chr(number)))
+    ends = [-1, *excluded, sys.maxunicode + 1]
     return "".join(f"\\U{one + 1:08x}-\\U{next_end - 1:08x}" for one, next_end in pairwise(ends) if next_end - one > 1)
 
 
@@ -221,7 +226,7 @@ def is_supported(job: SearchJob) -> bool:
 
 
 def _compile(job: SearchJob) -> re.Pattern[str]:
-    expression = re.escape(job.pattern) if job.literal else python_pattern(job.pattern)
+    expression = re.escape(job.pattern) if job.literal else python_pattern(job.pattern, ignore_case=job.ignore_case)
     try:
         return re.compile(expression, re.I if job.ignore_case else 0)
     except (RecursionError, OverflowError) as error:
