@@ -14,6 +14,7 @@ from treadle.protocol.events import Event
 from treadle.tui.app import Start, TreadleApp
 from treadle.tui.launch import make_app
 from treadle.tui.picker import Picker
+from treadle.tui.screens import Reading
 
 SIZES = [(40, 12), (80, 24), (120, 40)]
 THEMES = ("dark", "light")
@@ -26,6 +27,7 @@ async def nothing(pilot: Pilot[Any]) -> None: ...
 
 async def helped(pilot: Pilot[Any]) -> None:
     await pilot.press("f1")
+    await _until(pilot, lambda: isinstance(pilot.app.screen, Reading))  # the user's own commands are looked for first
 
 
 async def completed(pilot: Pilot[Any]) -> None:

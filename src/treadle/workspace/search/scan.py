@@ -174,10 +174,12 @@ _CLASSES = {
     "xdigit": "0-9A-Fa-f",
 }
 _TOKEN = re.compile(r"\[:(\^?)(\w+):\]|\\.|\[\^?\]?|\]|[^\\\[\]]+|.", re.DOTALL)
+_LETTERS_BEYOND_ASCII = (0x130, 0x131, 0x17F, 0x212A)
+"""Other cases of the letters i, s and k, as `re` sees them."""
 _WORD_ENDS = {r"\<": r"\b(?=\w)", r"\>": r"\b(?<=\w)"}
 
 
-def python_pattern(pattern: str, *, ignore_case: bool) -> str:
+def python_pattern(pattern: str, *, ignore_case: bool = False) -> str:
     """A pattern of ripgrep's as `re` understands it: classes such as [[:alpha:]], and the ends of words. re.error for
     classes within classes, which `re` would read as something else."""
     parts: list[str] = []
@@ -187,7 +189,7 @@ def python_pattern(pattern: str, *, ignore_case: bool) -> str:
         if within and token[2] is not None:
             if token[2] not in _CLASSES:
                 raise re.error(f"unrecognized class [:{token[2]}:]", pattern, token.start())
-            text = _all_but(_CLASSES[token[2]], ignore_case) if token[1] else _CLASSES[token[2]]
+            text = _all_but(_CLASSES[token[2]], ignore_case=ignore_case) if token[1] else _CLASSES[token[2]]
         elif within and text.startswith("["):
             raise re.error("classes within classes need ripgrep, which is not installed", pattern, token.start())
         elif within and ("&&" in text or "--" in text or "~~" in text):
@@ -205,12 +207,12 @@ def python_pattern(pattern: str, *, ignore_case: bool) -> str:
     return "".join(parts)
 
 
-def _all_but(inside: str, ignore_case: bool) -> str:
-    """The content of a character class for all characters but those of another one, which are ASCII. Without regard to
-    case, the long s and the sign for kelvin count as letters of ASCII, and the class is folded before it is negated."""
-    flags = re.IGNORECASE if ignore_case else re.NOFLAG
-    candidates = (*range(128), ord("\u017f"), ord("\u212a"))
-    ends = [-1, *(each for each in candidates if re.match(f"[{inside}]", chr(each), flags)), sys.maxunicode + 1]
+def _all_but(inside: str, *, ignore_case: bool) -> str:
+    """The content of a character class for all characters but those of another one, which are ASCII. Where case is
+    ignored, neither case of a letter may be in it: `re` would find the letter by the other."""
+    inner = re.compile(f"[{inside}]", re.I if ignore_case else 0)
+    excluded = (number for number in (*range(128), *_LETTERS_BEYOND_ASCII) if inner.match(chr(number)))
+    ends = [-1, *excluded, sys.maxunicode + 1]
     return "".join(f"\\U{one + 1:08x}-\\U{next_end - 1:08x}" for one, next_end in pairwise(ends) if next_end - one > 1)
 
 

@@ -226,6 +226,15 @@ def test_posix_classes_and_word_ends(engine: Make, project: Path) -> None:  # T-
     assert search(searcher, "^[a||-]+$") == {"a": [3]}
 
 
+def test_a_negated_posix_class_has_no_letter_of_the_class_in_either_case(engine: Make, project: Path) -> None:  # T-04
+    write(project, a="S\nk\ni\n-\n1\n")
+    searcher = engine(project)
+    assert search(searcher, "^[^[:^alnum:]]$", ignore_case=True) == {"a": [1, 2, 3, 5]}
+    assert search(searcher, "^[[:^lower:]]$", ignore_case=True) == {"a": [4, 5]}
+    assert search(searcher, "^[[:^upper:]]$", ignore_case=True) == {"a": [4, 5]}
+    assert search(searcher, "^[[:^upper:]]$") == {"a": [2, 3, 4, 5]}
+
+
 @pytest.mark.parametrize("pattern", ["[[:nothing:]]", "[a[bc]]", "[a-z&&b]"])
 def test_our_own_program_refuses_what_it_would_read_otherwise(project: Path, pattern: str) -> None:
     write(project, a="b\n")
