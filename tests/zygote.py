@@ -9,7 +9,6 @@ starts, and end as any other does. `forked` asks for them; this file knows nothi
 import atexit
 import contextlib
 import ctypes
-import faulthandler
 import gc
 import importlib
 import io
@@ -153,7 +152,6 @@ def leave(code: int) -> None:
 
 
 def main() -> None:
-    faulthandler.enable(2)  # a command that crashes prints where, on its own standard error
     preload()
     gc.collect()
     gc.freeze()

@@ -696,7 +696,7 @@ SECOND_LOOK = (
             "cp AGENTS.md /tmp/kept; echo 1 > plain.txt; echo up; "
             "while :; do echo evil > AGENTS.md; rm notes.txt; cp /tmp/kept AGENTS.md; echo kept > notes.txt; done"
         ),
-        *(check("1.0", commit=True, wait_s=0.5) for _ in range(6)),
+        *(check("1.0", commit=True, wait_s=0.5 + number / 100) for number in range(6)),  # equal calls would be stopped
         stop("1.0"),
         may_change=("plain.txt",),
     ),
@@ -706,7 +706,7 @@ SECOND_LOOK = (
             "mkdir d; echo up; while :; do echo 1 > d/x; rm -r d; ln -s ../outside d; echo evil > d/canary.txt; rm d; "
             "mkdir d; done"
         ),
-        *(check("1.0", commit=True, wait_s=0.5) for _ in range(6)),
+        *(check("1.0", commit=True, wait_s=0.5 + number / 100) for number in range(6)),  # equal calls would be stopped
         stop("1.0"),
         may_change=("d", "d/x"),
     ),

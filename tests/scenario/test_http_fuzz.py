@@ -47,7 +47,8 @@ async def test_every_route_takes_every_body(tmp_path: Path) -> None:
         for route in [route for route in ROUTES if route.body is not None]:
             for _ in range(TRIES):
                 assert route.body is not None
-                known = chance.random() < 0.8
+                deletes_chat = (route.method, route.path) == ("DELETE", "/api/chats/{chat}")
+                known = chance.random() < 0.8 and not deletes_chat
                 path = route.path.replace("{chat}", chat if known else "c_none")
                 for name in ("action", "seq", "id", "job", "world", "queued", "name", "run"):
                     path = path.replace(f"{{{name}}}", chance.choice(["1", "1.0", "-1", "x", "9" * 30, "%00"]))

@@ -172,9 +172,12 @@ def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Ite
 
 
 def find_new(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
-    """What is sensitive about a file by its name, if nothing lies there yet. Caches are left aside."""
+    """What is sensitive about a file of the project by its name, if nothing lies there yet. Caches are left aside."""
     name = names(root, path)[-1]
-    if os.path.lexists(os.path.join(root, name)) or CACHES.intersection(name.split("/")):
+    folders = name.split("/")
+    if "~" in folders or name.startswith(("/", "../")):  # in the home, or elsewhere outside of the project
+        return None
+    if os.path.lexists(os.path.join(root, name)) or CACHES.intersection(folders):
         return None
     return judge_new(name, own)
 

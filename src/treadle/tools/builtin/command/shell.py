@@ -23,7 +23,7 @@ CAP = 32_000
 STATE_CAP = 1 << 20
 """How many bytes of what the shell writes are kept. Of more, only the working directory is used."""
 _NOT_CARRIED = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "TERM", "TREADLE_CALL", "LINES", "COLUMNS"})
-_PASSING = re.compile(r"/treadle-\d+-[0-9a-f]{12}(/home)?\Z")
+_PASSING = re.compile(r"/treadle-\d+-\d+-[0-9a-f]{12}(/home)?\Z")
 """Folders that a sandbox makes for one command: they are HOME and TMPDIR to that one only."""
 _END = b"end"
 _LEFT = b"left="
