@@ -230,7 +230,7 @@ async def test_the_library_makes_rules_too(stage: Stage) -> None:  # S-07
     )
     await play(chat.send("Work."))
     (action,) = await chat.actions()
-    assert action.offers[0].covers == "every call of change, whatever its arguments"
+    assert action.offers[0].covers == "every call of change, with any arguments"
     assert await chat.arguments(action) == {"n": 1}
     seen = await play(chat.approve(action, rule=action.offers[0].rule))
     assert len(of(seen, e.ExecutionComplete)) == 2

@@ -148,7 +148,7 @@ def test_an_edit_by_somebody_else_is_left_alone_or_merged(cli: CommandLine, chat
     (cli.project / "a.txt").write_text(mine)
     refused = cli("undo", "a.txt")
     assert refused.code == 1
-    assert refused.out.startswith("✗ a.txt was not changed: somebody has changed it since\n")
+    assert refused.out.startswith("✗ a.txt was not changed: it has changed since\n")
     assert "    +mine\n" in refused.out
     assert "--merge" in refused.err
     assert (cli.project / "a.txt").read_text() == mine

@@ -352,6 +352,15 @@ async def test_a_session_that_goes_on_while_a_hook_is_asked_is_not_idle(start: S
     assert [each["data"].get("content", "idle") for each in events] == [*await recorded_answers(), "idle"]
 
 
+async def test_an_incomplete_answer_is_reported(start: Start) -> None:  # L-15
+    program = await start('[[turn]]\ntext = "Once upon"\nfinish = "length"\n')
+    await program.call("session.create", {"sessionId": "s1"})
+    await program.call("session.send", {"sessionId": "s1", "prompt": "A story."})
+    await program.heard("session.idle")
+    notices = [each["data"]["message"] for each in program.events if each["type"] == "session.info"]
+    assert any("output limit before its answer was complete" in notice for notice in notices)
+
+
 async def test_a_session_is_compacted(start: Start) -> None:  # L-19
     program = await start(turns(last="word " * 50))
     await talk(program)

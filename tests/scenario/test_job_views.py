@@ -136,7 +136,7 @@ async def test_a_running_job_is_committed_as_it_is_then_and_later_only_what_chan
     assert (scene.project / "one").read_text() == "mine\n"
     assert not (scene.project / "two").exists()
     _, seen = await scene.again(chat, step("echo 4 > one"), check(commit=True), Say("More."))
-    assert "somebody else changed the same files" in results(seen)[-1].error
+    assert "others changed the same files" in results(seen)[-1].error
     assert (scene.project / "one").read_text() == "mine\n"
     _, seen = await scene.again(chat, step("rm one; rm three"), Call("stop_command", handle="1.0"), Say("End."))
     assert (scene.project / "one").read_text() == "mine\n"

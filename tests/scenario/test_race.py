@@ -100,7 +100,7 @@ async def test_without_a_winner_nothing_is_committed(stage: Stage, tmp_path: Pat
     assert len(await agent.worlds.list()) == 2, "they stay to be looked at"
     (root / "answer.txt").write_text("41\n")
     idle = await agent.race("Write the answer", attempts=1, models=("wrong",), check="true", root=root)
-    assert (idle.winner, "what passed the check changed nothing" in idle.text) == (0, True)
+    assert (idle.winner, "the attempts that passed the check changed nothing" in idle.text) == (0, True)
 
 
 def script(content: str, answers: int) -> str:

@@ -395,6 +395,12 @@ def test_no_color_sends_no_colour(cli: CommandLine, tmp_path: Path) -> None:  # 
         terminal.close()
 
 
+def test_an_incomplete_answer_is_reported(terminal: Terminal, cli: CommandLine) -> None:  # L-15
+    begin(terminal, cli, '[[turn]]\ntext = "Once upon"\nfinish = "length"\n')
+    say(terminal, "A story.")
+    terminal.wait("Once upon", "reached its output limit before its answer was complete")
+
+
 def test_the_screen_is_what_a_full_repaint_would_show(terminal: Terminal, cli: CommandLine) -> None:  # U-02
     lines = "\\n".join(f"{number} lines of *text* and `code`, wide 漢字 and 🙂" for number in range(60))
     begin(terminal, cli, f'[[turn]]\ntext = "{lines}"\n' + EDIT + DONE)

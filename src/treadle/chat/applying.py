@@ -61,7 +61,9 @@ def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
         return f"Commit the world {command.world}.", WORLD_TOOL, {"world": command.world}
     if command.job:
         if command != Apply(job=command.job):
-            raise InvalidInput("What a background command changed is committed as it is; give nothing else with it.")
+            raise InvalidInput(
+                "The changes of a background command are committed as they are; give nothing else with them."
+            )
         message = f"Commit what the background command {command.job} changed."
         return message, JOB_TOOL, {"handle": command.job, "commit": True}
     if command.command is not None:

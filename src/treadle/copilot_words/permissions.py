@@ -20,7 +20,7 @@ _SCOPES: Mapping[str, RuleScope] = {
 }
 UNANSWERED = ("no-result", "noResult")
 REJECTED = "The user rejected this tool call."
-NOBODY = "Permission denied: could not request permission, because nobody was there."
+NOBODY = "Permission denied: could not request permission, because no person was there."
 
 
 class Decision(msgspec.Struct, frozen=True):

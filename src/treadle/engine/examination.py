@@ -191,7 +191,7 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Dou
     ready = replace(ready, invocation=replace(ready.invocation, network=reached, barred=verdict.barred))
     if isinstance(hooked, AskPerson) and verdict.decision not in ("ask", "deny") and ready.call.phase != "approved":
         if not options.interactive:
-            return _refused_tried(ready, f"{hooked.reason}, and nobody is here to give it.", deps)
+            return _refused_tried(ready, f"{hooked.reason}, and no person is here to give it.", deps)
         question = replace(verdict, decision="ask", reason=hooked.reason)
         return Settled((await _question(ready, question, None, deps),), blocks=True)
     if verdict.decision == "review":

@@ -26,7 +26,9 @@ from treadle.types import ChatId
 
 NO_SNAPSHOTS = "This Treadle keeps no snapshots of files, so nothing can be taken back."
 NO_ROOT = "This chat has no project root, so there are no files to take back."
-OBSERVED = "it was found changed while a background process ran, and it may have been somebody else: name it to undo it"
+OBSERVED = (
+    "it was found changed while a background process ran, and another program may have changed it: name it to undo it"
+)
 
 
 async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None:

@@ -147,7 +147,7 @@ async def told(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, du
         if not durable:  # it has only read
             raise
         raise Unfinished(
-            f"What was done could not be recorded ({type(fault).__name__}: {fault}). It is settled when the chat is "
+            f"The outcome could not be recorded ({type(fault).__name__}: {fault}). It is settled when the chat is "
             "taken up again."
         ) from fault
 

@@ -121,7 +121,7 @@ def check_command_pattern(pattern: str, effect: RuleEffect) -> None:
     if effect != "allow":
         return
     if len(words) == 1 and words[0] == ANY:
-        raise InvalidInput("a rule that allows every command is none; to let commands pass set auto_approve_commands")
+        raise InvalidInput("a rule cannot allow every command; to let commands pass set auto_approve_commands")
     if refusal := never_allowed(words):
         raise InvalidInput(f"{pattern!r} cannot be allowed by a rule: {refusal}")
 
@@ -134,7 +134,7 @@ def never_allowed(words: Sequence[str]) -> str:
     if program in WRAPPERS or _runs_words(program, arguments, open_ended):
         return f"{program} runs other commands, and it would cover them all"
     if program in INTERPRETERS and not _names_script(program, arguments, open_ended):
-        return f"{program} runs whatever it is given, and it would cover it all; name a script, as in 'python gen.py'"
+        return f"{program} runs any code, and the rule would cover all of it; name a script, as in 'python gen.py'"
     if program == "git" and any(word == "-c" or word.startswith(("--config-env", "--exec-path")) for word in arguments):
         return "git runs what -c sets"
     if program == "git" and open_ended and not arguments:

@@ -57,6 +57,6 @@ class Consent:
 def disclosure(recipient: str) -> str:
     """What the user is told."""
     return (
-        f"what you write, the files that the model reads and the output of commands are sent to {recipient}; "
+        f"your messages, the files that the model reads and the output of commands are sent to {recipient}; "
         "known secrets are taken out"
     )

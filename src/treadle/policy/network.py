@@ -172,7 +172,7 @@ def _offers(wants: Sequence[str]) -> tuple[Offer, ...]:
     everything = Rule("allow", NETWORK_TOOL, ALL, scope="once")
     return (
         *host_offers,
-        Offer(everything, "every host", "what it does there is not undone", ("once",)),
+        Offer(everything, "every host", "effects on other machines are not undone", ("once",)),
     )
 
 

@@ -73,7 +73,7 @@ def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offe
 def for_tool(spec: ToolSpec, *, changed: bool) -> tuple[Offer, ...]:
     """`changed`: a rule names the tool, and the tool has changed since. Then it alone is offered."""
     tool, server = spec.name, spec.server
-    calls = f"every call of {tool}, whatever its arguments"
+    calls = f"every call of {tool}, with any arguments"
     if not server:
         return (Offer(Rule("allow", tool), calls, "every other tool", STANDING),)
     leaves = "every other tool, and this one when its description or schema changes"

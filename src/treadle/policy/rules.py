@@ -25,7 +25,7 @@ def check(rule: Rule) -> None:
         check_command_pattern(rule.pattern, rule.effect)
     elif rule.tool in (COMMAND_TOOL, INPUT_TOOL) and rule.effect == "allow":
         raise InvalidInput(
-            "a rule that allows every command is none; to let commands pass set auto_approve_commands, or name the "
+            "a rule cannot allow every command; to let commands pass set auto_approve_commands, or name the "
             "command: --allow 'make test'"
         )
     elif rule.tool.startswith(MCP_PREFIX):

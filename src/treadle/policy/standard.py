@@ -39,7 +39,7 @@ from treadle.protocol.tools import COMMAND_TOOL, DELEGATE_TOOL, ToolSpec
 from treadle.types import SystemClock
 
 HARMLESS = "auto-approved (it changes nothing in the project)"
-UNREHEARSED = "what it would change cannot be found out beforehand"
+UNREHEARSED = "its changes cannot be found out beforehand"
 WRITES_UNSEEN = (
     "no copy-on-write view works here, so a command in the background or with a terminal writes to the project directly"
 )
@@ -54,8 +54,8 @@ _NO_TEXT = (
 _BY_PERSON = "a person commits what the background command changed"
 _DISCARDED = "this chat is read-only, so nothing of what the command changed was kept"
 _UNASKED = (
-    "it needs a person's approval ({}), and nobody is here to give it, so nothing of what the command changed was "
-    "kept; go on without it, or say in your answer what should be done by hand"
+    "it needs a person's approval ({}), and no person is here to give it, so nothing of what the command changed "
+    "was kept; go on without it, or say in your answer what should be done by hand"
 )
 
 

@@ -58,7 +58,7 @@ class ToolPins:
         pins = self._read()
         old_text = pins.texts.get(rule.pin or pins.first_uses.get(_key(rule, spec), ""))
         if old_text is None:
-            return "What the tool said of itself before is not known any more. It says now:\n" + _text(spec)
+            return "The earlier description of the tool is no longer known. It says now:\n" + _text(spec)
         return diff(spec.name, old_text, _text(spec)).text
 
     def keep_text(self, spec: ToolSpec) -> None:

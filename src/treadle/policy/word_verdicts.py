@@ -83,7 +83,7 @@ Judged = tuple[Need | None, str]
 """What is needed, or why it passes (empty: as a matter of course)."""
 
 NOT_RUN = (
-    "{} needs a person's approval ({}), and nobody is here to give it. It was not run; go on without it, or say in "
+    "{} needs a person's approval ({}), and no person is here to give it. It was not run; go on without it, or say in "
     "your answer what should be done by hand."
 )
 SENSITIVE_WAY = (
@@ -347,9 +347,9 @@ def _other(case: Case) -> Judged:
     if case.spec.needs_approval:
         reason = "this tool always asks"
     elif case.act.kind == "other" and case.spec.server and mode != "autopilot":
-        reason = f"the MCP server {case.spec.server} runs it, and nobody here can tell beforehand what it does"
+        reason = f"the MCP server {case.spec.server} runs it, and its effect is not known beforehand"
     elif case.act.kind == "other" and mode in ("confirm", "ask"):
-        reason = f"in mode {mode} a tool is asked for of which nobody can tell beforehand what it does"
+        reason = f"in mode {mode} a tool whose effect is not known beforehand is asked for"
     else:
         return None, ""
     naming = [rule for rule in case.rules if rules.about_tool((rule,), "allow", case.spec) is not None]
@@ -360,7 +360,7 @@ def _other(case: Case) -> Judged:
         case.pins.keep_text(case.spec)
         change = case.pins.difference(naming[-1], case.spec) if naming else ""
     except ConfigError as error:
-        change = f"Whether the tool has changed is not known: {error}"
+        change = f"It is not known if the tool has changed: {error}"
     way = f"A person can allow it with: treadle rules add --allow --tool {name}."
     if naming:
         reason = f"its description or schema is not the one for which {rules.in_words(naming[-1])} was made"

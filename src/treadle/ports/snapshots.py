@@ -17,7 +17,7 @@ UNCLEAR = (
     "an older Treadle recorded it; name a range that holds all of them"
 )
 """Why a trail without links is left alone."""
-MERGEABLE = "somebody has changed it"
+MERGEABLE = "it has changed"
 """How the reason begins why a path is left alone that might be merged."""
 
 

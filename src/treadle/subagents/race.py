@@ -182,7 +182,7 @@ class _Race:
         why = "none of them changed anything to its end"
         if self._order.check:
             passed = any(each.rested.passed for each in found)
-            why = "what passed the check changed nothing" if passed else "none of them passed the check"
+            why = "the attempts that passed the check changed nothing" if passed else "none of them passed the check"
         lines = [_NOT_ONE.format(why), "", *(_line(each.rested) for each in found)]
         all_of = [*(each.rested for each in found), *self._judged]
         outcome = told(self._invocation, all_of, ["\n".join(lines)], success=False)

@@ -198,7 +198,7 @@ class ProjectHooks:
         found = self._context.sandbox_of
         sandbox = None if found is None else found(invocation.options.sandbox)
         if sandbox is None or sandbox.level == "none":
-            raise SandboxError("a project's hooks run only in a sandbox, and there is none")
+            raise SandboxError("a project's hooks run only in a sandbox, and this machine has no sandbox")
         return sandbox.wrap(
             argv, Confinement(root, Unwritable(), hidden=self._context.guarded(root).hidden, world=world), root
         )

@@ -189,7 +189,7 @@ class Git:
         self, words: Sequence[str], confinement: Confinement, cwd: str, given: bytes = b""
     ) -> tuple[Completed, str]:
         if self._sandbox.level == "none":
-            raise ToolError("Git of a project runs only in a sandbox, and there is none on this machine.")
+            raise ToolError("Git of a project runs only in a sandbox, and this machine has no sandbox.")
         said = bytearray()
         longest = _LONGEST_ANSWER + 2 * len(given)
 

@@ -115,7 +115,7 @@ def test_a_person_s_change_stays_foreign_whatever_lies_around_it(project: Projec
     for number in (1, 2):
         done = project.undo(**project.run(number))
         assert done.files == ()
-        assert done.conflicts[0].reason == "somebody has changed it between two changes of this chat"
+        assert done.conflicts[0].reason == "it has changed between two changes of this chat"
     assert project.undo(merge=True, **project.run(1)).conflicts == ()
     assert project.read("f").decode() == text((7, "mine\n"), (12, "two\n"), (20, "three\n"))
     assert project.undo(**project.run(3)).conflicts == ()  # nobody has touched it since

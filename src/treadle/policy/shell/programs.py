@@ -86,7 +86,9 @@ def _interpreter(call: ShellCall) -> Meanings:
         yield Found("high", f"{call.name} runs code that is not known before it does", unseen=True)
     if call.stdin is not None and (not given or given == ("-",)):
         if UNKNOWN in call.stdin:
-            yield Found("high", f"{call.name} runs whatever is piped into it, which nobody has seen", unseen=True)
+            yield Found(
+                "high", f"{call.name} runs the text that is piped into it, which no person has seen", unseen=True
+            )
         yield from ruin(call.stdin)
 
 

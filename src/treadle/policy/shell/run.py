@@ -151,7 +151,7 @@ class Runner:
         call = ShellCall(base, args, shell.cwd, simple.stdin)
         if usual:
             return [*judge(call)]
-        strange = Found("medium", f"{shown(name)} is a program of its own place, whatever its name", unseen=True)
+        strange = Found("medium", f"{shown(name)} is a program in another folder, despite its name", unseen=True)
         return [strange, *(judge(call) if is_known(base) else ruin(call.line))]
 
     def _unnamed(self, simple: Simple, shell: ShellMemory) -> list[Meaning]:

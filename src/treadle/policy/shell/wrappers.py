@@ -144,7 +144,7 @@ def _input(call: ShellCall) -> Meanings:
     if UNKNOWN in (call.stdin or ""):
         yield Found(
             "high",
-            f"{call.name} runs whatever is piped into it, which nobody has seen",
+            f"{call.name} runs the text that is piped into it, which no person has seen",
             unseen=True,
             hides_commands=True,
         )

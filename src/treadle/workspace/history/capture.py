@@ -140,7 +140,7 @@ class Captures:
             yield
         except OSError as error:
             raise ToolError(
-                f"What the project is now cannot be kept: {error.strerror or error} (in {self._folder}).{so}"
+                f"The project's content cannot be stored: {error.strerror or error} (in {self._folder}).{so}"
             ) from error
 
     def _place(self, tree: Tree, same: int) -> Path:

@@ -72,8 +72,8 @@ class ContentStore:
                     batch.clear()
         except OSError as error:
             raise ToolError(
-                f"What was there before cannot be kept: {os.strerror(error.errno or 0)} (in {self.folder}). So nothing "
-                "was changed."
+                f"The content before the change cannot be stored: {os.strerror(error.errno or 0)} (in {self.folder}). "
+                "So nothing was changed."
             ) from error
 
     def put(self, data: bytes) -> str:

@@ -27,7 +27,7 @@ TREE = "tree"
 _NAME = "beginning"
 _CLONE = 0x40049409
 _COPIED = (st.S_IFREG, st.S_IFDIR, st.S_IFLNK)
-_CHANGED = "somebody changed or made it since the world began"
+_CHANGED = "it was changed or created in the project since the world began"
 
 
 def is_copied(view: str) -> bool:

@@ -43,8 +43,8 @@ from treadle.workspace.root import Root
 
 _MEANWHILE = "while the command ran"
 _SINCE = "since the world began"
-CHANGED = f"somebody changed or made it {_MEANWHILE}"
-GONE = f"somebody removed or moved it {_MEANWHILE}"
+CHANGED = f"it was changed or created {_MEANWHILE}"
+GONE = f"it was removed or moved {_MEANWHILE}"
 _SPECIAL = "a socket or a device cannot be committed"
 _OWN_MODE = "the permissions of the project root itself are left as they are"
 _DEEPEST = 250

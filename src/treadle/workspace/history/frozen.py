@@ -89,7 +89,7 @@ class FrozenLayer(ContentSource):
         try:
             return os.open(_content(self._view, self._numbers[path]), os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, KeyError) as error:
-            raise ToolError("What the command changed is no longer there: its copy is gone.") from error
+            raise ToolError("The changes of the command are lost: its copy is gone.") from error
 
     def mtime_ns(self, path: str) -> int:
         number = self._numbers.get(path)
@@ -145,4 +145,4 @@ def _reading(view: str) -> LayerReading:
         with open(f"{view}/{_NAME}", "rb") as file:
             return _decoder.decode(file.read())
     except (OSError, msgspec.MsgspecError) as error:
-        raise ToolError("What the command changed is no longer there: its copy is gone.") from error
+        raise ToolError("The changes of the command are lost: its copy is gone.") from error

@@ -75,7 +75,7 @@ class Upper(ContentSource):
                 stamp = os.fstat(file.fileno()).st_ctime_ns
                 wall, steady, *since = (int(number) for number in file.read().split())
         except (OSError, ValueError) as error:
-            raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
+            raise ToolError("The changes of the command are lost: its copy of the project is gone.") from error
         stamp = min(stamp, *since) if since else stamp
         leap = (time.time_ns() - wall) - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - steady)
         return stamp + leap if leap < -_LEAP_NS else stamp
@@ -89,7 +89,7 @@ class Upper(ContentSource):
         except FileNotFoundError:
             return LayerRecord(self._skeleton_states())
         except (OSError, msgspec.MsgspecError) as error:
-            raise ToolError("What was committed of this command before is not known any more.") from error
+            raise ToolError("The changes of this command that were committed before are no longer known.") from error
 
     def _skeleton_states(self) -> dict[str, FileState | None]:
         try:
@@ -114,7 +114,7 @@ class Upper(ContentSource):
         try:
             fd = os.open(f"{self.view}/{UPPER}", LIST)
         except OSError as error:
-            raise ToolError("What the command changed is no longer there: its copy of the project is gone.") from error
+            raise ToolError("The changes of the command are lost: its copy of the project is gone.") from error
         with held(fd):
             yield fd
 

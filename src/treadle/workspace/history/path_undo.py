@@ -227,7 +227,7 @@ class PathUndo:
         if state is None or state.kind != "file" or state.digest in self.made or self._images.has(state.digest):
             return
         if self._now is None or state.digest != self._now.digest:
-            raise Blocked("what was there before is no longer kept, so it cannot be brought back")
+            raise Blocked("its earlier content is no longer stored, so it cannot be restored")
 
 
 def both(links: Sequence[Link], text: Callable[[State], bytes | None]) -> tuple[bytes, bytes]:
@@ -252,11 +252,11 @@ def _merged_mode(base: int, ours: int, theirs: int) -> int | None:
 
 def _difference(expected: State, now: State) -> str:
     if expected is None:
-        return "somebody has made it anew"
+        return "it was created again"
     if now is None:
-        return "somebody has removed it"
+        return "it was removed"
     if expected.kind != now.kind:
-        return f"somebody has made it a {now.kind}"
+        return f"it was replaced by a {now.kind}"
     if replace(expected, mode=now.mode) == now:
-        return f"{MERGEABLE}s mode from {expected.mode:o} to {now.mode:o}"
+        return f"{MERGEABLE}: its mode was {expected.mode:o} and is {now.mode:o}"
     return MERGEABLE

@@ -92,7 +92,7 @@ def test_one_file_that_cannot_go_back_keeps_all_of_it(project: Project) -> None:
     project.write(".git/refs/heads/more", "0" * 40 + "\n")
     done = project.undo()
     assert [each.path for each in done.conflicts] == [".git"]
-    assert ".git/refs/heads/more in it: somebody has changed it since" in done.conflicts[0].reason
+    assert ".git/refs/heads/more in it: it has changed since" in done.conflicts[0].reason
 
 
 def test_a_repository_that_was_made_or_removed_comes_back_whole(project: Project) -> None:

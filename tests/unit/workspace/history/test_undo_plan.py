@@ -139,7 +139,7 @@ def test_an_edited_file_is_refused_and_untouched_and_the_edit_is_shown(project: 
     assert [file.path for file in done.files] == ["g"]
     assert project.read("f").decode() == changed((2, "agent\n"), (20, "person\n"))
     assert [conflict.path for conflict in done.conflicts] == ["f"]
-    assert done.conflicts[0].reason == "somebody has changed it since"
+    assert done.conflicts[0].reason == "it has changed since"
     assert "+person" in done.conflicts[0].diff
     assert "agent" not in done.conflicts[0].diff  # from what the chat left
 
@@ -166,7 +166,7 @@ def test_an_edit_between_two_changes_is_merged_too(project: Project) -> None:
     project.write("f", changed((2, "agent\n"), (15, "person\n")))
     project.change(lambda: project.write("f", changed((2, "agent\n"), (15, "person\n"), (28, "again\n"))))
     refused = project.undo()
-    assert refused.conflicts[0].reason == "somebody has changed it between two changes of this chat"
+    assert refused.conflicts[0].reason == "it has changed between two changes of this chat"
     assert not refused.files
     assert not project.undo(merge=True).conflicts
     assert project.read("f").decode() == changed((15, "person\n"))
@@ -204,16 +204,16 @@ def test_what_somebody_removed_made_or_retyped_stays_so(project: Project, merge:
     assert project.tree() == before
     reasons = {conflict.path: conflict.reason for conflict in done.conflicts}
     assert reasons.keys() == {"gone", "link", "binary", "created", "deleted"}
-    assert reasons["gone"].startswith("somebody has removed it since")
-    assert reasons["link"].startswith("somebody has made it a link since")
-    assert reasons["deleted"].startswith("somebody has made it anew since")
+    assert reasons["gone"].startswith("it was removed since")
+    assert reasons["link"].startswith("it was replaced by a link since")
+    assert reasons["deleted"].startswith("it was created again since")
 
 
 def test_a_mode_that_somebody_changed_is_drift_and_is_merged(project: Project) -> None:
     project.write("f", "old\n", 0o644)
     project.change(lambda: project.write("f", "agent\n", 0o644))
     (project.path / "f").chmod(0o600)
-    assert project.undo().conflicts[0].reason == "somebody has changed its mode from 644 to 600 since"
+    assert project.undo().conflicts[0].reason == "it has changed: its mode was 644 and is 600 since"
     assert not project.undo(merge=True).conflicts
     assert project.tree()["f"].mode == 0o600
     assert project.read("f") == b"old\n"
@@ -233,7 +233,7 @@ def test_a_missing_image_is_said(project: Project) -> None:
     shutil.rmtree(project.snapshots.images.folder / "objects")
     done = project.plan()
     assert not done.files
-    assert done.conflicts[0].reason == "what was there before is no longer kept, so it cannot be brought back"
+    assert done.conflicts[0].reason == "its earlier content is no longer stored, so it cannot be restored"
 
 
 def test_without_what_the_chat_left_there_is_no_merging(project: Project) -> None:

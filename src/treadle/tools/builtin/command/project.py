@@ -304,7 +304,7 @@ class CommandProject:
             conflicts = (f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in effect.conflicts[:_SHOWN])
             would = "\n".join(conflicts)
         why = (
-            f"[{self.not_made}, because somebody else changed the same files meanwhile: {self.mend}. "
+            f"[{self.not_made}, because others changed the same files meanwhile: {self.mend}. "
             "What it would have changed:]"
         )
         return ProjectChange((why, would), success=False, source="view", conflicts=effect.conflicts)
