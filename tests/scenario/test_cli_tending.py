@@ -81,7 +81,7 @@ def test_the_cap_holds_where_a_process_stays(crowded: Crowded, command: str) -> 
     assert cli("undo", "last", "--yes").code == 0
     assert crowded.file.read_text() == "1" * 2000, "what the newest run needs was there"
     older = cli("chats", "--json").lines[1]["chat"]
-    assert "no longer kept" in cli("undo", older, "--yes").out
+    assert "no longer stored" in cli("undo", older, "--yes").out
     assert cli("fsck").code == 0, "what was collected is not missed"
 
 

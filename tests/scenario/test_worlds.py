@@ -125,7 +125,7 @@ async def test_what_somebody_changed_meanwhile_is_a_conflict(solo: Stage, root: 
     world = await agent.worlds.open(root)
     write(agent.workspace_of(world.project), "notes.txt", b"the world's\n")
     (root / "notes.txt").write_text("the user's\n")
-    with pytest.raises(Conflict, match="somebody"):
+    with pytest.raises(Conflict, match="others changed"):
         await agent.worlds.commit(world.id)
     assert (root / "notes.txt").read_text() == "the user's\n"
 
@@ -328,7 +328,7 @@ async def test_without_overlays_a_copy_does_the_same_and_says_so(
     assert tree(root) == before
     (root / "notes.txt").write_text("the user's\n")
     write(agent.workspace_of(world.project), "notes.txt", b"the world's\n")
-    with pytest.raises(Conflict, match="somebody"):
+    with pytest.raises(Conflict, match="others changed"):
         await agent.worlds.commit(world.id)
     assert (root / "notes.txt").read_text() == "the user's\n"
 

@@ -157,7 +157,7 @@ def test_nothing_in_the_middle_of_a_rebase(repository: Path) -> None:
 
 
 def test_without_a_sandbox_git_does_not_run_and_that_is_said(repository: Path) -> None:
-    with pytest.raises(ToolError, match=r"only in a sandbox, and there is none.*git_branch off"):
+    with pytest.raises(ToolError, match=r"only in a sandbox, and this machine has no sandbox.*git_branch off"):
         make_branch(str(repository), "c_1", 7, NoSandbox)
     assert git(repository, "symbolic-ref", "--short", "HEAD") == "main"
 

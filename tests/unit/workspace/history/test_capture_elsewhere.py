@@ -158,6 +158,6 @@ def test_a_full_disk_is_said_and_passes(tmp_path: Path) -> None:  # fault 13
     )
     assert done.returncode == 0, done.stderr
     said, left, found = done.stdout.splitlines()
-    assert "cannot be kept: No space left on device" in said
+    assert "cannot be stored: No space left on device" in said
     assert left == "0 0"
     assert found == "['large']"

@@ -280,7 +280,7 @@ def test_a_clock_that_was_set_back_hides_no_conflict(views: Views) -> None:  # f
 
 
 def test_a_view_that_is_gone_is_an_error_and_no_empty_effect(views: Views, tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="no longer there"):
+    with pytest.raises(ToolError, match="are lost"):
         effects.read(Root(str(views.root)), str(tmp_path / "none"))
 
 
