@@ -159,7 +159,7 @@ class OfferedModel(NamedTuple):
 
     info: ModelInfo
     why: str = ""
-    """What is missing before it can be used."""
+    """The thing that is missing before it can be used; empty if nothing is."""
     place: str = ""
     """The server on this machine that has it."""
 

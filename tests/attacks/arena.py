@@ -153,6 +153,13 @@ class Arena:
 
     def _play(self, attack: Attack) -> Iterator[str]:
         """The output of each run, and of stopping its background commands."""
+        try:
+            yield from self._run(attack)
+        finally:  # a command that runs on would keep a core busy
+            stopped = self.cli("jobs", "--stop")
+        yield stopped.out + stopped.err
+
+    def _run(self, attack: Attack) -> Iterator[str]:
         env = QUIET | dict(attack.settings) | {"DEPLOY_TOKEN": SECRETS[4]}
         for number, calls in enumerate(attack.runs):
             model = self.cli.script(self._script_of(calls, attack.runs[:number]), f"script{number}.toml")
@@ -162,8 +169,6 @@ class Arena:
             check_inert(ended.out)
             check_inert(ended.err)
             yield ended.out + ended.err
-        stopped = self.cli("jobs", "--stop")
-        yield stopped.out + stopped.err
 
     def _script(self, attack: Attack) -> str:
         return "".join(self._script_of(calls, ()) for calls in attack.runs)

@@ -51,7 +51,7 @@ class _Meta(msgspec.Struct):
 
     n_ctx: int | None = None
     n_ctx_train: int | None = None
-    """What the model was made for; the server may have been started with less."""
+    """The window of the model itself; the server may have been started with less."""
 
 
 class _Item(msgspec.Struct):
@@ -85,7 +85,7 @@ class _Modalities(msgspec.Struct):
 
 
 class _Properties(msgspec.Struct):
-    """What llama.cpp tells at `/props` of the model that it serves, under whatever name it is asked for."""
+    """The facts of llama.cpp's `/props` about the model that it serves, under any name that a request uses."""
 
     default_generation_settings: _Generation | None = None
     modalities: _Modalities | None = None
@@ -127,7 +127,7 @@ async def learn_facts(context: ProviderContext, access: Access, path: str, info:
 
 
 def read_facts(document: bytes, name: str) -> ModelFacts | None:
-    """What a list of models or the properties of a server tell of one model; None: nothing."""
+    """The facts about one model in a list of models or in the properties of a server; None if there are none."""
     models = read_list(document)
     if models is not None:
         return facts_of(models[name]) if name in models else None

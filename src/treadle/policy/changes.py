@@ -66,7 +66,7 @@ class ChangeSet(msgspec.Struct, frozen=True):
     history: tuple[str, ...] = ()
     """See `treadle.ports.snapshots.Effect`."""
     spelled: tuple[Sensitive, ...] = ()
-    """What is sensitive about other names of these files: those that the call gives, and links that lead to them."""
+    """Sensitive names of these files beside their own: those that the call gives, and links that lead to them."""
 
 
 def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule]) -> tuple[Concern, ...]:

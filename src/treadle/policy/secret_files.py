@@ -61,6 +61,8 @@ their authors, keys for tests), which are public; and a hidden file keeps an ins
 _SETTLED_NS = 1_000_000_000
 """A folder that changed less than this long ago may change again without a new time."""
 _MOST_ENTRIES = 20_000
+_REMEMBERED_S = 2.0
+"""How long the answer about deep folders is kept. The root and its own folders are looked at for every command."""
 SEARCH_LIMITS = f"in installed packages (node_modules, .venv, vendor …) and beyond the first {_MOST_ENTRIES:,} entries"
 """Where secret files are not found."""
 _HEAD = 16_384
@@ -84,7 +86,8 @@ class _Listing(NamedTuple):
 
 def find_secrets(root: str, top: int) -> tuple[str, ...]:
     """The secret files below an open folder, as paths relative to it, the nearest first and those in built folders
-    last; of a link the file it leads to. `root` is its path. At most 20,000 entries are looked at."""
+    last; of a link the file it leads to. `root` is its path. At most 20,000 entries are looked at. A new file
+    in a folder below the second level is found after two seconds at the latest."""
     status = os.fstat(top)
     return _search_of(root, status.st_dev, status.st_ino).find(top)
 
@@ -101,15 +104,37 @@ class _SecretSearch:
     def __init__(self, root: str) -> None:
         self._root = root
         self._listings: dict[str, _Listing] = {}
+        self._shallow: dict[str, _Listing] = {}
+        """The root and its own folders, at the last search."""
+        self._deep_secrets: tuple[str, ...] = ()
+        self._until = 0.0
         self._lock = threading.Lock()
 
     def find(self, top: int) -> tuple[str, ...]:
         with self._lock:
+            if time.monotonic() < self._until and (secrets := self._search_shallow(top)) is not None:
+                return tuple(dict.fromkeys((*secrets, *self._deep_secrets)))
             return self._search(top)
 
+    def _search_shallow(self, top: int) -> list[str] | None:
+        """The secrets in the root and its own folders; None if they have other folders than at the last search."""
+        secrets: list[str] = []
+        for folder, old in self._shallow.items():
+            listing = _list_folder(folder, top, self._listings.get(folder))
+            if listing is None or (listing.folders, listing.built) != (old.folders, old.built):
+                return None
+            secrets += self._secrets_in(listing, top)
+        return secrets
+
+    def _secrets_in(self, listing: _Listing, top: int) -> Iterator[str]:
+        for path in listing.links:
+            yield from _target(self._root, path)
+        yield from (path for path in listing.files if _is_secret(os.path.basename(path), path, top))
+
     def _search(self, top: int) -> tuple[str, ...]:
-        listings, self._listings = self._listings, {}
-        secrets: dict[str, None] = {}
+        listings, self._listings, self._shallow = self._listings, {}, {}
+        shallow_secrets: dict[str, None] = {}
+        deep_secrets: dict[str, None] = {}
         folders, built, entries_left = deque([""]), deque[str](), _MOST_ENTRIES
         while (folders or built) and entries_left > 0:
             folder = (folders or built).popleft()
@@ -121,12 +146,14 @@ class _SecretSearch:
             entries_left -= listing.entries
             folders.extend(listing.folders)
             built.extend(listing.built)
-            for path in listing.links:
-                secrets.update(dict.fromkeys(_target(self._root, path)))
-            for path in listing.files:
-                if _is_secret(os.path.basename(path), path, top):
-                    secrets[path] = None
-        return tuple(secrets)
+            is_shallow = "/" not in folder
+            if is_shallow:
+                self._shallow[folder] = listing
+            secrets = shallow_secrets if is_shallow else deep_secrets
+            secrets.update(dict.fromkeys(self._secrets_in(listing, top)))
+        self._deep_secrets = tuple(deep_secrets)
+        self._until = time.monotonic() + _REMEMBERED_S
+        return tuple(shallow_secrets | deep_secrets)
 
 
 def _list_folder(folder: str, top: int, known: _Listing | None) -> _Listing | None:
@@ -245,7 +272,7 @@ def _plain_names(name: str) -> tuple[str, ...]:
 
 
 def _content_pattern(name: str) -> re.Pattern[bytes] | None:
-    """What a file with this name of a secret holds if it is secret; None: anything."""
+    """The pattern of content that makes a file with this name secret; None if any content does."""
     plain_names = _plain_names(name)
     if any(_SECRET.fullmatch(plain) for plain in plain_names):
         return None

@@ -161,7 +161,7 @@ def find(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
 
 
 def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Iterator[Sensitive]:
-    """What is sensitive about files of the project by the links that lead to them: with `CLAUDE.md -> docs/ai.md`,
+    """Why files are sensitive by links that lead to them: with `CLAUDE.md -> docs/ai.md`,
     agents obey `docs/ai.md`. Paths are relative to the root and free of links. Links are looked for in the root and in
     its hidden folders, where programs look for such files."""
     targets = _link_targets(root) if root else {}
@@ -172,7 +172,7 @@ def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Ite
 
 
 def find_new(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
-    """What is sensitive about a file of the project by its name, if nothing lies there yet. Caches are left aside."""
+    """The reason why a new file of the project is sensitive by its name; None if it exists, or lies in a cache."""
     name = names(root, path)[-1]
     folders = name.split("/")
     if "~" in folders or name.startswith(("/", "../")):  # in the home, or elsewhere outside of the project

@@ -15,7 +15,7 @@ from treadle.protocol.tools import DynamicTool
 Mode = Literal["read-only", "confirm", "review", "ask", "auto-edit", "autopilot"]
 """What passes without a question (S-07), from the least to the most; see `treadle.policy.standard`."""
 TitleChoice = Literal["auto", "on", "off"]
-"""Whether models make the titles of chats. auto: all but those that only play a script."""
+"""The models that write titles of chats. auto: all but those that only play a script."""
 OnLimit = Literal["ask", "answer", "error"]
 OnGuard = Literal["ask", "stop"]
 OnDeadline = Literal["continue", "error"]

@@ -35,7 +35,8 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    monkeypatch.setattr(secret_files, "_REMEMBERED_S", 0.0)
     made = Project(tmp_path)
     yield made
     os.close(made._top)
@@ -67,8 +68,18 @@ def test_a_file_that_comes_later_is_found(project: Project, name: str) -> None:
     assert project.secrets() == {name}
 
 
-def test_a_file_that_comes_at_once_is_found(project: Project) -> None:
+def test_a_file_that_comes_at_once_is_found(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer about deep folders is remembered; new files in the root and its own folders count at once."""
+    monkeypatch.setattr(secret_files, "_REMEMBERED_S", 1e9)
+    project.write("deep/down/.env")
     project.settle()
+    project.write(".env")
+    project.write("deep/.netrc", "machine x\n")
+    assert project.secrets() == {".env", "deep/.netrc", "deep/down/.env"}
+    for path in (".env", "deep/.netrc", "deep/down/.env"):
+        (project.root / path).unlink()
+    project.secrets()
+    secret_files._search_of.cache_clear()
     for number in range(3):
         project.write(f"folder{number}/.env")
         assert len(project.secrets()) == number + 1

@@ -41,7 +41,7 @@ class _Level(msgspec.Struct):
 
 
 def inherit(rules: Rules | None) -> Ignoring:
-    """What is ignored at the top of a search, by rules from above it."""
+    """The rules that hold at the top of a search, from above it."""
     return Ignoring() if rules is None else Ignoring(((rules, 0),))
 
 
