@@ -108,7 +108,7 @@ def _tool(text: Text, folder: Path) -> None:
     seen = {"file": hashlib.sha256(path.read_bytes()).hexdigest()}
     arguments = {"path": "file", "old_str": text.passage, "new_str": "x\n"}
     options = ChatOptions(root=str(path.parent))
-    call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, options=options, seen=seen)
+    call = Invocation(ChatId("c"), CallKey("1.0"), "edit_file", arguments, options=options, known_files=seen)
 
     async def edit() -> None:
         plan = await tool.prepare(call)

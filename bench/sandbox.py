@@ -48,7 +48,7 @@ def ways(folder: Path) -> Mapping[str, Line]:
     guarded = Confinement(
         root=str(root),
         protected=places.protected(str(root)),
-        hidden=(*places.hidden(str(scratch), user_home=str(folder)), *system_keys()),
+        hidden_paths=(*places.find_hidden_paths(str(scratch), user_home=str(folder)), *system_keys()),
         home=private_home(str(root), os.environ),
     )
     found: dict[str, Line] = {"plain bash": lambda: list(PLAIN), "none": _wrapped(NoSandbox(), bare)}

@@ -27,7 +27,7 @@ def answer(method: str, path: str, headers: Headers, body: bytes) -> FakeRespons
     dialect = _dialects().get(name)
     if dialect is None:
         return json_answer(404, {"error": {"message": f"no provider is called {name!r}"}})
-    other = dialect.other(method, f"/{rest}", headers, body)
+    other = dialect.answer_other_request(method, f"/{rest}", headers, body)
     if other is not None:
         return other
     asked = _MODEL.search(body) or _MODEL.search(path.encode())
@@ -63,7 +63,7 @@ def _frames(name: str, chunks: int) -> tuple[str, list[bytes]]:
     request = {"model": "bench", "stream": True, "stream_options": {"include_usage": True}}
     dialect = _dialects()[name]
     if path := _PATHS[name]:
-        dialect.other("POST", path, {}, b"{}")
+        dialect.answer_other_request("POST", path, {}, b"{}")
     content_type, pieces = dialect.pieces(reply, request, 0)
     return content_type, [frame(piece) for piece in pieces]
 

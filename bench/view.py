@@ -144,7 +144,7 @@ class Project:
                 each.mkdir()
             os.chmod(view / "upper", self.root.stat().st_mode & 0o7777)
             (view / "began").write_text(f"{time.time_ns()} {time.clock_gettime_ns(time.CLOCK_BOOTTIME)}")
-        mount = View(str(view / "upper"), str(view / "work"), laid=True)
+        mount = View(str(view / "upper"), str(view / "work"), is_premounted=True)
         line = self._sandbox.wrap(["/bin/bash", "-c", command], Confinement(root, mount), root)
         self._starter.run(line, root, folder, LAID)
         return str(view)

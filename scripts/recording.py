@@ -22,7 +22,7 @@ from treadle.cli.demo_script import write_script
 from treadle.models.scripted import ScriptedModel
 from treadle.protocol.options import ChatOptions
 from treadle.runtime import Agent
-from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.app import AppExit, Start, TreadleApp
 from treadle.tui.embedded import Embedded
 from treadle.tui.launch import make_app
 from treadle.types import ChatId
@@ -52,7 +52,7 @@ class Frame(NamedTuple):
 
 
 class Recorder:
-    def __init__(self, pilot: Pilot[Left], app: TreadleApp) -> None:
+    def __init__(self, pilot: Pilot[AppExit], app: TreadleApp) -> None:
         self._pilot = pilot
         self._app = app
         self.frames: list[Frame] = []
@@ -110,7 +110,7 @@ async def record() -> Recorder:
     return recorder
 
 
-async def _play(recorder: Recorder, app: TreadleApp, pilot: Pilot[Left]) -> None:
+async def _play(recorder: Recorder, app: TreadleApp, pilot: Pilot[AppExit]) -> None:
     app.composer.cursor_blink = False
     await recorder.until(lambda: app.controller is not None)
     await recorder.read(0.8)

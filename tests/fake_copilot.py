@@ -71,7 +71,7 @@ class CopilotService(Dialect):
         return _sealed(pieces, reply) if reply.thinking and "messages" in request else pieces
 
     def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
-        return self._of(request).whole(reply, request, position)
+        return self._of(request).build_answer(reply, request, position)
 
     def failure(self, status: int, message: str) -> JsonObject:
         return self._chat.failure(status, message)
@@ -91,7 +91,7 @@ class CopilotService(Dialect):
             case "POST", "/chat/completions":
                 return self._refuse_protocol(body)
             case "POST", "/responses":
-                return self._responses.other(method, path, headers, body)
+                return self._responses.answer_other_request(method, path, headers, body)
         return self.unknown(method, path)
 
     def _exchange(self, headers: Headers) -> FakeResponse:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.leftovers import run_folder
-from treadle.sandbox.choose import FOLDER, REMEMBERED, known
+from treadle.sandbox.choose import FOLDER, REMEMBERED, load_findings
 
 
 @cache
@@ -19,7 +19,7 @@ def shared_home() -> Path:
 
 def seed(home: Path) -> Path:
     """Give a home what is known about sandboxes."""
-    known(shared_home())
+    load_findings(shared_home())
     (home / FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.copyfile(shared_home() / FOLDER / REMEMBERED, home / FOLDER / REMEMBERED)
     return home

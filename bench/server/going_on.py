@@ -43,7 +43,7 @@ class _Provider:
         self.asked: asyncio.Queue[float] = asyncio.Queue()
 
     def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-        other = _dialect.other(method, path, headers, body)
+        other = _dialect.answer_other_request(method, path, headers, body)
         if other is not None:
             return other
         self.asked.put_nowait(time.perf_counter())

@@ -52,7 +52,7 @@ async def _serve() -> None:
 
     def route(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
         # A random phase, so that the chunks of many chats do not arrive in step.
-        other = _dialect.other(method, path, headers, body)
+        other = _dialect.answer_other_request(method, path, headers, body)
         return other or FakeResponse(writes, delay_s=random.random() * EVERY_S, every_s=EVERY_S)
 
     connections: set[HttpConnection] = set()

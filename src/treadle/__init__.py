@@ -58,10 +58,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    where = _WHERE.get(name)
-    if where is None:
+    module_name = _WHERE.get(name)
+    if module_name is None:
         raise AttributeError(f"module 'treadle' has no attribute {name!r}")
-    return getattr(import_module(where), name)
+    return getattr(import_module(module_name), name)
 
 
 def __dir__() -> list[str]:

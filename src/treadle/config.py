@@ -67,7 +67,7 @@ FILE_NAME = "config.toml"
 DATABASE_NAME = "treadle.db"
 
 BUDGETS: Mapping[str, str] = {f"budget_{kind}": kind for kind in Budget.__struct_fields__}
-"""By setting: what it limits in a run (L-11)."""
+"""The limit of a run that each setting sets (L-11)."""
 
 _GB = 1 << 30
 _Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
@@ -151,13 +151,13 @@ class Settings(msgspec.Struct, frozen=True):
     serve_operators: tuple[str, ...] = ()
 
     def chat_options(self, root: str) -> ChatOptions:
-        """What a new chat has unless it says otherwise."""
+        """Return the default options of a new chat."""
         budget = Budget(**{kind: getattr(self, name) for name, kind in BUDGETS.items()})
         return ChatOptions(root=root, run_budget=budget, **{name: getattr(self, name) for name in OF_CHATS})
 
     @property
     def allowance(self) -> Allowance:
-        """What commands are given beside the built-in lists."""
+        """The environment variables, paths and limits that commands get in addition to the built-in lists."""
         limits = Limits(
             self.limit_processes,
             int(self.limit_memory_gb * _GB),
@@ -195,7 +195,7 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def store(self) -> str | Path:
-        """Where chats are kept: what is set, or an SQLite file in Treadle's home."""
+        """The store of the chats: the setting, or an SQLite file in Treadle's home."""
         return self.settings.store or self.database
 
 
@@ -211,27 +211,27 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
     sources = dict.fromkeys(Settings.__struct_fields__, "default")
     warnings: list[str] = []
     file = home / FILE_NAME
-    written = _read(file)
-    hooks = _hooks(written.pop("hooks", ()), file)
-    profiles = written.pop("profiles", {})
-    for name, value in written.items():
+    file_settings = _read(file)
+    hooks = _hooks(file_settings.pop("hooks", ()), file)
+    profiles = file_settings.pop("profiles", {})
+    for name, value in file_settings.items():
         if name not in sources:
-            near = did_you_mean(name, sources)
-            warnings.append(f"{file}: there is no setting {name!r}{near or ';'} it is ignored")
+            suggestion = did_you_mean(name, sources)
+            warnings.append(f"{file}: there is no setting {name!r}{suggestion or ';'} it is ignored")
             continue
         values[name] = _checked(name, value, f"{file}: {name}", strict=True)
         sources[name] = f"file {file}"
     warnings += _unknown_variables(env)
     for name in sources:
-        given = env.get(variable(name), "")
-        if given:
-            values[name] = _checked(name, given, variable(name), strict=False)
+        raw_value = env.get(variable(name), "")
+        if raw_value:
+            values[name] = _checked(name, raw_value, variable(name), strict=False)
             sources[name] = f"environment {variable(name)}"
     for name, value in (flags or {}).items():
         if value is not None:
-            shown = f"--{name.replace('_', '-')}"
-            values[name] = _checked(name, value, shown, strict=True)
-            sources[name] = f"flag {shown}"
+            flag = f"--{name.replace('_', '-')}"
+            values[name] = _checked(name, value, flag, strict=True)
+            sources[name] = f"flag {flag}"
     _profile(values, sources, profiles, file)
     if (preset := values.get("preset")) and "(profile " not in sources["preset"]:
         _put(values, sources, PRESETS[preset], f"{sources['preset']} ({preset})")
@@ -243,43 +243,45 @@ def load(environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] 
 
 def _profile(values: dict[str, Any], sources: dict[str, str], profiles: object, file: Path) -> None:
     """Settings of the user's under one name: the table `[profiles.NAME]` of the file."""
-    named = values.get("profile")
+    profile = values.get("profile")
     if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
         raise ConfigError(f'{file}: profiles are tables, as in [profiles.review] with mode = "read-only" below it')
-    if not named:
+    if not profile:
         return
-    if named not in profiles:
-        known = ", ".join(sorted(profiles)) or "none"
-        near = did_you_mean(named, profiles)
-        raise ConfigError(f"there is no profile {named!r} in {file}{near or ';'} there is: {known}")
-    wanted = {}
-    for name, value in profiles[named].items():
+    if profile not in profiles:
+        known_profiles = ", ".join(sorted(profiles)) or "none"
+        suggestion = did_you_mean(profile, profiles)
+        raise ConfigError(f"there is no profile {profile!r} in {file}{suggestion or ';'} there is: {known_profiles}")
+    profile_values = {}
+    for name, value in profiles[profile].items():
         if name not in sources or name in ("profile", "aliases"):
-            near = did_you_mean(name, sources)
-            raise ConfigError(f"{file}: the profile {named!r} sets {name!r}, which is no setting{near}")
-        wanted[name] = _checked(name, value, f"{file}: profiles.{named}.{name}", strict=True)
-    preset = PRESETS.get(wanted.get("preset", ""), {})
-    _put(values, sources, {**preset, **wanted}, f"{sources['profile']} (profile {named})")
+            suggestion = did_you_mean(name, sources)
+            raise ConfigError(f"{file}: the profile {profile!r} sets {name!r}, which is no setting{suggestion}")
+        profile_values[name] = _checked(name, value, f"{file}: profiles.{profile}.{name}", strict=True)
+    preset = PRESETS.get(profile_values.get("preset", ""), {})
+    _put(values, sources, {**preset, **profile_values}, f"{sources['profile']} (profile {profile})")
 
 
-def _put(values: dict[str, Any], sources: dict[str, str], wanted: Mapping[str, Any], source: str) -> None:
+def _put(values: dict[str, Any], sources: dict[str, str], new_values: Mapping[str, Any], source: str) -> None:
     """Several settings under one name stand where that was named: they win over what comes from before it, and give
     way to the rest."""
     ranks = ("default", "file", "environment", "flag")
     rank = ranks.index(source.partition(" ")[0])
-    strong = "(profile " in source  # what is set beside a profile is meant for whoever names none
-    for name, value in wanted.items():
+    strong = "(profile " in source  # a profile overrides the other settings of its file
+    for name, value in new_values.items():
         if ranks.index(sources[name].partition(" ")[0]) < rank + (strong and rank == 1):
             values[name] = value
             sources[name] = source
 
 
 def _unknown_variables(env: Mapping[str, str]) -> list[str]:
-    """What begins like one of ours and is none is misspelt, most likely."""
-    known = {HOME_VARIABLE, *OTHER_VARIABLES, *(variable(name) for name in Settings.__struct_fields__)}
-    odd = sorted(name for name in env if name.startswith(PREFIX) and name not in known)
+    """Return a warning for each variable with our prefix that does not exist: it is probably misspelt."""
+    known_variables = {HOME_VARIABLE, *OTHER_VARIABLES, *(variable(name) for name in Settings.__struct_fields__)}
+    odd = sorted(name for name in env if name.startswith(PREFIX) and name not in known_variables)
     odd = [name for name in odd if not name.startswith(PROGRAM_PREFIX)]
-    return [f"there is no variable {name}{did_you_mean(name, known, PREFIX) or ';'} it is ignored" for name in odd]
+    return [
+        f"there is no variable {name}{did_you_mean(name, known_variables, PREFIX) or ';'} it is ignored" for name in odd
+    ]
 
 
 def _hooks(value: object, file: Path) -> "tuple[Hook, ...]":
@@ -305,10 +307,10 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file} is no valid TOML: {error}") from error
 
 
-def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
+def _checked(name: str, value: object, source: str, *, strict: bool) -> Any:
     """The value in its setting's type. From the environment everything comes as text."""
     kind = get_type_hints(Settings, include_extras=True)[name]
-    if name in _HOSTS and (hosts := _hosts(name, value, where)) is not None:
+    if name in _HOSTS and (hosts := _hosts(name, value, source)) is not None:
         return hosts
     if isinstance(value, str) and get_origin(kind) is tuple:
         value = [line for line in value.splitlines() if line.strip()]  # from the environment: one a line
@@ -317,13 +319,13 @@ def _checked(name: str, value: object, where: str, *, strict: bool) -> Any:
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where} = {value!r} does not fit: {error}") from error
+        raise ConfigError(f"{source} = {value!r} does not fit: {error}") from error
 
 
 _HOSTS = ("network", "serve_network")
 
 
-def _hosts(name: str, value: object, where: str) -> Any:
+def _hosts(name: str, value: object, source: str) -> Any:
     """Host patterns in their one spelling, `True` for all hosts; None: it is neither text nor a list of texts."""
     if isinstance(value, bool) or not isinstance(value, str | list | tuple):
         return None
@@ -334,7 +336,7 @@ def _hosts(name: str, value: object, where: str) -> Any:
             return read(value)
         return check_all(value.replace(",", " ").split() if isinstance(value, str) else map(str, value))
     except InvalidInput as error:
-        raise ConfigError(f"{where}: {error}") from error
+        raise ConfigError(f"{source}: {error}") from error
 
 
 def _table(text: str) -> object:

@@ -7,27 +7,27 @@ TreadleError
 ├── NotFound                not_found          no such chat, call, action or message
 ├── JobElsewhere            job_elsewhere      a background command runs on another machine, or in another home
 ├── StoreError              store              the log could not be read or written
-│   ├── StoreBusy           store              the store is held by others or away; the same may work a moment later
+│   ├── StoreBusy           store              the store is busy or unreachable; the same may work a moment later
 │   ├── LeaseLost           lease_lost         a newer epoch owns the chat; this worker must write nothing more
-│   ├── HeadMoved           head_moved         somebody appended meanwhile; fold the news and try again
+│   ├── HeadMoved           head_moved         the log has grown meanwhile; fold the new events and try again
 │   ├── ChatBusy            chat_busy          another live worker holds the chat's lease
 │   ├── ChatExists          chat_exists        the id is taken
-│   ├── AlreadyAnswered     already_answered   the request was answered before; this is the answer it got
-│   ├── Unfinished          unfinished         changes of files are begun; whoever takes the chat up next completes them
+│   ├── AlreadyAnswered     already_answered   the request was answered before; contains that answer
+│   ├── Unfinished          unfinished         changes of files are begun; the chat's next worker completes them
 │   ├── NewerSchema         newer_schema       the file was written by a newer Treadle
 │   └── Damaged             damaged            a record cannot be read
 ├── ModelError              model              the provider failed; `kind` says how
 │   └── ScriptError         script             a scripted or recorded model was used off its script
 ├── RunFailed               run_failed         a run ended in an error; `error_class` is that of its session.error
 ├── ApiError                api                a server of Treadle refused a request, or could not be reached
-├── FetchError              fetch              a model's files could not be had; what was got is kept
+├── FetchError              fetch              a model's files could not be downloaded; a partial download is kept
 └── ToolError               tool               a tool failed; its text goes to the model
     ├── OutsideRoot         outside_root       a path leads out of the project root
     ├── RootChanged         root_changed       another folder stands where the chat's project root was
     ├── SandboxError        sandbox            a command cannot be confined as it must be, so it does not run
-    ├── TrialLost           trial_lost         a command with network was tried by a worker that is gone; not repeated
-    ├── Conflict            conflict           a file is no longer what it was when the change was prepared
-    ├── WorldBusy           world_busy         somebody works in a world, or there are worlds of it: it is not dropped
+    ├── TrialLost           trial_lost         a command with network was tried by a lost worker; not repeated
+    ├── Conflict            conflict           a file has changed since the change to it was prepared
+    ├── WorldBusy           world_busy         a world is in use, or other worlds are based on it: it is not dropped
     └── EditError           edit               the text to replace was not found, or not once
 """
 
@@ -79,7 +79,7 @@ MODEL_ERRORS: dict[ModelErrorKind, str] = {
     "silence": "nothing came for too long; asked again after a wait",
     "answer_limit": "the answer broke a limit on its size, its calls or its time; it is not asked for again",
 }
-"""What each kind of failure means, for people and for the reference."""
+"""The meaning of each kind of failure, for people and for the reference."""
 
 REFUSALS: dict[RefusalCode, str] = {
     "busy": "the chat is at work; interrupt it, or wait until it is idle",
@@ -97,7 +97,7 @@ REFUSALS: dict[RefusalCode, str] = {
     "empty": "there is nothing in it, or nothing to do it with",
     "unreadable": "the chat's first record cannot be read, so its options are unknown; it can be read and exported",
 }
-"""What each refusal means. Every one leaves the chat exactly as it was."""
+"""The meaning of each refusal. Every one leaves the chat exactly as it was."""
 
 
 class TreadleError(Exception):
@@ -214,7 +214,7 @@ class ScriptError(ModelError):
 
 
 class RunFailed(TreadleError):
-    """What `ask()` raises in place of an answer. The chat stays usable."""
+    """Raised by `ask()` instead of an answer. The chat stays usable."""
 
     code = "run_failed"
 
@@ -224,8 +224,8 @@ class RunFailed(TreadleError):
 
 
 class ApiError(TreadleError):
-    """What a client of the HTTP API gets in place of an answer. `status` is that of HTTP, 0 if nothing came back;
-    `reason` is the stable code of the answer."""
+    """Raised by a client of the HTTP API instead of an answer. `status`: the HTTP status, 0 without a response;
+    `reason`: the stable code of the answer."""
 
     code = "api"
 
@@ -260,7 +260,8 @@ class SandboxError(ToolError):
 
 
 class TrialLost(ToolError):
-    """What a command did over the network, of which nothing was committed, is not known: it is not repeated (D-02)."""
+    """The effects of a command over the network are unknown. Nothing of it was committed, and it is not repeated
+    (D-02)."""
 
     code = "trial_lost"
 
@@ -270,9 +271,9 @@ class Conflict(ToolError):
 
     code = "conflict"
 
-    def __init__(self, message: str, seen: Mapping[str, str] | None = None) -> None:
+    def __init__(self, message: str, seen_hashes: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.seen = dict(seen or {})
+        self.seen = dict(seen_hashes or {})
 
 
 class WorldBusy(ToolError):

@@ -1,5 +1,5 @@
-"""What several rooms do with paths and small files: tell whether a path lies below a folder, and write a file whole or
-not at all. Knows no project and follows no links. The programs beside a command load it, so it imports nothing else."""
+"""Path and file helpers that several packages share: test if a path lies below a folder, and write a file whole or not
+at all. Knows no project and follows no links. The programs beside a command load it, so it imports nothing else."""
 
 import os
 
@@ -11,8 +11,8 @@ def path_steps(path: str) -> list[str]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is this folder or lies inside it. This compares text: both must be absolute, or relative to the
-    same folder, and free of `..` and links; who asks for safety's sake gives both through `os.path.realpath`. Slashes
+    """True if a path is this folder or lies inside it. This compares text: both must be absolute, or relative to the
+    same folder, and free of `..` and links; for a security check, pass both through `os.path.realpath` first. Slashes
     at the ends make no difference. Nothing is below an empty path, and an empty path is below nothing."""
     return bool(path and folder) and f"{path}/".startswith(folder.rstrip("/") + "/")
 
@@ -30,9 +30,9 @@ def folders_between(root: str, path: str) -> list[str]:
 
 
 def replace_file(path: str, data: bytes, *, sync: bool = False, mode: int = 0o600, fault: str = "") -> None:
-    """Give a file these bytes in one step, whoever else does the same: readers see the old ones or the new ones. With
-    `sync` that holds after a power cut, too; for the new ones to last, `sync_folder` follows. `fault` is the fault
-    point between writing and renaming."""
+    """Replace the content of a file atomically, safe against other writers: readers see the old bytes or the new ones.
+    With `sync` that holds after a power cut, too; to make the new ones durable, call `sync_folder` afterwards. `fault`:
+    the fault point between writing and renaming."""
     temp = _write_beside(path, data, sync, mode)
     try:
         if fault:

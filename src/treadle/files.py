@@ -1,5 +1,5 @@
-"""The changed files of a chat, `chat.files`: list, diff, undo, redo, keep. Asks the log and the snapshots; every change
-is a command of the chat, carried out by whoever drives it (W-02, W-03)."""
+"""The changed files of a chat, `chat.files`: list, diff, undo, redo, keep. Reads the log and the snapshots; every
+change is a command of the chat, carried out by the worker that drives it (W-02, W-03)."""
 
 import asyncio
 from collections import Counter
@@ -16,10 +16,10 @@ from treadle.engine.restore import NO_SNAPSHOTS
 from treadle.errors import InvalidInput, Refused, ToolError, TreadleError
 from treadle.following import Followed
 from treadle.lines.changes import merged
-from treadle.lines.hunks import Shown, Texts, shown
+from treadle.lines.hunks import FileDiff, Texts, build_file_diff
 from treadle.ports.snapshots import Plan
 from treadle.protocol import commands as c
-from treadle.protocol.events import Kept, Redone, Restored, RestoreRequested, Undone
+from treadle.protocol.events import ChangesKept, Redone, Restored, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, change_of
 from treadle.protocol.options import Project
 from treadle.types import ChatId, new_id
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Restored)
 
 
 class UndoOptions(TypedDict, total=False):
-    """What an undo may be told beside which changes it is about."""
+    """The options of an undo, beside the selection of changes."""
 
     hunks: Mapping[str, Sequence[int]]
     merge: bool
@@ -43,15 +43,15 @@ class RunSpan(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """A request that somebody began and did not see to its end, and what came of it when it was completed."""
+    """An interrupted request, and its outcome after it was completed."""
 
     request: RestoreRequested
-    done: Restored
+    outcome_event: Restored
 
     def answers(self, command: c.Restore | c.Rewind) -> bool:
-        """Whether the command asks for the same once more: then this is what came of it."""
-        asked = [replace(each, restore="", by="") for each in (self.request, request_of(command))]
-        return asked[0] == asked[1]
+        """True if the command repeats the request: then this is its outcome."""
+        requests = [replace(each, restore="", by="") for each in (self.request, request_of(command))]
+        return requests[0] == requests[1]
 
 
 class ChatFiles:
@@ -74,8 +74,8 @@ class ChatFiles:
         """The newest run of which something is left that was neither undone nor kept; of none, an empty span."""
         ledger = await self._ledger()
         for span in reversed(await self.runs()):
-            wanted = RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)
-            if trails(ledger.entries, wanted) or unnamed(ledger.entries, wanted):
+            request = RestoreRequested("", "undo", span.since, span.upto, even_kept=even_kept)
+            if trails(ledger.entries, request) or unnamed(ledger.entries, request):
                 return span
         head = (await self._chat.state()).head
         return RunSpan(head, head)
@@ -83,57 +83,58 @@ class ChatFiles:
     async def changes(
         self, span: RunSpan | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
     ) -> tuple[FileChange, ...]:
-        """What is left of the chat's changes in a span (the whole log if none is given), by path: from what it was at
-        first to what the chat left. Whether it still is so, `preview` tells."""
+        """Return the remaining changes of the chat in a span (the whole log if none is given), by path: from the
+        original state to the state that the chat left. `preview` compares it with the disk."""
         span = span or RunSpan()
-        wanted = RestoreRequested("", "undo", span.since, span.upto, tuple(paths), even_kept=even_kept)
-        found = trails((await self._ledger()).entries, wanted)
+        request = RestoreRequested("", "undo", span.since, span.upto, tuple(paths), even_kept=even_kept)
+        selected_trails = trails((await self._ledger()).entries, request)
         return tuple(
             change_of(each.path, each.links[0].before, each.links[-1].after, DiffStat(), ignored=each.ignored)
-            for each in found
+            for each in selected_trails
             if each.links
         )
 
     async def diff(
         self, span: RunSpan | None = None, paths: Sequence[str] = (), *, even_kept: bool = False
-    ) -> list[Shown]:
+    ) -> list[FileDiff]:
         """The same with what changed in each: hunks, numbered as `undo` and `keep` take them."""
         changes = await self.changes(span, paths, even_kept=even_kept)
         texts = await self._restorer().texts(await self._project(), changes)
-        return [shown(change, both) for change, both in zip(changes, texts, strict=True)]
+        return [build_file_diff(change, both) for change, both in zip(changes, texts, strict=True)]
 
     async def net(self, steps: Iterable[FileChange]) -> tuple[FileChange, ...]:
         """Steps, oldest first, as one change for each path, with what came and went between its two ends. Where those
         texts are not to be had (the project of another machine), what came and went in each step is added up."""
         steps = tuple(steps)
         changes = merged({}, steps)
-        seen = Counter(step.path for step in steps)
+        step_counts = Counter(step.path for step in steps)
         again = [
             replace(each, added=0, removed=0)
             for path, each in changes.items()
-            if seen[path] > 1 and each.before != each.after
+            if step_counts[path] > 1 and each.before != each.after
         ]
         try:
             texts = await self._restorer().texts(await self._project(), again) if again else []
         except (ToolError, OSError):
             return tuple(changes.values())
-        counted = [shown(change, both).change for change, both in zip(again, texts, strict=True)]
+        counted = [build_file_diff(change, both).change for change, both in zip(again, texts, strict=True)]
         return tuple((changes | {each.path: each for each in counted}).values())
 
-    async def look(self, change: FileChange) -> Shown:
+    async def look(self, change: FileChange) -> FileDiff:
         """One of `changes` with its hunks: for who would not have the texts of all of them at once."""
         (both,) = await self._restorer().texts(await self._project(), [change])
-        return await asyncio.to_thread(shown, change, both)
+        return await asyncio.to_thread(build_file_diff, change, both)
 
     async def texts(self, change: FileChange) -> Texts:
-        """Both ends of one change, for who shows them side by side. What is kept no longer is None."""
+        """Return the text before and after a change, for a side-by-side view. None if it is no longer stored."""
         (both,) = await self._restorer().texts(await self._project(), [change])
         return both
 
     async def preview(
         self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
     ) -> Plan:
-        """What an undo of the same would do now. Changes nothing but that it completes what was begun."""
+        """Return the plan of the same undo, as of now. Changes nothing, except that it completes an interrupted
+        request."""
         await self.complete()
         return await self._restorer().preview(
             self._chat.id, await self._project(), request_of(await self.undoing(span, paths, **choice))
@@ -144,40 +145,40 @@ class ChatFiles:
     async def undo(
         self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
     ) -> Undone:
-        """Take changes back: of the last run, or of a span; only these files or what is below these folders; with
-        `hunks={path: (1, 3)}` only parts of files. What somebody changed since is left alone, or merged (`merge=True`).
-        What was kept stays unless `even_kept=True`."""
+        """Undo changes of the last run, or of a span; only these files, or files below these folders; with
+        `hunks={path: (1, 3)}` only parts of files. Later changes by others are left alone, or merged (`merge=True`).
+        Kept changes stay unless `even_kept=True`."""
         command = await self.undoing(span, paths, **choice)
-        if (begun := await self.complete()) is not None and begun.request.kind == "redo":
+        if (completed_restore := await self.complete()) is not None and completed_restore.request.kind == "redo":
             command = await self.undoing(span, paths, **choice)  # the last run may be another now
-        return await self._carry_out(command, Undone, begun)
+        return await self._carry_out(command, Undone, completed_restore)
 
     async def redo(self, undo: str = "", *, merge: bool = False) -> Redone:
         """Take an undo back: the last one, or the one of this name."""
-        begun = await self.complete()
-        if begun is not None and begun.request.kind == "redo":
-            undo = undo or begun.request.of
-        return await self._carry_out(await self.redoing(undo, merge=merge), Redone, begun)
+        completed_restore = await self.complete()
+        if completed_restore is not None and completed_restore.request.kind == "redo":
+            undo = undo or completed_restore.request.of
+        return await self._carry_out(await self.redoing(undo, merge=merge), Redone, completed_restore)
 
     async def keep(
         self, span: RunSpan | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
-    ) -> Kept:
+    ) -> ChangesKept:
         """Accept changes: an undo leaves them alone from now on."""
-        return await self._carry_out(self.keeping(span, paths, hunks), Kept, await self.complete())
+        return await self._carry_out(self.keeping(span, paths, hunks), ChangesKept, await self.complete())
 
     async def back_to(
         self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
     ) -> Undone | None:
-        """Go back to before an earlier message of yours: the conversation, the files, or both. What came of the files,
-        if they were to go back."""
+        """Go back to before an earlier message of yours: the conversation, the files, or both. Return the outcome for
+        the files; None if only the conversation goes back."""
         command = c.Rewind(message, conversation, files, new_id("u"), merge)
         if not files:
             await self._chat.carry_out(command)
             return None
         return await self._carry_out(command, Undone, await self.complete())
 
-    async def begun(self) -> RestoreRequested | None:
-        """The request that was begun and not ended, because whoever carried it out died; None if there is none."""
+    async def find_unfinished_restore(self) -> RestoreRequested | None:
+        """Return the request that was begun and not ended, because its worker died; None if there is none."""
         state = await self._chat.state()
         return state.restoring if state.run is None else None
 
@@ -191,22 +192,22 @@ class ChatFiles:
         return changing[0]
 
     async def complete(self) -> Completed | None:
-        """Complete what was begun and not ended: until then the project is neither as before nor as after. Whoever
-        asks for an undo, a redo, a keep or a preview does this first. Refused if a call was cut off: its changes are
-        completed when the chat is resumed or stopped, and can be undone after that."""
+        """Complete an interrupted request: until then the project is neither in the old state nor in the new one. Undo,
+        redo, keep and preview do this first. Refused if a call was cut off: its changes are completed when the chat is
+        resumed or stopped, and can be undone after that."""
         if tool := await self.interrupted_call():
             raise Refused("busy", interrupted_text(self._chat.id, tool))
-        if (request := await self.begun()) is None:
+        if (request := await self.find_unfinished_restore()) is None:
             return None
         async for envelope in self._chat.follow(None):
             if isinstance(envelope.data, Restored) and envelope.data.restore == request.restore:
                 return Completed(request, envelope.data)
-        for entry in (await self._ledger()).entries:  # somebody else was faster
+        for entry in (await self._ledger()).entries:  # another process completed it
             if isinstance(entry.change, Restored) and entry.change.restore == request.restore:
                 return Completed(request, entry.change)
         raise TreadleError(f"The {request.kind} that was begun was not completed; look at the chat's log.")
 
-    # -- the same as commands, for who carries them out in another way -------------------------------------------------
+    # -- the same requests as commands, for other callers --------------------------------------------------------------
 
     async def undoing(
         self, span: RunSpan | None = None, paths: Sequence[str] = (), **choice: Unpack[UndoOptions]
@@ -236,14 +237,18 @@ class ChatFiles:
         self, span: RunSpan | None = None, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None
     ) -> c.Restore:
         span = span or RunSpan()
-        chosen = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
-        return c.Restore(new_id("u"), "keep", span.since, span.upto, tuple(paths) or tuple(chosen), chosen)
+        hunk_numbers = {path: tuple(numbers) for path, numbers in (hunks or {}).items()}
+        return c.Restore(new_id("u"), "keep", span.since, span.upto, tuple(paths) or tuple(hunk_numbers), hunk_numbers)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R], begun: Completed | None) -> R:
-        if begun is not None and begun.answers(command) and isinstance(begun.done, kind):
-            return begun.done
+    async def _carry_out(self, command: c.Restore | c.Rewind, kind: type[R], completed_restore: Completed | None) -> R:
+        if (
+            completed_restore is not None
+            and completed_restore.answers(command)
+            and isinstance(completed_restore.outcome_event, kind)
+        ):
+            return completed_restore.outcome_event
         async for envelope in self._chat.follow(command):
             if isinstance(envelope.data, kind) and envelope.data.restore == command.restore:
                 return envelope.data
@@ -273,7 +278,7 @@ def interrupted_text(chat: ChatId, tool: str) -> str:
 
 
 def request_of(command: c.Restore | c.Rewind) -> RestoreRequested:
-    """What is recorded about the files when the command is carried out."""
+    """Return the request about the files that is recorded when the command is carried out."""
     if isinstance(command, c.Restore):
         return RestoreRequested(**msgspec.structs.asdict(command))
     return RestoreRequested(command.restore, "undo", since=command.message, merge=command.merge, by=command.by)

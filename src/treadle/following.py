@@ -34,44 +34,44 @@ class Followed(Protocol):
 
     def carry_out(self, command: c.Command | None) -> Coroutine[Any, Any, ChatState]: ...
 
-    def follow(self, command: c.Command | None, after: int | None = None) -> AsyncIterator[Envelope]: ...
+    def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[Envelope]: ...
 
-    async def whole(self, envelope: Envelope) -> Envelope: ...
+    async def load_full_event(self, envelope: Envelope) -> Envelope: ...
 
     async def state(self) -> ChatState: ...
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a run came to, for callers who want no events."""
+    """The result of a run, for callers who do not read events."""
 
     text: str
     reason: EndReason | Literal["action_required"]
     usage: Usage
     error: str = ""
-    """What went wrong, or which limit ended it, in words."""
+    """The error message, or the name of the limit that ended the run. Empty if neither."""
 
 
 class Following:
     """A command to a chat. Await it to carry it out and leave; iterate over it to carry it out and see everything
     until the chat is idle or waits for someone. Leaving the iteration stops nothing (law 11)."""
 
-    _begun = True
+    _has_begun = True
 
-    def __init__(self, chat: Followed, command: c.Command | None, after: int | None = None) -> None:
+    def __init__(self, chat: Followed, command: c.Command | None, after_seq: int | None = None) -> None:
         self.chat = chat
         self.command = command
-        self._after = after
+        self._after = after_seq
         self._begun = False
 
     def __del__(self) -> None:
-        """Like a coroutine that nobody awaits: the message was not sent, and nobody would notice."""
+        """Warn if the command was never carried out, as Python does for a coroutine never awaited."""
         if not self._begun:
-            what = type(self.command).__name__ if self.command is not None else "Resume"
+            command_name = type(self.command).__name__ if self.command is not None else "Resume"
             to_do = "await it (in treadle.sync: call it), or iterate over it"
-            text = f"{what} to chat {self.chat.id} was never carried out: {to_do}"
+            text = f"{command_name} to chat {self.chat.id} was never carried out: {to_do}"
             warnings.warn(text, RuntimeWarning, stacklevel=2, source=self)
 
-    def after(self, seq: int) -> "Following":
+    def resume_after(self, seq: int) -> "Following":
         """The same, beginning with what is recorded behind `seq`, the last event that you have seen: after a
         reconnection nothing is missed and nothing comes twice (D-04)."""
         self._begun = True
@@ -85,7 +85,7 @@ class Following:
         """The same as iterating, in six words: text, calls, changed files, the end, errors (A-11)."""
         view = SimpleView()
         async for envelope in self:
-            for _, word in view.show(await self.chat.whole(envelope)):
+            for _, word in view.show(await self.chat.load_full_event(envelope)):
                 yield word
         for _, word in view.flush():
             yield word
@@ -96,30 +96,30 @@ class Following:
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What came of a call that a person made, such as `Chat.apply`: how it ended, unless it waits for an answer, and
-    the files that it changed."""
+    """The result of a call that a person made, such as `Chat.apply`: its completion, or None while it waits for an
+    answer, and the files that it changed."""
 
-    done: ExecutionComplete | None
+    completion: ExecutionComplete | None
     files: tuple[FileChange, ...]
 
 
 async def applied(following: Following) -> Applied:
-    done: ExecutionComplete | None = None
+    completion: ExecutionComplete | None = None
     files: list[FileChange] = []
     async for envelope in following:
-        match (await following.chat.whole(envelope)).data:
+        match (await following.chat.load_full_event(envelope)).data:
             case ExecutionComplete() as told:
-                done = told
+                completion = told
             case FilesChanged(files=changed):
                 files += changed
             case _:
                 pass
-    return Applied(done, tuple(files))
+    return Applied(completion, tuple(files))
 
 
 async def collect(following: Following) -> Answer:
-    """What a run came to: its last words, why it ended, what it cost. RunFailed if it ended in an error."""
-    text = why = ""
+    """Return the result of a run: last message, end reason, usage. RunFailed if it ended in an error."""
+    text = explanation = ""
     failed: SessionError | None = None
     reason: EndReason | Literal["action_required"] = "done"
     async for envelope in following:
@@ -133,7 +133,7 @@ async def collect(following: Following) -> Answer:
             case SessionError() as error:
                 failed = error
             case SessionIdle(reason=ended, why=words):
-                reason, why = ended, words
+                reason, explanation = ended, words
             case ActionRequired():
                 reason = "action_required"
             case _:
@@ -141,4 +141,4 @@ async def collect(following: Following) -> Answer:
     if failed is not None and reason == "error":
         raise RunFailed(failed.error_class, failed.message)
     state = await following.chat.state()
-    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else why)
+    return Answer(text, reason, state.totals.usage, failed.message if failed is not None else explanation)

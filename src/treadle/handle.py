@@ -50,15 +50,15 @@ T = TypeVar("T")
 
 FOLLOW_S = 1.0
 PATIENCE_S = 60.0
-"""For how long a store that cannot be read is asked again by those who follow a command."""
+"""Seconds for which a follower of a command retries a store that cannot be read."""
 _TURNING = frozenset({UserMessage, QueueChanged, ActionRequired, SessionIdle, CompactionComplete})
-"""What may be the end for whoever follows a command, or change what that is."""
+"""Events that may end a follower's stream, or change which event ends it."""
 _GOES_ON = (c.Send, c.Edit, c.SubmitResults, c.Decide, c.Answer, c.Promote, c.Apply)
 """Commands after which the chat goes on with its project."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """What a chat begins with: its options, what the user is told, and what is odd about the options."""
+    """The start of a new chat: its options, the notices for the user, and warnings about unusual options."""
 
     options: ChatOptions
     notices: tuple[ModelNotice, ...]
@@ -66,19 +66,19 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class ChatHome(msgspec.Struct, frozen=True):
-    """What all chats of an agent have in common."""
+    """The dependencies that all chats of an agent share."""
 
     deps: Deps
     worker: Worker
     jobs: JobRegistry
     remember: Callable[[Rule], object]
-    """Keeps a rule that reaches beyond its chat."""
+    """Stores a rule whose scope is larger than its chat."""
     check: Callable[[], None]
-    """ConfigError if a file is damaged that says what may be done: no run begins as long as it is."""
+    """Raises ConfigError if a file that holds permissions is damaged. No run begins until the file is repaired."""
 
 
 class Chat:
-    """`begin`: what a new chat begins with, or the options of one that exists which are to be changed."""
+    """`begin`: the options of a new chat with their notices, or the options to change in an existing chat."""
 
     def __init__(self, home: ChatHome, id: ChatId, begin: Prepared | Mapping[str, Any]) -> None:
         self.id = id
@@ -87,7 +87,7 @@ class Chat:
         self._begin = begin
         self._opened = False
         self.warnings: tuple[str, ...] = begin.warnings if isinstance(begin, Prepared) else ()
-        """What is odd about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
+        """Warnings about the options of a new chat, such as a client tool whose schema cannot be used (A-01)."""
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()
@@ -140,9 +140,9 @@ class Chat:
         for call in state.calls:
             if call.key != action.call:
                 continue
-            request = tools.meant(call.request, tool_options(state))
-            if (found := tools.find(request.name, tool_options(state))) is not None:
-                read = tools.arguments(found if isinstance(found, ToolSpec) else found.spec, request.arguments)
+            request = tools.resolve_call(call.request, tool_options(state))
+            if (tool := tools.find(request.name, tool_options(state))) is not None:
+                read = tools.arguments(tool if isinstance(tool, ToolSpec) else tool.spec, request.arguments)
                 return call.arguments or (read if isinstance(read, dict) else {})
         raise NotFound(f"No call {action.call!r} waits in chat {self.id}; it may have been answered already.")
 
@@ -187,9 +187,9 @@ class Chat:
     def promote(self, queued: str) -> Following:
         return Following(self, c.Promote(queued))
 
-    def resume(self, *, after: int | None = None) -> Following:
+    def resume(self, *, after_seq: int | None = None) -> Following:
         """Go on with a chat that was cut off. An idle one has nothing to go on with. `after`: see Following.after."""
-        return Following(self, None, after)
+        return Following(self, None, after_seq)
 
     async def interrupt(self, by: str = "person") -> None:
         """Stop the run. Returns when the stop is recorded; the chat is idle soon after."""
@@ -199,20 +199,20 @@ class Chat:
         """Any other command: rename, change options, the queue."""
         return await self.carry_out(command)
 
-    def other(self, id: ChatId) -> "Chat":
+    def get_chat(self, id: ChatId) -> "Chat":
         """A handle to another chat of the same store, such as a sub-agent of this one."""
         return Chat(self._home, id, {})
 
     @property
     def driven_here(self) -> bool:
-        """Whether a worker of this process drives it just now."""
+        """True if a worker of this process drives the chat now."""
         return self._home.worker.holds(self.id)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def files(self) -> ChatFiles:
-        """What the chat did to the files of its project, and the way back: undo, redo, keep (W-02, W-03)."""
+        """The changes that the chat made to the files of its project, with undo, redo and keep (W-02, W-03)."""
         return ChatFiles(self, self._deps)
 
     async def jobs(self) -> list[Job]:
@@ -226,17 +226,17 @@ class Chat:
 
     async def status(self) -> Status:
         """The status as people see it: a chat whose worker died is pending, not running (A-08)."""
-        said = status(await self.state())
-        return shown_status(said, said != "running" or (await self._deps.store.get(self.id)).leased)
+        chat_status = status(await self.state())
+        return shown_status(chat_status, chat_status != "running" or (await self._deps.store.get(self.id)).leased)
 
     async def actions(self) -> tuple[OpenAction, ...]:
-        """What the chat waits for."""
+        """Return the actions that the chat waits for."""
         return open_actions(await self.state())
 
-    async def events(self, after: int = 0, limit: int = 0) -> list[Envelope]:
+    async def events(self, after_seq: int = 0, limit: int = 0) -> list[Envelope]:
         """The log, from behind `after`; at most `limit` events if it is not 0."""
         await self.open()
-        return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after, limit)]
+        return [wire.decode(self.id, record) for record in await self._deps.store.read(self.id, after_seq, limit)]
 
     async def events_of(self, *kinds: type[Event]) -> list[Envelope]:
         """The events of these kinds. The rest of the log is not read."""
@@ -244,12 +244,12 @@ class Chat:
         types = [kind.TYPE for kind in kinds]
         return [wire.decode(self.id, record) for record in await self._deps.store.read_types(self.id, types)]
 
-    async def wait(self, after: int, timeout_s: float) -> int:
-        """Wait until something is recorded behind `after`, whoever wrote it; the last seq by then."""
+    async def wait(self, after_seq: int, timeout_s: float) -> int:
+        """Wait until any process records an event after `after_seq`. Return the last seq at that time."""
         await self.open()
-        return await self._deps.store.wait(self.id, after, timeout_s)
+        return await self._deps.store.wait(self.id, after_seq, timeout_s)
 
-    async def whole(self, envelope: Envelope) -> Envelope:
+    async def load_full_event(self, envelope: Envelope) -> Envelope:
         """An event with all files that it is about, where the log lists only the first."""
         return await whole_list(self._deps.store, envelope)
 
@@ -268,17 +268,17 @@ class Chat:
         does not fit is told so and asked again, at most `repairs` times."""
         if output is None:
             return await collect(self.send(content))
-        from treadle.structured import Shape, answered
+        from treadle.structured import Shape, ask_until_valid
 
         shape: Shape[Any] = Shape(output)
-        before = (await self.state()).options.output_schema
-        if before != shape.schema:
+        old_schema = (await self.state()).options.output_schema
+        if old_schema != shape.schema:
             await self.command(c.ChangeOptions({"output_schema": shape.schema}))
         try:
-            return await answered(shape, lambda text: collect(self.send(text)), content, repairs)
+            return await ask_until_valid(shape, lambda text: collect(self.send(text)), content, repairs)
         finally:
-            if before != shape.schema:
-                await self.command(c.ChangeOptions({"output_schema": before}))
+            if old_schema != shape.schema:
+                await self.command(c.ChangeOptions({"output_schema": old_schema}))
 
     def _dated(self, rule: Rule | None) -> Rule | None:
         if rule is None:
@@ -296,7 +296,7 @@ class Chat:
             check_effort(self._deps.models, str(model), str(effort))
 
     async def carry_out(
-        self, command: c.Command | None, seen: Callable[[ChatState], None] | None = None, *, work: bool = True
+        self, command: c.Command | None, on_state: Callable[[ChatState], None] | None = None, *, work: bool = True
     ) -> ChatState:
         """Write the command down and, unless others are to do so, let a worker go on. `seen` is told the state that the
         command meets. ConfigError, and nothing is written, if a run could not be judged by the user's rules."""
@@ -310,10 +310,10 @@ class Chat:
             state = await log.load(self.id)
             if status(state) == "pending":
                 self._home.check()
-            if seen is not None:
-                seen(state)
+            if on_state is not None:
+                on_state(state)
         else:
-            return await self._execute(command, seen, work)
+            return await self._execute(command, on_state, work)
         if work:
             self._home.worker.start(self.id)
         return state
@@ -340,7 +340,7 @@ class Chat:
         return state
 
     async def _end_jobs(self, state: ChatState) -> None:
-        """The jobs of a chat end when it is archived; here those of this home, elsewhere by whoever is there."""
+        """End the jobs of an archived chat that run in this home. Each other home ends its own."""
         if state.options.archived and state.jobs:
             await self._home.jobs.stop_all(self.id, "archive")
 
@@ -369,7 +369,7 @@ class Chat:
         )
         return answer.rule if answer.rule == expected and answer.rule.scope in BEYOND else None
 
-    async def follow(self, command: c.Command | None, after: int | None = None) -> AsyncIterator[Envelope]:
+    async def follow(self, command: c.Command | None, after_seq: int | None = None) -> AsyncIterator[Envelope]:
         """Carry out the command and give every piece of news until the chat is quiet; before it, what is recorded
         behind `after`."""
         hub = self._deps.log.hub
@@ -377,8 +377,8 @@ class Chat:
         try:
             state = await self.carry_out(command, lambda met: readers.append(hub.subscribe(self.id, met.head)))
             reader = readers[-1]
-            if after is not None and after < reader.began:
-                for record in await self._deps.store.read(self.id, after, reader.began - after):
+            if after_seq is not None and after_seq < reader.began:
+                for record in await self._deps.store.read(self.id, after_seq, reader.began - after_seq):
                     yield wire.decode(self.id, record)
             quiet = status(state) in ("idle", "error")
             if quiet and reader.untouched:
@@ -406,14 +406,14 @@ class Chat:
                 reader.close()
 
     def _at_rest(self, seq: int) -> bool:
-        """Whether the log ends here and no run is under way or about to begin: a compaction of an idle chat ends
-        without one, but one that fails inside a run has the end of that run behind it."""
+        """True if the log ends at `seq` and no run is active or about to begin. A compaction of an idle chat ends
+        without the end of a run; one that fails inside a run is followed by the end of that run."""
         state = self._deps.log.peek(self.id)
         return state is not None and state.head == seq and status(state) in ("idle", "error")
 
     def _over(self, idle: SessionIdle, queued: str) -> bool:
-        """Whether the end of a run is the end for the reader. Not if an edit began the next run at once, and not for
-        whoever sent the message `queued` as long as its own run is to come."""
+        """True if the end of a run also ends the follower's stream. False if an edit began the next run at once, or if
+        the run of the message `queued`, which the follower sent, is still to come."""
         state = self._deps.log.peek(self.id)
         if idle.reason == "superseded":
             return False
@@ -443,7 +443,7 @@ class Chat:
             state = await read_patiently(lambda: log.load(self.id), PATIENCE_S)
             if state.head == reader.reached and status(state) == "requires_action":
                 return Envelope(0, self.id, self._deps.clock.now_ms(), ActionRequired(open_actions(state)))
-            if state.head == reader.reached and status(state) in ("idle", "error"):  # what ended was no run
+            if state.head == reader.reached and status(state) in ("idle", "error"):  # no run, so no idle event
                 return Envelope(0, self.id, self._deps.clock.now_ms(), _idle(state))
             await read_patiently(lambda: store.wait(self.id, reader.reached, FOLLOW_S), PATIENCE_S)
             await read_patiently(lambda: log.catch_up(reader), PATIENCE_S)
@@ -454,7 +454,7 @@ def _idle(state: ChatState) -> SessionIdle:
 
 
 def _settles(data: Event, queued: str) -> bool:
-    """Whether this is what became of the queued message: it was said, or deleted."""
+    """True if the event decides the queued message: it was delivered or deleted."""
     if isinstance(data, QueueChanged):
         return data.op == "deleted" and data.id == queued
     return isinstance(data, UserMessage) and data.queue_id == queued

@@ -19,12 +19,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 _OTHERS_WRITE = 0o022
 
 
-def _version(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_ino, found.st_mtime_ns, found.st_size
+def _version(file_stat: os.stat_result) -> tuple[int, int, int]:
+    return file_stat.st_ino, file_stat.st_mtime_ns, file_stat.st_size
 
 
 class HomeFile(Generic[T]):
-    """JSON of one Struct. What is read is kept until the file changes."""
+    """A JSON file that holds one Struct. The decoded content is cached until the file changes."""
 
     def __init__(self, path: Path, kind: type[T]) -> None:
         self.path = path
@@ -34,14 +34,14 @@ class HomeFile(Generic[T]):
         self._kept: T = kind()
 
     def read(self) -> T:
-        """The content; the Struct's defaults if there is no such file. ConfigError if it cannot be used: what it
-        holds gives permissions, so a file that others may write, or that is damaged, counts for nothing."""
+        """Return the content, or the Struct's defaults if the file does not exist. ConfigError if the file cannot be
+        used: it grants permissions, so a file that is damaged, or that other users may write, is not trusted."""
         try:
             if _version(os.stat(self._name)) == self._seen:
                 return self._kept
             with open(self._name, "rb") as file:
-                found = os.fstat(file.fileno())
-                if found.st_mode & _OTHERS_WRITE or found.st_uid not in (os.geteuid(), 0):
+                file_stat = os.fstat(file.fileno())
+                if file_stat.st_mode & _OTHERS_WRITE or file_stat.st_uid not in (os.geteuid(), 0):
                     raise ConfigError(f"{self.path} can be written by others; give it to yourself alone: chmod 600")
                 data = file.read()
         except FileNotFoundError:
@@ -52,21 +52,21 @@ class HomeFile(Generic[T]):
             self._kept = msgspec.json.decode(data, type=self._kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self.path} is damaged ({error}); mend it, or move it away") from error
-        self._seen = _version(found)
+        self._seen = _version(file_stat)
         return self._kept
 
     def change(self, change: Callable[[T], T]) -> T:
         """Replace the content by what `change` makes of it. Of several processes each sees what the last one wrote."""
         with self._locked():
-            changed = change(self.read())
-            data = msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
+            new_content = change(self.read())
+            data = msgspec.json.format(msgspec.json.encode(new_content), indent=2) + b"\n"
             try:
                 replace_file(str(self.path), data, sync=True, fault=f"home.before_replace:{self.path.name}")
                 sync_folder(str(self.path.parent))
             except OSError as error:
                 raise ConfigError(f"{self.path} cannot be written: {error.strerror or error}") from error
             faultpoint(f"home.after_replace:{self.path.name}")
-            return changed
+            return new_content
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

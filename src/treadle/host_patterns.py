@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from treadle.errors import InvalidInput
 
 PORTS = (80, 443)
-"""What a pattern without a port covers."""
+"""The ports that a pattern without a port covers."""
 ALL = "all"
 """The word for every host, in settings and flags: the network of the machine itself, without a proxy."""
 NONE = "none"
@@ -57,8 +57,8 @@ def check(pattern: str) -> str:
         return plain
     host, port = split_port(plain, pattern)
     if is_address(host):
-        if why := refused_address(host):
-            raise InvalidInput(f"{pattern!r} cannot be allowed: {host} is {why}; the proxy never connects there")
+        if reason := refused_address(host):
+            raise InvalidInput(f"{pattern!r} cannot be allowed: {host} is {reason}; the proxy never connects there")
     elif not re.fullmatch(_HOST, host) or len(host) > _LONGEST:
         raise InvalidInput(
             f"{pattern!r} is no host: write a name such as pypi.org, *.crates.io or example.org:8443, or a ready set "
@@ -72,7 +72,7 @@ def check_all(patterns: Iterable[str]) -> tuple[str, ...]:
 
 
 def read(text: str) -> bool | tuple[str, ...]:
-    """What a person wrote: `all`, `none`, or patterns between commas or spaces. InvalidInput if it is none of these."""
+    """Parse a person's input: `all`, `none`, or patterns separated by commas or spaces. InvalidInput otherwise."""
     words = text.replace(",", " ").split()
     if [word.lower() for word in words] in ([ALL], ["true"], ["1"]):
         return True
@@ -82,19 +82,20 @@ def read(text: str) -> bool | tuple[str, ...]:
 
 
 def checked(network: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
-    """What may be reached, with each pattern in its one spelling; InvalidInput if one is none."""
+    """Return the allowed network with each pattern in its normal form. InvalidInput if a pattern is invalid."""
     return network if isinstance(network, bool) else check_all(network)
 
 
-def joined(one: "bool | Sequence[str]", other: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
-    """What either of them lets reach."""
-    if one is True or other is True:
+def joined(one: "bool | Sequence[str]", other_hosts: "bool | Sequence[str]") -> "bool | tuple[str, ...]":
+    """Return the union of both allowed networks."""
+    if one is True or other_hosts is True:
         return True
-    return tuple(dict.fromkeys((*(one or ()), *(other or ())))) or False
+    return tuple(dict.fromkeys((*(one or ()), *(other_hosts or ())))) or False
 
 
 def without(network: "bool | Sequence[str]", denied: Sequence[str]) -> "bool | tuple[str, ...]":
-    """What may still be reached where something is denied. Of all hosts none can be left out, so nothing is left."""
+    """Return the hosts that stay allowed without the denied ones. A single host cannot be excluded from "all hosts", so
+    nothing stays allowed then."""
     if not denied or network is False:
         return network if isinstance(network, bool) else tuple(network)
     if network is True or ALL in denied:
@@ -103,13 +104,13 @@ def without(network: "bool | Sequence[str]", denied: Sequence[str]) -> "bool | t
 
 
 def choice(patterns: Iterable[str]) -> "bool | tuple[str, ...]":
-    """What recorded patterns let reach; `all` among them is everything."""
-    found = tuple(dict.fromkeys(patterns))
-    return True if ALL in found else found or False
+    """Return the network that recorded patterns allow; `all` among them allows every host."""
+    unique_patterns = tuple(dict.fromkeys(patterns))
+    return True if ALL in unique_patterns else unique_patterns or False
 
 
 def in_words(network: "bool | Sequence[str]") -> str:
-    """What a command may reach, in a few words."""
+    """Describe briefly the network that a command may reach."""
     if network is True:
         return "network"
     return f"network: {', '.join(network)}" if network else "no network"
@@ -121,18 +122,18 @@ def expand(patterns: Iterable[str]) -> tuple[str, ...]:
 
 
 def matches(patterns: Iterable[str], host: str, port: int) -> bool:
-    """Whether one of the expanded patterns covers this host and port. What a program sends may be no host at all: a
-    zero byte or a slash before an allowed name would end the name for some and not for others."""
+    """True if one of the expanded patterns covers this host and port. A string that is not a host name never matches:
+    some resolvers would end the name at a zero byte or a slash before an allowed name, and others would not."""
     plain = host.lower().removesuffix(".")
     if not re.fullmatch(_PLAIN_HOST, plain) and not is_address(plain):
         return False
     return any(_covers(pattern, plain, port) for pattern in patterns)
 
 
-def within(wanted: Iterable[str], opened: Iterable[str]) -> bool:
-    """Whether every wanted pattern is covered by what was opened."""
-    wide = expand(opened)
-    return all(pattern in wide or _inside(pattern, wide) for pattern in expand(wanted))
+def within(requested: Iterable[str], allowed: Iterable[str]) -> bool:
+    """True if every requested pattern is covered by the allowed patterns."""
+    wide = expand(allowed)
+    return all(pattern in wide or _inside(pattern, wide) for pattern in expand(requested))
 
 
 def family(host: str) -> str:
@@ -144,8 +145,8 @@ def family(host: str) -> str:
 
 
 def _covers(pattern: str, host: str, port: int) -> bool:
-    name, wanted = split_port(pattern, pattern)
-    if port not in ((wanted,) if wanted else PORTS):
+    name, pattern_port = split_port(pattern, pattern)
+    if port not in ((pattern_port,) if pattern_port else PORTS):
         return False
     return host.endswith(name[1:]) if name.startswith("*.") else host == name
 
@@ -156,7 +157,7 @@ def _inside(pattern: str, wide: Sequence[str]) -> bool:
     return all(matches(wide, name.replace("*", "any", 1), each) for each in ports)
 
 
-def split_port(text: str, shown: str) -> tuple[str, int]:
+def split_port(text: str, original: str) -> tuple[str, int]:
     """(host, port); port 0 if none is written."""
     bracketed = text.startswith("[")
     host, colon, port = (text[1:].partition("]")[0], *_after_bracket(text)) if bracketed else text.partition(":")
@@ -165,13 +166,13 @@ def split_port(text: str, shown: str) -> tuple[str, int]:
     if not colon:
         return host, 0
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise InvalidInput(f"{shown!r} has no port behind its colon: write a number from 1 to 65535")
+        raise InvalidInput(f"{original!r} has no port behind its colon: write a number from 1 to 65535")
     return host, int(port)
 
 
 def _after_bracket(text: str) -> tuple[str, str]:
-    rest = text.partition("]")[2]
-    return rest[:1], rest[1:]
+    suffix = text.partition("]")[2]
+    return suffix[:1], suffix[1:]
 
 
 def is_address(host: str) -> bool:
@@ -197,15 +198,15 @@ _NEVER = {
 
 
 def refused_address(address: str) -> str:
-    """What an address is, if no command may ever reach it through the proxy; empty if it may."""
+    """Return the kind of an address that no command may ever reach through the proxy. Empty if it is allowed."""
     import ipaddress
 
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    if isinstance(found, ipaddress.IPv6Address) and found.packed[:12] == bytes(12) and int(found) > 1:
-        found = ipaddress.IPv4Address(found.packed[12:])  # the old form ::a.b.c.d
-    for what, networks in _NEVER.items():
-        if any(found in ipaddress.ip_network(network) for network in networks):
-            return what
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.packed[:12] == bytes(12) and int(parsed) > 1:
+        parsed = ipaddress.IPv4Address(parsed.packed[12:])  # the old form ::a.b.c.d
+    for description, networks in _NEVER.items():
+        if any(parsed in ipaddress.ip_network(network) for network in networks):
+            return description
     return ""

@@ -34,7 +34,7 @@ _LIVELY = re.compile(
     "\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, line ends, text direction
     "\ud800-\udfff\ue000-\uf8ff"  # half characters, private use
     "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags and private use: text that nobody sees
+    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags and private use: invisible text
     "]"
 )
 ERASE_LINE = InertText("\r\x1b[2K")
@@ -90,7 +90,7 @@ def _escaped_json(character: str) -> str:
 
 def fence(text: str) -> str:
     """Text as a block of Markdown that it cannot close."""
-    mark = "`" * max((len(found) + 1 for found in re.findall(r"^\s*(`{3,})", text, re.MULTILINE)), default=3)
+    mark = "`" * max((len(ticks) + 1 for ticks in re.findall(r"^\s*(`{3,})", text, re.MULTILINE)), default=3)
     return f"{mark}\n{text.rstrip()}\n{mark}"
 
 

@@ -22,13 +22,13 @@ _CUT = "\n[The rest was left out: instructions may have 32 KiB in all.]"
 _SHORTEST = 200
 
 
-def read_instructions(root: str, bound: str = "", highest: str = "") -> str:
+def read_instructions(root: str, root_id: str = "", highest: str = "") -> str:
     """The instructions of the project at `root`, if that is still the folder `bound`: those of the folders above it,
     down from the git root but not from above `highest`, and its own last, because the nearest counts most. Empty if
     there are none."""
     if not root:
         return ""
-    return _joined(_files(root, bound, highest))
+    return _joined(_files(root, root_id, highest))
 
 
 def read_folders(folders: Iterable[str], room: int = MAX_BYTES) -> str:
@@ -42,15 +42,15 @@ def read_folders(folders: Iterable[str], room: int = MAX_BYTES) -> str:
         except (TreadleError, OSError):
             continue
         usual = [(name, text) for name in (NAME, *OTHERS) if (text := _read(place, name)) is not None][:1]
-        others = [(name, text) for name in more if (text := _read(place, name)) is not None]
-        files += [(f"{folder}/{name}", text) for name, text in (*usual, *others)]
+        extra_files = [(name, text) for name in more if (text := _read(place, name)) is not None]
+        files += [(f"{folder}/{name}", text) for name, text in (*usual, *extra_files)]
     return _joined(files, room)
 
 
 def _joined(files: Iterable[tuple[str, str]], room: int = MAX_BYTES) -> str:
-    found = [(name, text) for name, text in files if text.strip()]
+    nonempty = [(name, text) for name, text in files if text.strip()]
     parts: list[str] = []
-    for name, text in reversed(found):  # what is near is kept whole first
+    for name, text in reversed(nonempty):  # the nearest file gets its space first
         part = _part(name, text, room)
         if part:
             parts.insert(0, part)
@@ -58,21 +58,21 @@ def _joined(files: Iterable[tuple[str, str]], room: int = MAX_BYTES) -> str:
     return "\n\n".join(parts)
 
 
-def _files(root: str, bound: str, highest: str) -> list[tuple[str, str]]:
+def _files(root: str, root_id: str, highest: str) -> list[tuple[str, str]]:
     top, below = _git_root(root, highest)
-    found: list[tuple[str, str]] = []
+    files: list[tuple[str, str]] = []
     try:
-        own, above = Root(root, bound), Root(top)
+        project_root, above = Root(root, root_id), Root(top)
         for depth in range(len(below)):
             path = "/".join([*below[:depth], NAME])
             if (text := _read(above, path)) is not None:
-                found.append((path, text))
-        names = [NAME] if found else [NAME, *OTHERS]
-        read = (("/".join([*below, name]), _read(own, name)) for name in names)
-        found += [(path, text) for path, text in read if text is not None][:1]
+                files.append((path, text))
+        names = [NAME] if files else [NAME, *OTHERS]
+        read = (("/".join([*below, name]), _read(project_root, name)) for name in names)
+        files += [(path, text) for path, text in read if text is not None][:1]
     except (TreadleError, OSError):
         return []
-    return found
+    return files
 
 
 def _git_root(root: str, highest: str) -> tuple[str, list[str]]:
@@ -109,6 +109,6 @@ def _part(name: str, text: str, room: int) -> str:
     room -= len(_CUT.encode())
     if room < _SHORTEST:
         return ""
-    kept = part.encode()[:room].decode(errors="ignore")
-    end = kept.rfind("\n")
-    return (kept[:end] if end >= len(heading) else kept) + _CUT
+    shortened = part.encode()[:room].decode(errors="ignore")
+    end = shortened.rfind("\n")
+    return (shortened[:end] if end >= len(heading) else shortened) + _CUT

@@ -21,7 +21,7 @@ from treadle.engine.outcome import workspace_events
 from treadle.errors import ConfigError, InvalidInput, JobElsewhere, NotFound, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.logs import log_warning
-from treadle.ports.commands import Command, Ended, Known
+from treadle.ports.commands import Command, CommandExit, KnownCommand
 from treadle.ports.policy import Verdict
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal
@@ -52,20 +52,20 @@ class Job:
         self._command = command
 
     async def tail(self, offset: int = -TAIL, limit: int = MOST) -> JobOutput:
-        """What it has written from a byte on, whole lines where there are any; a negative offset counts from the end.
-        Go on from `next`."""
+        """Return the output from byte `offset` on, in whole lines if there are any. A negative offset counts from the
+        end. Continue from `next`."""
         command = self._reachable()
         await asyncio.to_thread(command.touch)
         return await asyncio.to_thread(_output, command, offset, min(max(limit, 1), MOST), self._registry.redact)
 
     async def send(self, text: str = "", *, enter: bool = True, end: bool = False, token: str = "") -> None:
-        """Write to its input, with a line end behind it unless `enter` is false; `end` closes the input. What comes
-        with the same `token` again is not written again. ToolError if it has ended."""
+        """Write to the input of the job, followed by a line end unless `enter` is false; `end` closes the input. Input
+        with a `token` that was already used is not written again. ToolError if the job has ended."""
         if enter and (text or not end):
             text += "\n"
         data = text.encode(errors="surrogateescape")
-        named = hashlib.sha256((token or new_id("i")).encode()).hexdigest()[:24]
-        await self._reachable().write(data, token=f"person-{named}", end=end)
+        token_digest = hashlib.sha256((token or new_id("i")).encode()).hexdigest()[:24]
+        await self._reachable().write(data, token=f"person-{token_digest}", end=end)
 
     async def stop(self, by: str = "person") -> JobView:
         """End it with everything it started. The changes on its view are then pending."""
@@ -100,8 +100,8 @@ class Job:
 
     def _reachable(self) -> Command:
         if self._command is None:
-            where = f"on {self.view.host}" if self.view.host else "elsewhere"
-            raise JobElsewhere(f"Job {self.view.job} runs {where}, and can only be reached from there.")
+            location = f"on {self.view.host}" if self.view.host else "elsewhere"
+            raise JobElsewhere(f"Job {self.view.job} runs {location}, and can only be reached from there.")
         return self._command
 
 
@@ -120,19 +120,19 @@ class JobRegistry:
         state = await self._deps.log.load(chat)
         elsewhere = {job.job: job for job in (*state.jobs, *state.pending_jobs)}
         open_jobs = {job.job for job in state.jobs}
-        found: list[Job] = []
-        for known in await self._commands.known(chat):
-            command = await self._commands.find(chat, known.call) if known.background else None
+        jobs: list[Job] = []
+        for known_command in await self._commands.list_commands(chat):
+            command = await self._commands.find(chat, known_command.call) if known_command.background else None
             if command is not None:
-                elsewhere.pop(known.call, None)
-                found.append(Job(self, await self._view(chat, known, command), command))
-        if any(job.view.status != "running" and job.view.job in open_jobs for job in found):
+                elsewhere.pop(known_command.call, None)
+                jobs.append(Job(self, await self._view(chat, known_command, command), command))
+        if any(job.view.status != "running" and job.view.job in open_jobs for job in jobs):
             await self.close_ended(chat)  # it ended since: what is said to have ended is recorded so
             state = await self._deps.log.load(chat)
-        for job in found:
+        for job in jobs:
             job.view = replace(job.view, pending=_pending(state, job.view.job))
-        found += [Job(self, _remote(chat, job), None) for job in elsewhere.values()]
-        return sorted(found, key=lambda job: job.view.began_ms)
+        jobs += [Job(self, _remote(chat, job), None) for job in elsewhere.values()]
+        return sorted(jobs, key=lambda job: job.view.began_ms)
 
     async def find(self, chat: ChatId, handle: str) -> Job:
         for job in await self.of(chat):
@@ -147,21 +147,21 @@ class JobRegistry:
     async def works_in(self, world: str) -> bool:
         """True if a background command of this home runs in the world."""
         for chat in await self._with_jobs():
-            running = any(record.background and record.running for record in await self._commands.known(chat))
+            running = any(record.background and record.running for record in await self._commands.list_commands(chat))
             if running and (await self._deps.log.load(chat)).options.world == world:
                 return True
         return False
 
     async def stop_all(self, chat: ChatId, by: str) -> None:
         """End what runs of a chat in this home."""
-        for known in await self._commands.known(chat):
-            if known.background and known.running:
-                await self._commands.prevent(chat, known.call)
+        for known_command in await self._commands.list_commands(chat):
+            if known_command.background and known_command.running:
+                await self._commands.prevent(chat, known_command.call)
         await self.close_ended(chat, by)
 
     async def forget_commands(self, chat: ChatId) -> None:
         """Remove what is kept of the commands of a deleted chat in this home."""
-        for known in await self._commands.known(chat):
+        for known in await self._commands.list_commands(chat):
             await self._commands.forget(chat, known.call)
 
     async def sweep(self, *, everything: bool = False) -> None:
@@ -188,9 +188,9 @@ class JobRegistry:
             if _home(job.place) != here:
                 continue
             command = await self._commands.find(chat, CallKey(job.job))
-            ended = Ended("lost") if command is None else await command.wait(0)
-            if ended is not None:
-                await self._close(state, job, command, ended, by)
+            command_exit = CommandExit("lost") if command is None else await command.wait(0)
+            if command_exit is not None:
+                await self._close(state, job, command, command_exit, by)
 
     async def settle_pending(self, chat: ChatId) -> None:
         """Commit the pending changes of ended jobs of this home that pass without a question, and discard those that a
@@ -231,7 +231,7 @@ class JobRegistry:
         verdict = await self._deps.policy.judge(spec, call, options, rehearsal, Verdict("review"))
         return verdict.decision == "allow"
 
-    async def changes(self, chat: ChatId, handle: str, command: Command, result: Ended) -> tuple[Effect, str]:
+    async def changes(self, chat: ChatId, handle: str, command: Command, result: CommandExit) -> tuple[Effect, str]:
         state = await self._deps.log.load(chat)
         return await self._layer(state, OpenJob(handle), command).preview(result)
 
@@ -245,10 +245,10 @@ class JobRegistry:
 
     async def _settle(self, state: ChatState, job: OpenJob, change: "ProjectChange", by: str) -> None:
         files_changed = await self._files_changed(job, change)
-        close_command = c.CloseJob(job.job, "exited", by=by, changed=files_changed, settled=change.settlement)
+        close_command = c.CloseJob(job.job, "exited", by=by, files_changed=files_changed, settlement=change.settlement)
         await self._deps.log.execute(state.chat, close_command)
 
-    async def _find_ended(self, chat: ChatId, job: OpenJob) -> tuple[Command, Ended] | None:
+    async def _find_ended(self, chat: ChatId, job: OpenJob) -> tuple[Command, CommandExit] | None:
         """An ended job of this home; None if it is elsewhere, or forgotten."""
         if _home(job.place) != _home(await asyncio.to_thread(lambda: self._commands.place)):
             return None
@@ -261,22 +261,24 @@ class JobRegistry:
 
         return JobLayer(self._context, state.chat, job.job, command, state.options.project, state.options)
 
-    async def _close(self, state: ChatState, job: OpenJob, command: Command | None, ended: Ended, by: str) -> None:
+    async def _close(
+        self, state: ChatState, job: OpenJob, command: Command | None, command_exit: CommandExit, by: str
+    ) -> None:
         """A call of the model that found it ended tells it itself, if its run is still there to do so."""
         mine = command is not None and await asyncio.to_thread(command.first, _CLOSER)
         if command is not None and not mine and state.run is not None:
             return
-        who = by if ended.ending == "stopped" else ""
-        close_command = c.CloseJob(job.job, ended.ending, ended.code, who)
+        stopped_by = by if command_exit.ending == "stopped" else ""
+        close_command = c.CloseJob(job.job, command_exit.ending, command_exit.code, stopped_by)
         if command is not None and (layer := self._layer(state, job, command)).exists:
-            await layer.drop_unknown(ended)
-            close_command = replace(close_command, pending=await layer.pending(ended))
+            await layer.drop_unknown(command_exit)
+            close_command = replace(close_command, pending=await layer.pending(command_exit))
         elif mine:
-            files_changed, concerns = await self._changed(state, job)
-            close_command = replace(close_command, changed=files_changed, concerns=concerns)
+            files_changed, concerns = await self._observe_changes(state, job)
+            close_command = replace(close_command, files_changed=files_changed, concerns=concerns)
         await self._deps.log.execute(state.chat, close_command)
 
-    async def _changed(self, state: ChatState, job: OpenJob) -> tuple[FilesChanged | None, tuple[str, ...]]:
+    async def _observe_changes(self, state: ChatState, job: OpenJob) -> tuple[FilesChanged | None, tuple[str, ...]]:
         """The changes while a job without a view ran, and the concerns that would have been asked about."""
         from treadle.tools.builtin.command.project import CommandProject  # most chats have no jobs
 
@@ -291,26 +293,26 @@ class JobRegistry:
 
     async def _with_jobs(self) -> list[ChatId]:
         """Chats of the store with background commands in this home."""
-        found = []
+        chats = []
         for chat in await asyncio.to_thread(self._commands.chats):
-            if any(known.background for known in await self._commands.known(chat)):
+            if any(known_command.background for known_command in await self._commands.list_commands(chat)):
                 try:
                     await self._deps.store.get(chat)
                 except NotFound:  # of another database that shared this home
                     continue
-                found.append(chat)
-        return found
+                chats.append(chat)
+        return chats
 
-    async def _view(self, chat: ChatId, known: Known, command: Command) -> JobView:
-        ended = await command.wait(0)
+    async def _view(self, chat: ChatId, known_command: KnownCommand, command: Command) -> JobView:
+        command_exit = await command.wait(0)
         return JobView(
             chat,
-            known.call,
-            self.redact(known.title),
-            "running" if ended is None else ended.ending,
-            0 if ended is None else ended.code,
-            known.began_ms,
-            0 if ended is None else known.ended_ms,
+            known_command.call,
+            self.redact(known_command.title),
+            "running" if command_exit is None else command_exit.ending,
+            0 if command_exit is None else command_exit.code,
+            known_command.began_ms,
+            0 if command_exit is None else known_command.ended_ms,
             (await asyncio.to_thread(command.read, 0, 0)).size,
             os.uname().nodename,
         )
@@ -332,10 +334,10 @@ def _output(command: Command, offset: int, limit: int, redact: Callable[[str], s
     """A page of output, from the beginning of a line if it is counted from the end, and to the end of one."""
     from treadle.tools.builtin.command.output import clean, whole_characters
 
-    found = command.read(offset, limit)
-    begin, data = found.offset, found.data
-    if offset < 0 < begin and (cut := data.find(b"\n") + 1):
-        begin, data = begin + cut, data[cut:]
-    if begin + len(data) < found.size and (cut := data.rfind(b"\n") + 1):
-        data = data[:cut]
-    return JobOutput(redact(clean(whole_characters(data))), begin, begin + len(data), found.size)
+    page = command.read(offset, limit)
+    begin, data = page.offset, page.data
+    if offset < 0 < begin and (boundary := data.find(b"\n") + 1):
+        begin, data = begin + boundary, data[boundary:]
+    if begin + len(data) < page.size and (boundary := data.rfind(b"\n") + 1):
+        data = data[:boundary]
+    return JobOutput(redact(clean(whole_characters(data))), begin, begin + len(data), page.size)

@@ -31,7 +31,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work in the loop and wait for it. What it raises is raised here; Ctrl-C here cancels it there."""
+        """Run a coroutine in the loop and return its result, or raise its exception. Ctrl-C here cancels it."""
         if self._loop.is_closed():
             work.close()
             raise InvalidInput("this is closed; make a new one")
@@ -42,14 +42,14 @@ class LoopThread:
             future.cancel()
             raise
 
-    def each(self, found: AsyncIterator[T]) -> Iterator[T]:
-        """What it gives, one by one; it is closed with the iteration."""
+    def each(self, iterator: AsyncIterator[T]) -> Iterator[T]:
+        """Yield the items of an async iterator, and close it when the iteration ends."""
         try:
-            while (one := self.run(_next(found))) is not None:
+            while (one := self.run(_next(iterator))) is not None:
                 yield one
         finally:
             with suppress(InvalidInput):  # the loop was closed first, and its readers with it
-                self.run(_close(found))
+                self.run(_close(iterator))
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -110,10 +110,10 @@ def same_parameters(of: Callable[P, object]) -> Callable[[Callable[..., None]], 
     return wrap
 
 
-async def _next(found: AsyncIterator[T]) -> T | None:
-    return await anext(found, None)
+async def _next(iterator: AsyncIterator[T]) -> T | None:
+    return await anext(iterator, None)
 
 
-async def _close(found: AsyncIterator[Any]) -> None:
-    if isinstance(found, AsyncGenerator):
-        await found.aclose()
+async def _close(iterator: AsyncIterator[Any]) -> None:
+    if isinstance(iterator, AsyncGenerator):
+        await iterator.aclose()

@@ -47,11 +47,13 @@ class RedirectReceiver:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = (await reader.read(_MOST)).split(b"\r\n", 1)[0].decode(errors="replace")
         target = urlsplit(line.split(" ")[1] if line.count(" ") >= 2 else "")
-        given = {name: values[0] for name, values in parse_qs(target.query).items()}
-        came = target.path == "/callback" and bool(given)
-        writer.write(b"HTTP/1.1 " + (b"200 OK" if came else b"404 Not Found") + b"\r\ncontent-type: text/html\r\n")
-        writer.write(b"connection: close\r\n\r\n" + (_PAGE if came else b""))
+        query = {name: values[0] for name, values in parse_qs(target.query).items()}
+        is_callback = target.path == "/callback" and bool(query)
+        writer.write(
+            b"HTTP/1.1 " + (b"200 OK" if is_callback else b"404 Not Found") + b"\r\ncontent-type: text/html\r\n"
+        )
+        writer.write(b"connection: close\r\n\r\n" + (_PAGE if is_callback else b""))
         await writer.drain()
         writer.close()
-        if came and not self._came.done():
-            self._came.set_result(given)
+        if is_callback and not self._came.done():
+            self._came.set_result(query)

@@ -113,12 +113,12 @@ def no_model_text(providers: Collection[str], flag: str = "--model") -> str:
 def providers_with_key(registry: ModelRegistry) -> dict[str, str]:
     """By provider: the variable of its key, in the environment or stored. A token for GitHub in general is no sign of
     Copilot, and one provider counts once."""
-    found = {}
+    key_variables = {}
     for provider in PREFERRED:
         variables = VARIABLES[provider].keys[: 1 if provider == "copilot" else None]
         if variable := next((name for name in variables if registry.has_key(name)), ""):
-            found[provider] = variable
-    return found
+            key_variables[provider] = variable
+    return key_variables
 
 
 def _is_usable(registry: ModelRegistry, ref: str) -> bool:
@@ -146,8 +146,8 @@ async def find_local_servers(registry: ModelRegistry, env: Mapping[str, str]) ->
 
     async def look(provider: str) -> LocalServer | None:
         variable = VARIABLES[provider].addresses[0]
-        named = env.get(variable, "").strip()
-        models = await _ask(registry, provider, PROBE_S if not named or is_loopback(named) else ASK_S)
+        address = env.get(variable, "").strip()
+        models = await _ask(registry, provider, PROBE_S if not address or is_loopback(address) else ASK_S)
         return LocalServer(provider, models) if models else None
 
     answers = await asyncio.gather(*map(look, KEYLESS_SERVERS))

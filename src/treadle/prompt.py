@@ -1,4 +1,4 @@
-"""The system text: what every model is told before a chat begins. The same bytes for the same options, so that
+"""The system prompt, which every model gets before a chat begins. The same options give the same bytes, so that
 providers' prompt caches hit (L-21): no date, no time, no listing of files."""
 
 from msgspec import json
@@ -18,7 +18,7 @@ Rules:
 - Say briefly what you are doing. When you are done, say what you changed and how you checked it.
 """
 SECTIONS = {"identity": _IDENTITY, "guidelines": _GUIDELINES}
-"""What every chat is told that has no system prompt of its own, by what it is about."""
+"""The sections of the default system prompt, by subject, for chats without a system prompt of their own."""
 _BASE = "\n".join(SECTIONS.values())
 _AUTOPILOT = """\
 Nobody is watching: decide open points yourself, and call task_complete with a short summary when everything is done.

@@ -155,20 +155,20 @@ class Agent:
         self._standard = policy is None
         self._mcp_given = mcp
         self._mcp: McpServers | None = None
-        kept, used = store_of(store), clock or SystemClock()
-        shared = bool(getattr(kept, "shared", False))
+        opened_store, active_clock = store_of(store), clock or SystemClock()
+        shared = bool(getattr(opened_store, "shared", False))
         secrets = Redactor(self._env, stored_access(self._home).keys) if redact is None else redact
-        observer = self._observer(telemetry, kept)
-        self._setup = ToolSetup(kept, self._env, self._home, secrets, shared, allowance, self._rules_of)
+        observer = self._observer(telemetry, opened_store)
+        self._setup = ToolSetup(opened_store, self._env, self._home, secrets, shared, allowance, self._rules_of)
         self._tools = self._toolset(tools, builtin=builtin, plugins=plugins)
         self.deps = Deps(
-            kept,
+            opened_store,
             OneModel(model) if model is not None else models or self._registry(),
             self._tools,
-            policy or StandardPolicy(self.rules, used.now_ms),
-            Log(kept, Hub(), used, secrets, relays=relays or shared, observer=observer),
-            used,
-            lambda files: spill(files, kept),
+            policy or StandardPolicy(self.rules, active_clock.now_ms),
+            Log(opened_store, Hub(), active_clock, secrets, relays=relays or shared, observer=observer),
+            active_clock,
+            lambda files: spill(files, opened_store),
             system_text,
             retry_base_s=retry_base_s,
             retry_limit_s=retry_limit_s,
@@ -180,8 +180,8 @@ class Agent:
             redact=secrets,
             redact_live=secrets.live if isinstance(secrets, Redactor) else lambda: secrets,
             tidy=self._tidy,
-            rested=self._rested,
-            restorer=SnapshotRestorer(kept, self._setup.snapshots_of),
+            on_chat_released=self._release_chat,
+            restorer=SnapshotRestorer(opened_store, self._setup.snapshots_of),
             branch=self._setup.branch,
             bind=bind_root,
             shared=shared,
@@ -201,13 +201,13 @@ class Agent:
         models = self.deps.models
         return await list_models(models, self._env) if isinstance(models, ModelRegistry) else []
 
-    async def require_model(self, how: str = "--model") -> ModelChoice:
+    async def require_model(self, flag: str = "--model") -> ModelChoice:
         """As `choose_model`; ConfigError names the choices. `how`: the flag or setting that names a model."""
         choice = await self.choose_model()
         if choice is None:
             models = self.deps.models
             keys = providers_with_key(models) if isinstance(models, ModelRegistry) else {}
-            raise ConfigError(no_model_text(keys, how))
+            raise ConfigError(no_model_text(keys, flag))
         return choice
 
     def remember_model(self, model: str) -> None:
@@ -225,29 +225,29 @@ class Agent:
         return observer_of(telemetry, store, self.warnings.append)
 
     def _toolset(self, tools: Sequence[Tool], *, builtin: bool, plugins: bool) -> Tools:
-        given = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
-        own = [*tools, *(self._plugins() if plugins else ())]
-        return Tools(builtins(given) if builtin else (), own, self._mcp_source)
+        context = msgspec.structs.replace(self._setup.context, subagents=lambda: self.subagents)
+        extra_tools = [*tools, *(self._plugins() if plugins else ())]
+        return Tools(builtins(context) if builtin else (), extra_tools, self._mcp_source)
 
     def _hooked(self, hooks: Hooks | Sequence[Hooks]) -> Hooks:
-        given = [hooks] if not isinstance(hooks, Sequence) else hooks
+        hook_list = [hooks] if not isinstance(hooks, Sequence) else hooks
         of_project = self._setup.project_hooks(self._trust, self.warnings.append)
-        return Chain([*self._setup.watched(given), *of_project])
+        return Chain([*self._setup.watched(hook_list), *of_project])
 
     def _rules_of(self, root: str, options: ChatOptions) -> Sequence[Rule]:
         return rules_of(self.rules, root, options, self.deps.clock.now_ms())
 
     def _registry(self) -> Models:
-        found = ModelRegistry(self._env, home=self._home)
-        self.warnings += found.catalogue.warnings
-        return found
+        registry = ModelRegistry(self._env, home=self._home)
+        self.warnings += registry.catalogue.warnings
+        return registry
 
     def _plugins(self) -> Sequence[Tool]:
         from treadle.tools.function import load_tools
 
-        brought, warnings = load_tools()
+        plugin_tools, warnings = load_tools()
         self.warnings += warnings
-        return brought
+        return plugin_tools
 
     @property
     def mcp(self) -> "McpServers":
@@ -255,9 +255,9 @@ class Agent:
         if self._mcp is None:
             from treadle.mcp_hub.setup import McpServers  # most users have none
 
-            given = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
+            servers = self._mcp_given if isinstance(self._mcp_given, Mapping) else {}
             configured = self._mcp_given is True
-            self._mcp = McpServers(self._home, self._setup.context, self._trust.trusted, given, configured=configured)
+            self._mcp = McpServers(self._home, self._setup.context, self._trust.trusted, servers, configured=configured)
         return self._mcp
 
     @cached_property
@@ -275,14 +275,14 @@ class Agent:
 
         return AgentSubagents(self)
 
-    def race(self, task: str, **wanted: Unpack[RaceKeywords]) -> "RunningRace":
+    def race(self, task: str, **race_options: Unpack[RaceKeywords]) -> "RunningRace":
         """Several attempts at one task at once, each in a world of its own; the best is committed (L-22). Await it for
         what came of it, or iterate over its rows as they change. `attempts`: how many, else one for each of `models`;
         `check`: a command that must succeed; `judge`: a model that chooses; `all`: none is stopped when one has
         passed. The other options are those of a chat."""
         from treadle.subagents.running_race import RunningRace, ordered
 
-        race, options = ordered(task, wanted, self.options.model)
+        race, options = ordered(task, race_options, self.options.model)
         return RunningRace(self, self.chat(**options), race)
 
     def workspace_of(self, project: Project) -> Workspace:
@@ -290,17 +290,17 @@ class Agent:
         return self._setup.context.workspace_of(*project)
 
     def _mcp_source(self, options: ChatOptions) -> "ToolSource | None":
-        found = self.servers_of(options)
-        return found.hub if found is not None else None
+        servers = self.servers_of(options)
+        return servers.hub if servers is not None else None
 
     def servers_of(self, options: ChatOptions) -> "McpServers | None":
         """None if there is no server to look for, which the names of files tell: then nothing is loaded."""
-        wanted = bool(self._mcp_given)
+        has_servers = bool(self._mcp_given)
         if self._mcp_given is True:
             places = [f"{self._home}/mcp.json"]
             places += [f"{options.root}/{name}" for name in (".mcp.json", ".treadle/mcp.json") if options.root]
-            wanted = any(map(os.path.exists, places))
-        return self.mcp if wanted or self._mcp is not None else None
+            has_servers = any(map(os.path.exists, places))
+        return self.mcp if has_servers or self._mcp is not None else None
 
     async def _tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
         await self._setup.sweep_temporary_folders()
@@ -314,10 +314,10 @@ class Agent:
         if not open_calls and (state is None or state.pending_jobs):
             await self.job_registry.settle_pending(chat)
 
-    def _rested(self, chat: ChatId) -> None:
+    def _release_chat(self, chat: ChatId) -> None:
         self.titles.consider(chat)
         if self._mcp is not None:
-            self._mcp.hub.rest(chat)
+            self._mcp.hub.release_chat(chat)
 
     def chat(
         self,
@@ -334,21 +334,21 @@ class Agent:
             raise InvalidInput(unknown)
         if preset is not None and preset not in PRESETS:
             raise InvalidInput(f"there is no preset {preset!r}; there is: {', '.join(PRESETS)}")
-        given: dict[str, Any] = {**(PRESETS[preset] if preset is not None else {}), **changes}
-        if "root" in given:
-            given["root"] = os.path.abspath(given["root"])
+        option_values: dict[str, Any] = {**(PRESETS[preset] if preset is not None else {}), **changes}
+        if "root" in option_values:
+            option_values["root"] = os.path.abspath(option_values["root"])
         if id:
-            named = {**(msgspec.to_builtins(options) if options is not None else {}), **given}
-            if "dynamic_tools" in named:
-                self.tool_warnings(self._changed(self.options, named))
-            if "root" in named:
-                check_root_name(named["root"])
-                named["root_id"] = identify(named["root"])
-            return Chat(self._chats, ChatId(id), named)
-        made = self._changed(options or self.options, given)
-        if "reasoning_effort" in given and not made.agent:
-            check_effort(self.deps.models, made.model, made.reasoning_effort)
-        return self.begin(new_chat_id(), made)
+            all_changes = {**(msgspec.to_builtins(options) if options is not None else {}), **option_values}
+            if "dynamic_tools" in all_changes:
+                self.tool_warnings(self._change_options(self.options, all_changes))
+            if "root" in all_changes:
+                check_root_name(all_changes["root"])
+                all_changes["root_id"] = identify(all_changes["root"])
+            return Chat(self._chats, ChatId(id), all_changes)
+        new_options = self._change_options(options or self.options, option_values)
+        if "reasoning_effort" in option_values and not new_options.agent:
+            check_effort(self.deps.models, new_options.model, new_options.reasoning_effort)
+        return self.begin(new_chat_id(), new_options)
 
     def begin(self, id: str, options: ChatOptions) -> Chat:
         """A new chat under an id that the caller chose. ChatExists, when it is first used, if there is one already."""
@@ -360,26 +360,26 @@ class Agent:
         self._trust.all()
 
     def prepare(self, options: ChatOptions, highest: str = "", owner: str = "", own_world: str = "") -> Prepared:
-        """What a new chat with these options begins with: bound to the folder that its root is now, with the
-        instructions of the project, from folders no higher than `highest`. `own_world` is the id of the world that is
-        opened for it, if it is to have one. InvalidInput if its tools cannot be accepted (A-01)."""
+        """Prepare a new chat with these options: bind it to the folder at its root's path, and read the instructions of
+        the project, from folders no higher than `highest`. `own_world` is the id of the world that is opened for the
+        chat, if it gets one. InvalidInput if its tools cannot be accepted (A-01)."""
         check_numbers(options)
         check_root_name(options.root)
-        found: dict[str, Any] = {}
+        derived: dict[str, Any] = {}
         for rule in options.rules:
             check_standing(rule)
         if options.root and not options.root_id:
-            found["root_id"] = identify(options.root)
+            derived["root_id"] = identify(options.root)
         if options.world:
-            found["world"] = self._setup.worlds.named(options, owner, own_world)
-        options = msgspec.structs.replace(options, **found)
+            derived["world"] = self._setup.worlds.resolve_world(options, owner, own_world)
+        options = msgspec.structs.replace(options, **derived)
         if self._instructions and not options.instructions:
-            found["instructions"] = read_instructions(options.root, options.root_id, highest)
+            derived["instructions"] = read_instructions(options.root, options.root_id, highest)
         usable = options.tools is None or "use_skill" in options.tools
         if self._skills and usable and options.root and not options.skills:
             # The user's own are for the user: other people's chats on a server get the project's alone.
-            found["skills"] = self.documents.skills(options.project, own=not highest)
-        options = msgspec.structs.replace(options, **found)
+            derived["skills"] = self.documents.skills(options.project, include_own=not highest)
+        options = msgspec.structs.replace(options, **derived)
         if options == self._prepared:
             options = self._prepared  # chats that begin alike share them, and what is known by them
         self._prepared = options
@@ -392,24 +392,24 @@ class Agent:
 
         return Documents(self._home, self._env, self._trust.trusted, self._extensions)
 
-    def own_commands(self, project: Project, *, own: bool = True) -> "dict[str, OwnCommand]":
+    def own_commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
         """Prompts under a name, by their names: the user's if `own`, and the project's trusted ones."""
-        return self.documents.commands(project, own=own)
+        return self.documents.commands(project, include_own=include_own)
 
-    def custom_agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
+    def custom_agents(self, project: Project, *, include_own: bool = True) -> "dict[str, CustomAgent]":
         """Ways to work under a name, by their names: the user's if `own`, and the project's trusted ones."""
-        return self.documents.agents(project, own=own)
+        return self.documents.agents(project, include_own=include_own)
 
     def tool_warnings(self, options: ChatOptions) -> tuple[str, ...]:
-        """What is odd about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""
+        """Return warnings about the tools that a client declares; InvalidInput if they cannot be accepted (A-01)."""
         return self._tools.warnings(options)
 
-    def _changed(self, options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
+    def _change_options(self, options: ChatOptions, changes: dict[str, Any]) -> ChatOptions:
         try:
-            made = change_options(options, changes)
+            new_options = change_options(options, changes)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
-        return msgspec.structs.replace(made, network=host_patterns.checked(made.network))
+        return msgspec.structs.replace(new_options, network=host_patterns.checked(new_options.network))
 
     async def chats(self, *, archived: bool | None = None, limit: int = 0) -> list[Listed]:
         """The chats of the store, newest change first."""
@@ -427,11 +427,13 @@ class Agent:
         return await self.job_registry.all()
 
     def _notices(self, ref: str) -> tuple[ModelNotice, ...]:
-        """What the user has not been told yet about the model: who gets to see the project (S-10)."""
-        whom = self.consent.missing(ref)
-        if not whom:
+        """Return the notice that the model's provider gets to see the project, if the user has not seen it yet
+        (S-10).
+        """
+        missing_consent = self.consent.missing(ref)
+        if not missing_consent:
             return ()
-        text = disclosure(whom)
+        text = disclosure(missing_consent)
         if text not in self.warnings:
             self.warnings.append(text)
         return (ModelNotice("consent", text),)

@@ -24,38 +24,38 @@ class Hit(NamedTuple):
     """The place where the words stand; empty: they are in the line of the chat."""
 
 
-async def search(store: Store, which: ChatFilter, text: str) -> AsyncIterator[Hit]:
+async def search(store: Store, chat_filter: ChatFilter, text: str) -> AsyncIterator[Hit]:
     """Those in which all the words of `text` stand, one beside the others, the newest first."""
     words = text.casefold().split()
-    where = await store.said(words)
-    async for listed in _every(store, which):
+    first_seqs = await store.search_text(words)
+    async for listed in _every(store, chat_filter):
         line = listed.summary
         if _has(f"{line.title} {line.chat} {line.root} {line.model}", words):
             yield Hit(listed)
-        elif line.chat in where and (said := await _said(store, line.chat, where[line.chat], words)):
-            yield Hit(listed, said)
+        elif line.chat in first_seqs and (excerpt := await _find_text(store, line.chat, first_seqs[line.chat], words)):
+            yield Hit(listed, excerpt)
 
 
-async def _every(store: Store, which: ChatFilter) -> AsyncIterator[Listed]:
-    before = None
-    while page := await store.list(which, limit=CHATS, before=before):
+async def _every(store: Store, chat_filter: ChatFilter) -> AsyncIterator[Listed]:
+    cursor = None
+    while page := await store.list(chat_filter, limit=CHATS, cursor=cursor):
         for listed in page:
             yield listed
-        before = page[-1].summary.updated_ms, page[-1].summary.chat
+        cursor = page[-1].summary.updated_ms, page[-1].summary.chat
 
 
-async def _said(store: Store, chat: ChatId, first: int, words: Sequence[str]) -> str:
-    after, limit = first - 1, FEW
-    while records := await store.read(chat, after, limit):
-        after, limit = records[-1].seq, MANY
-        if said := await asyncio.to_thread(_first, chat, records, words):
-            return said
+async def _find_text(store: Store, chat: ChatId, first: int, words: Sequence[str]) -> str:
+    after_seq, limit = first - 1, FEW
+    while records := await store.read(chat, after_seq, limit):
+        after_seq, limit = records[-1].seq, MANY
+        if excerpt := await asyncio.to_thread(_first, chat, records, words):
+            return excerpt
     return ""
 
 
 def _first(chat: ChatId, records: Sequence[wire.Record], words: Sequence[str]) -> str:
-    spoken = (wire.decode(chat, record).data for record in records if record.type in _SPOKEN)
-    for event in spoken:
+    messages = (wire.decode(chat, record).data for record in records if record.type in _SPOKEN)
+    for event in messages:
         if isinstance(event, UserMessage | AssistantMessage) and _has(event.content, words):
             at = event.content.casefold().find(words[0])
             return event.content[max(0, at - BEFORE) : at + BEHIND]

@@ -21,14 +21,18 @@ def is_async(function: AnyFunction) -> bool:
 
 
 class Signature:
-    """What a function takes: its schema, and how to turn checked arguments into Python values. A parameter of the type
-    `own` is not the caller's: it is filled in by whoever calls."""
+    """The parameters of a function: their schema, and the conversion of checked arguments to Python values. A parameter
+    of the type `context_type` is not part of the schema: the code that calls the function fills it in."""
 
-    def __init__(self, function: AnyFunction, name: str, own: type | None = None) -> None:
+    def __init__(self, function: AnyFunction, name: str, context_type: type | None = None) -> None:
         self._name = name
         self._parameters = _parameters(function, name)
         hints = _hints(function, name)
-        self._types = {p.name: _type(p, hints) for p in self._parameters if own is None or hints.get(p.name) is not own}
+        self._types = {
+            p.name: _type(p, hints)
+            for p in self._parameters
+            if context_type is None or hints.get(p.name) is not context_type
+        }
         fields = [
             (p.name, self._types[p.name], _default(p)) if p.default is not p.empty else (p.name, self._types[p.name])
             for p in self._parameters
@@ -44,7 +48,7 @@ class Signature:
             self._note(parameter)
 
     def _note(self, parameter: inspect.Parameter) -> None:
-        """What msgspec leaves out of the schema: the default, and a description given as Annotated text."""
+        """Add to the schema what msgspec leaves out: the default, and a description given as Annotated text."""
         sub = self.schema["properties"].get(parameter.name)
         if sub is None:
             return
@@ -57,14 +61,14 @@ class Signature:
         if texts:
             sub["description"] = texts[0]
 
-    def bind(self, arguments: dict[str, Any], own: object = None) -> tuple[list[Any], dict[str, Any]]:
+    def bind(self, arguments: dict[str, Any], context: object = None) -> tuple[list[Any], dict[str, Any]]:
         """Arguments as the function takes them. ToolError says what does not fit."""
         values = self._convert(arguments)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for parameter in self._parameters:
             if parameter.name not in self._types:
-                value: Any = own
+                value: Any = context
             elif parameter.name in arguments:
                 value = getattr(values, parameter.name)
             else:
@@ -141,8 +145,8 @@ def _inlined(schema: Any, parts: dict[str, Any], above: tuple[str, ...], recursi
         if name in above:
             recursive.add(name)
             return dict(schema)
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inlined(parts[name], parts, (*above, name), recursive) | rest
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        return _inlined(parts[name], parts, (*above, name), recursive) | siblings
     return {key: _inlined(value, parts, above, recursive) for key, value in schema.items()}
 
 

@@ -1,5 +1,5 @@
-"""Answers in a shape: from a type to its JSON Schema, and from a model's words to a value of that type, or to words
-that the model can act on. The provider's own constraint helps where there is one; what counts is what is read here."""
+"""Structured answers: from a type to its JSON Schema, and from a model's text to a value of that type, or to an error
+that the model can act on. The provider's own constraint helps where there is one; the check here decides."""
 
 import itertools
 import re
@@ -25,7 +25,7 @@ _MOST_SHOWN = 5
 
 
 class Structured(Answer, Generic[T], frozen=True, kw_only=True):
-    """What a run came to, with the value that its last words are."""
+    """The result of a run, with the value of its last message."""
 
     output: T
 
@@ -49,13 +49,13 @@ class Shape(Generic[T]):
 
     def read(self, text: str) -> T:
         """The value that an answer is: its JSON alone, or in a fence, or in the middle of words. Unfit if none fits."""
-        found = list(_candidates(text))
-        if not found:
+        candidates = list(_candidates(text))
+        if not candidates:
             raise Unfit("- it holds no JSON")
         problems = ""
-        for value in found:
+        for value in candidates:
             if not (unfit := self._problems(value)):
-                return self._made(value)
+                return self._convert_value(value)
             problems = problems or unfit
         raise Unfit(problems)
 
@@ -66,7 +66,7 @@ class Shape(Generic[T]):
         ]
         return "\n".join([*errors[:_MOST_SHOWN], *(["- and more"] if len(errors) > _MOST_SHOWN else [])])
 
-    def _made(self, value: Any) -> T:
+    def _convert_value(self, value: Any) -> T:
         kind = self._type
         try:
             if kind is None:
@@ -77,22 +77,22 @@ class Shape(Generic[T]):
         return instance  # type: ignore[no-any-return]
 
 
-async def answered(
+async def ask_until_valid(
     shape: Shape[T], say: Callable[[str], Awaitable[Answer]], content: str, repairs: int = REPAIRS
 ) -> Structured[T]:
     """Say it, and say it again as often as the answer does not fit. RunFailed if it never does."""
-    for left in range(repairs, -1, -1):
+    for repairs_left in range(repairs, -1, -1):
         answer = await say(content)
         if answer.reason == "action_required":
             raise RunFailed("action_required", "The chat waits for an approval or an answer; there is no result yet.")
         try:
-            made = shape.read(answer.text)
+            output = shape.read(answer.text)
         except Unfit as unfit:
-            if not left:
+            if not repairs_left:
                 raise RunFailed("invalid_output", f"The answer does not fit the output schema:\n{unfit}") from unfit
             content = AGAIN.format(problem=unfit)
             continue
-        return Structured(answer.text, answer.reason, answer.usage, answer.error, output=made)
+        return Structured(answer.text, answer.reason, answer.usage, answer.error, output=output)
     raise AssertionError("unreachable")
 
 
@@ -102,19 +102,19 @@ def _is_pydantic(kind: Any) -> bool:
 
 def _schema(kind: Any) -> dict[str, Any]:
     if _is_pydantic(kind):
-        made: dict[str, Any] = kind.model_json_schema()
+        schema: dict[str, Any] = kind.model_json_schema()
     else:
         try:
-            made = msgspec.json.schema(kind)
+            schema = msgspec.json.schema(kind)
         except TypeError as error:
             raise InvalidInput(f"There is no JSON Schema for {kind!r}: {error}") from error
-    parts = made.get("$defs", {})
-    name = str(made.get("$ref", "")).removeprefix("#/$defs/")
+    parts = schema.get("$defs", {})
+    name = str(schema.get("$ref", "")).removeprefix("#/$defs/")
     if name not in parts:
-        return made
+        return schema
     # Providers want to see an object at the top, not a reference to one.
-    rest = {key: part for key, part in parts.items() if key != name or _mentions(parts, name)}
-    return {**parts[name], **({"$defs": rest} if rest else {})}
+    definitions = {key: part for key, part in parts.items() if key != name or _mentions(parts, name)}
+    return {**parts[name], **({"$defs": definitions} if definitions else {})}
 
 
 def _mentions(parts: Mapping[str, Any], name: str) -> bool:

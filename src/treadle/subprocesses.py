@@ -47,40 +47,46 @@ class Completed(msgspec.Struct, frozen=True):
     errors: str = ""
     """The end of what it wrote to its standard error."""
     output: str = ""
-    """The beginning of its standard output, if nobody else took it."""
+    """The beginning of its standard output, if no other reader took it."""
 
 
 async def run_program(
-    argv: Sequence[str], *, cwd: str, env: Mapping[str, str], given: bytes = b"", timeout_s: float = 30.0
+    argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin_data: bytes = b"", timeout_s: float = 30.0
 ) -> Completed:
     """Run a program and keep what it writes, bounded in time and size. OSError if it cannot be started."""
-    program = Program(argv, env, given, cwd=cwd, errors_cap=OUTPUT_CAP)
-    kept = bytearray()
+    program = Program(argv, env, stdin_data, cwd=cwd, errors_cap=OUTPUT_CAP)
+    captured = bytearray()
     try:
         async with asyncio.timeout(timeout_s), aclosing(program.output()) as output:
             async for data in output:
-                kept += data[: max(0, OUTPUT_CAP - len(kept))]
+                captured += data[: max(0, OUTPUT_CAP - len(captured))]
     except TimeoutError:
         return Completed("timed_out", -signal.SIGKILL)
-    return msgspec.structs.replace(program.ended, output=kept.decode(errors="replace"))
+    return msgspec.structs.replace(program.ended, output=captured.decode(errors="replace"))
 
 
 class Program:
     """One run. Read `output` to its end; then `ended` tells how it was."""
 
     def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], given: bytes, *, cwd: str = "", errors_cap: int = _ERRORS_CAP
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        stdin_data: bytes,
+        *,
+        cwd: str = "",
+        errors_cap: int = _ERRORS_CAP,
     ) -> None:
         """Without `cwd` it runs in an empty folder, which goes with it."""
         self._argv = argv
         self._env = dict(env)
-        self._given = given
+        self._given = stdin_data
         self._cwd = cwd
         self._errors_cap = errors_cap
         self.ended = Completed()
 
     async def output(self) -> AsyncGenerator[bytes, None]:
-        """What it writes, as it comes. Raises OSError if it cannot be started. Closing the iterator kills it."""
+        """Yield its output as it comes. Raises OSError if it cannot be started. Closing the iterator kills it."""
         with ExitStack() as stack:
             cwd = self._cwd or stack.enter_context(
                 tempfile.TemporaryDirectory(prefix=process_folder_prefix(), ignore_cleanup_errors=True)
@@ -232,7 +238,7 @@ def _start_watcher() -> int:
 class _Input(asyncio.Protocol):
     """Knows whether the pipe to the program is still there."""
 
-    lost = False
+    is_lost = False
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.lost = True
@@ -280,7 +286,7 @@ class _Pipes:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def connect(self, given: bytes) -> None:
+    async def connect(self, stdin_data: bytes) -> None:
         """To be called once the program has its own ends. All that is given is written as fast as it is read."""
         self._close_far()
         loop = asyncio.get_running_loop()
@@ -290,7 +296,7 @@ class _Pipes:
         self._readers.append((await loop.connect_read_pipe(lambda: self.errors, near_err))[0])
         self._writer, _ = await loop.connect_write_pipe(lambda: self._input, near_in)
         self._near.clear()
-        self._writer.write(given)
+        self._writer.write(stdin_data)
         self._writer.write_eof()
 
     def close(self) -> None:
@@ -313,7 +319,7 @@ class _Pipes:
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What `run_blocking` starts."""
+    """The program that `run_blocking` starts."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -335,7 +341,7 @@ def run_blocking(
     """Run a program that only reads, and hand on its output piece by piece: memory does not grow with it. It ends when
     its time is up or `stop` is set. ToolError if it cannot be started."""
     until = time.monotonic() + timeout_s
-    with _started(launch) as process, selectors.DefaultSelector() as waiting:
+    with _start_process(launch) as process, selectors.DefaultSelector() as waiting:
         assert process.stdout is not None
         assert process.stderr is not None
         errors = bytearray()
@@ -344,10 +350,10 @@ def run_blocking(
         while waiting.get_map():
             if stop is not None and stop.is_set():
                 return Completed("stopped")
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining_s = until - time.monotonic()
+            if remaining_s <= 0:
                 return Completed("timed_out")
-            for key, _ in waiting.select(min(left, _POLL_S)):
+            for key, _ in waiting.select(min(remaining_s, _POLL_S)):
                 data = os.read(key.fd, 4 * _READ)
                 if data:
                     key.data(data)
@@ -358,7 +364,7 @@ def run_blocking(
 
 
 @contextmanager
-def _started(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
+def _start_process(launch: Launch) -> Iterator["subprocess.Popen[bytes]"]:
     with ExitStack() as stack:
         try:
             child = start_blocking(launch.argv, launch.env, launch.cwd, launch.stdin, pass_fds=launch.pass_fds)
@@ -373,12 +379,12 @@ def program_outside(name: str, project: str) -> str | None:
     project = os.path.realpath(project)
     path = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(each)]
     outside = [each for each in path if not is_below(os.path.realpath(each), project)]
-    found = shutil.which(name, path=os.pathsep.join(outside)) if outside else None
-    return found if found and not is_below(os.path.realpath(found), project) else None
+    program = shutil.which(name, path=os.pathsep.join(outside)) if outside else None
+    return program if program and not is_below(os.path.realpath(program), project) else None
 
 
 def held_folder(descriptor: int, path: str) -> str:
-    """A name that means the open directory itself, whatever its path means by now; the path where descriptors have no
-    name."""
+    """Return a path of the open directory itself, even if its own path leads elsewhere by now; its own path where
+    descriptors have no path."""
     name = f"/proc/self/fd/{descriptor}"
     return name if os.path.isdir(name) else path

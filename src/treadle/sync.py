@@ -69,7 +69,7 @@ class ChatFiles(Facade[files.ChatFiles]):
     redo = waited(files.ChatFiles.redo)
     keep = waited(files.ChatFiles.keep)
     back_to = waited(files.ChatFiles.back_to)
-    begun = waited(files.ChatFiles.begun)
+    find_unfinished_restore = waited(files.ChatFiles.find_unfinished_restore)
     interrupted_call = waited(files.ChatFiles.interrupted_call)
     complete = waited(files.ChatFiles.complete)
 
@@ -107,8 +107,8 @@ class Chat(Facade[handle.Chat]):
     def jobs(self) -> list[Job]:
         return [Job(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
-    def other(self, id: ChatId) -> "Chat":
-        return Chat(self._loop, self._wrapped.other(id))
+    def get_chat(self, id: ChatId) -> "Chat":
+        return Chat(self._loop, self._wrapped.get_chat(id))
 
     send = _followed(handle.Chat.send)
     submit = _followed(handle.Chat.submit)
@@ -134,7 +134,7 @@ class Chat(Facade[handle.Chat]):
     events = waited(handle.Chat.events)
     events_of = waited(handle.Chat.events_of)
     wait = waited(handle.Chat.wait)
-    whole = waited(handle.Chat.whole)
+    load_full_event = waited(handle.Chat.load_full_event)
 
 
 class Agent(LoopOwner[runtime.Agent]):
@@ -181,11 +181,11 @@ class Agent(LoopOwner[runtime.Agent]):
 
         return SyncWorlds(self._loop, self._wrapped.worlds)
 
-    def own_commands(self, project: Project, *, own: bool = True) -> "dict[str, OwnCommand]":
-        return self._wrapped.own_commands(project, own=own)
+    def own_commands(self, project: Project, *, include_own: bool = True) -> "dict[str, OwnCommand]":
+        return self._wrapped.own_commands(project, include_own=include_own)
 
-    def custom_agents(self, project: Project, *, own: bool = True) -> "dict[str, CustomAgent]":
-        return self._wrapped.custom_agents(project, own=own)
+    def custom_agents(self, project: Project, *, include_own: bool = True) -> "dict[str, CustomAgent]":
+        return self._wrapped.custom_agents(project, include_own=include_own)
 
     def __iter__(self) -> Iterator[Listed]:
         return iter(self.chats())

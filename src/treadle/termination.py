@@ -1,4 +1,5 @@
-"""How a program that served Treadle is terminated: asked, then killed, even if whoever terminates it is cancelled."""
+"""Termination of programs that served Treadle: a request to end, then a kill, even if the terminating task is
+cancelled."""
 
 import asyncio
 import os
@@ -42,7 +43,7 @@ async def terminate(process: asyncio.subprocess.Process) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(EXIT_S):
             await _exited(process)
-    transport = getattr(process, "_transport", None)  # what a survivor holds open is not waited for
+    transport = getattr(process, "_transport", None)  # do not wait for pipes that a survivor holds open
     if transport is not None:
         with suppress(PermissionError):
             transport.close()

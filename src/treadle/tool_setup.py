@@ -1,5 +1,6 @@
-"""What the built-in tools of an Agent work with: files by their root, supervised commands, the sandbox that holds here,
-and what commands must not touch. The only place that knows both the tools and the rooms that serve them."""
+"""Sets up the services for the built-in tools of an Agent: files by their root, supervised commands, the sandbox of
+this machine, and the paths that commands must not touch. The only place that knows both the tools and the packages that
+serve them."""
 
 import asyncio
 import os
@@ -30,7 +31,7 @@ from treadle.protocol.permissions import Rule
 from treadle.sandbox.supervisor.commands import SupervisedCommands
 from treadle.tools.builtin.context import Guarded, ToolContext
 from treadle.types import ChatId
-from treadle.workspace.paths.identity import changed, locate
+from treadle.workspace.paths.identity import locate, root_changed_error
 from treadle.workspace.root import Root
 
 if TYPE_CHECKING:
@@ -70,10 +71,10 @@ class ToolSetup:
         file = getattr(store, "path", None)
         data = home if shared else file.parent if isinstance(file, Path) else None
         self.passing = data is None
-        """Whether its chats end with this process, and so does what is kept for them."""
+        """True if the chats of this agent end with this process, and their data with them."""
         self._data = _temporary_data() if data is None else Path(os.path.abspath(data))
         self._forget = weakref.finalize(self, _remove, str(self._data)) if self.passing else None
-        """Whoever does not close an agent leaves nothing behind, either."""
+        """Removes the temporary data also if the agent is never closed."""
         self._opened = lru_cache(maxsize=256)(self._open_root)
         self._grounds: dict[str, WorldGround] = {}
         self.commands = SupervisedCommands(self._data / "commands")
@@ -102,11 +103,11 @@ class ToolSetup:
             finished_length=redact.finished_length if isinstance(redact, Redactor) else len,
         )
 
-    def _roots(self, root: str, bound: str, world: str = "") -> Root:
-        return self._opened(root, bound, world)
+    def _roots(self, root: str, root_id: str, world: str = "") -> Root:
+        return self._opened(root, root_id, world)
 
-    def _open_root(self, root: str, bound: str, world: str) -> Root:
-        return Root(root, bound, self.ground_of(world) if world else None)
+    def _open_root(self, root: str, root_id: str, world: str) -> Root:
+        return Root(root, root_id, self.ground_of(world) if world else None)
 
     def ground_of(self, world: str) -> "WorldGround":
         """How the files of a world are reached (W-11). ToolError if there is no such world here."""
@@ -121,11 +122,12 @@ class ToolSetup:
 
         return WorldHome(WorldFolders(str(self._data)), self.ground_of, self.history_of)
 
-    def history_of(self, root: str, bound: str, world: str = "") -> "ProjectSnapshots":
-        """What files were is kept beside the database; or, for chats that end with this process, as long as they do."""
+    def history_of(self, root: str, root_id: str, world: str = "") -> "ProjectSnapshots":
+        """Return the snapshots of a project. They are kept beside the database; those of chats that end with this
+        process are kept as long as the chats."""
         from treadle.workspace.history.snapshots import ProjectSnapshots
 
-        return ProjectSnapshots(self._roots(root, bound, world), self._data, lambda: self._git(root))
+        return ProjectSnapshots(self._roots(root, root_id, world), self._data, lambda: self._git(root))
 
     def _after_the_fact(self, root: str, effect: Effect, options: ChatOptions) -> Sequence[str]:
         from treadle.policy.changes import after_the_fact
@@ -146,7 +148,7 @@ class ToolSetup:
                 await asyncio.to_thread(remove_abandoned_folders, parent)
 
     async def close(self) -> None:
-        """Let go of worlds, and remove what nobody can come back to."""
+        """Close the worlds, and remove the data of chats that end with this process."""
         for ground in self._grounds.values():
             ground.end() if self.passing else ground.close()
         if self._forget:
@@ -169,10 +171,10 @@ class ToolSetup:
         choice = self._choice_of(options.sandbox)
         view = options.command_view and self._views(choice.sandbox, root)
         place = "without a sandbox" if choice.level == "none" else f"in the sandbox {choice.level}"
-        why = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
+        explanation = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
         off = "no view of it works here" if options.command_view else "the setting command_view is off"
-        how = "on a copy-on-write view of the project" if view else f"write to the project directly ({off})"
-        text = f"Commands run {place}{why}, {'' if view else 'and '}{how}."
+        write_mode = "on a copy-on-write view of the project" if view else f"write to the project directly ({off})"
+        text = f"Commands run {place}{explanation}, {'' if view else 'and '}{write_mode}."
         return SandboxNotice(choice.level, view, bool(choice.reasons) or not view, text)
 
     def _views(self, sandbox: Sandbox, root: str) -> bool:
@@ -209,27 +211,31 @@ class ToolSetup:
         from treadle.workspace.history.unrecoverable import unrecoverable
 
         root = self._roots(*project)
-        return unrecoverable(root, files, self.snapshots_of(*project).left, lambda: self._git(root.path))
+        return unrecoverable(root, files, self.snapshots_of(*project).is_after_image, lambda: self._git(root.path))
 
     def _git(self, root: str) -> "Git | None":
         """The git of a project, in the strongest sandbox that holds."""
         from treadle.workspace.git import Git, git_program, repository_of
 
-        found = repository_of(root)
-        if found is None or git_program(found.common) is None:
+        repository = repository_of(root)
+        if repository is None or git_program(repository.common) is None:
             return None
-        return Git(found, self._sandbox_of("auto"), self._guarded(root).hidden)
+        return Git(repository, self._sandbox_of("auto"), self._guarded(root).hidden_paths)
 
     def _guarded(self, root: str) -> Guarded:
-        from treadle.sandbox.places import hidden, protected
+        from treadle.sandbox.places import find_hidden_paths, protected
 
         moment = int(time.monotonic() / _LOOK_S)
-        self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is not there cannot be hidden
-        found = (*hidden(str(self._home), str(self._data), self.commands.folder), *self._keys(moment))
-        # What holds the project, or lies in it, cannot be hidden from the commands of that project.
-        apart = [path for path in dict.fromkeys(found) if not is_below(root, path) and not is_below(path, root)]
-        # What lies in something hidden is out of sight with it, and there is no place to mount anything any more.
-        outermost = [path for path in apart if not any(is_below(path, other) for other in apart if other != path)]
+        self._data.mkdir(mode=0o700, parents=True, exist_ok=True)  # only an existing folder can be hidden
+        secret_paths = (*find_hidden_paths(str(self._home), str(self._data), self.commands.folder), *self._keys(moment))
+        # A path that contains the project, or lies in it, cannot be hidden from the commands of that project.
+        outside_paths = [
+            path for path in dict.fromkeys(secret_paths) if not is_below(root, path) and not is_below(path, root)
+        ]
+        # A path in a hidden folder is hidden with it, and nothing can be mounted there any more.
+        outermost = [
+            path for path in outside_paths if not any(is_below(path, outer) for outer in outside_paths if outer != path)
+        ]
         return Guarded(protected(root), tuple(outermost), self._homes(root, moment))
 
     def _secrets(self, invocation: Invocation) -> tuple[str, ...]:
@@ -245,7 +251,7 @@ class ToolSetup:
             rules = self._rules_of(root, invocation.options)
         except ConfigError:
             rules = ()
-        hidden_paths = secret_files.still_hidden(root, paths, rules, invocation.seen)
+        hidden_paths = secret_files.still_hidden(root, paths, rules, invocation.known_files)
         named_paths: tuple[str, ...] = ()
         if invocation.approved:
             arguments = invocation.arguments
@@ -255,9 +261,9 @@ class ToolSetup:
 
     def _find_secrets(self, project: Project) -> tuple[str, ...]:
         from treadle.policy.secret_files import find_secrets
-        from treadle.workspace.paths.entries import held
+        from treadle.workspace.paths.entries import closing_fd
 
-        with held(self._roots(*project).top()) as top:
+        with closing_fd(self._roots(*project).top()) as top:
             return find_secrets(os.path.realpath(project.root), top)
 
     def _private_home(self, root: str, _moment: int) -> PrivateHome | None:
@@ -275,26 +281,26 @@ class ToolSetup:
         if project.world:  # its references are the project's: a branch of it comes with a commit
             return None
         root = self._roots(*project).path
-        hidden = self._guarded(root).hidden
+        hidden_paths = self._guarded(root).hidden_paths
 
-        def made() -> GitBranchCreated | None:
+        def create_branch() -> GitBranchCreated | None:
             os.close(self._roots(*project).top())  # RootChanged, before git is let near it
-            return make_branch(root, chat, message, lambda: self._sandbox_of("auto"), hidden)
+            return make_branch(root, chat, message, lambda: self._sandbox_of("auto"), hidden_paths)
 
-        return await asyncio.to_thread(made)
+        return await asyncio.to_thread(create_branch)
 
 
 def bind_root(options: ChatOptions, owner: str) -> str:
     """Which folder the root of a chat is: the one that it is bound to, or is to be. Empty if there is none here. The
     roots of chats that have an `owner` were recorded without links, so none may have come since. RootChanged if the
     chat is bound to another folder."""
-    root, bound, _ = options.project
-    found = locate(root)
-    if found is None:
+    root, root_id, _ = options.project
+    location = locate(root)
+    if location is None:
         return ""
-    if found[1] != bound if bound else owner and found[0] != root:
-        raise changed(root)
-    return found[1]
+    if location[1] != root_id if root_id else owner and location[0] != root:
+        raise root_changed_error(root)
+    return location[1]
 
 
 def _temporary_data() -> Path:

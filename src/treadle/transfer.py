@@ -1,14 +1,14 @@
-"""Moving chats: out of a store as JSON lines, into one, and as a copy that goes its own way from some point (D-07,
-D-08). Reads and writes logs; drives nothing.
+"""Export, import and fork of chats: out of a store as JSON lines, into one, and as a copy that goes its own way from
+some point (D-07, D-08). Reads and writes logs; drives nothing.
 
-An export has one line per event, in the wire form of the specification: each has `seq` and `type`. The first says
-under `events` how many there are. Bytes that lie outside the log (whole outputs, images) travel with the first event
-that refers to them, under `blobs`: base64 by SHA-256. A file is so complete by itself, and who wants only events can
-leave both keys out.
+An export has one line per event, in the wire form of the specification: each has `seq` and `type`. The first has the
+number of events under `events`. Bytes that lie outside the log (whole outputs, images) travel with the first event that
+refers to them, under `blobs`: base64 by SHA-256. So a file is complete by itself, and a reader that needs only events
+can ignore both keys.
 
-A chat that comes in is words from elsewhere. What it may do here, with which model and where, is decided here (S-09):
-of its options only those of PORTABLE hold, all others are those of a new chat of this machine; and it is at rest, so
-that nothing of it is carried out before somebody goes on with it.
+An imported chat is untrusted text. This machine decides its rights, its model and its root (S-09): of its options only
+those of PORTABLE hold, all others are those of a new chat of this machine. It is at rest, so that nothing of it is
+carried out before a person continues it.
 """
 
 import hashlib
@@ -95,22 +95,23 @@ async def read_chat(store: Store, chat: ChatId) -> list[Envelope]:
 
 
 async def export_chat(store: Store, chat: ChatId) -> AsyncIterator[bytes]:
-    """The log as lines, each with its newline. A blob that is gone is left out: what there is can be had."""
-    sent: set[str] = set()
-    after, head = 0, await store.head(chat)
-    while after < head and (records := await store.read(chat, after, min(PAGE, head - after))):
+    """Return the log as lines, each with its newline. A blob that is gone is left out, so that the rest can still be
+    exported."""
+    sent_digests: set[str] = set()
+    after_seq, head = 0, await store.head(chat)
+    while after_seq < head and (records := await store.read(chat, after_seq, min(PAGE, head - after_seq))):
         for record in records:
             envelope = wire.decode(chat, record)
             line = wire.to_dict(envelope) | ({"events": head} if envelope.seq == 1 else {})
             carried: dict[str, str] = {}
             for digest in lost_without(envelope.data):
-                if digest not in sent and (data := await _blob(store, digest)) is not None:
+                if digest not in sent_digests and (data := await _blob(store, digest)) is not None:
                     carried[digest] = b64encode(data).decode()
-                    sent.add(digest)
+                    sent_digests.add(digest)
             if carried:
                 line["blobs"] = carried
             yield _encoder.encode(line) + b"\n"
-        after = records[-1].seq
+        after_seq = records[-1].seq
 
 
 async def _blob(store: Store, digest: str) -> bytes | None:
@@ -142,12 +143,12 @@ async def import_chat(
     for data in blobs:
         await store.put_blob(data)
     faultpoint("transfer.blobs")
-    settled = _settled(envelopes, local or ChatOptions(), owner, (clock or SystemClock()).now_ms())
-    await _create(store, chat, settled)
+    settled_envelopes = _adapt_log(envelopes, local or ChatOptions(), owner, (clock or SystemClock()).now_ms())
+    await _create(store, chat, settled_envelopes)
     return chat
 
 
-def _settled(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: int) -> list[Envelope]:
+def _adapt_log(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: int) -> list[Envelope]:
     """A log from elsewhere, and what makes it a chat of this machine."""
     first = envelopes[0].data
     assert isinstance(first, SessionCreated)
@@ -157,7 +158,7 @@ def _settled(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: 
     state = fold_all(state, log[state.head :])
     log += _seal(state, [SessionImported(envelopes[0].chat)], now_ms)
     state = fold_all(state, log[state.head :])
-    there, here = wire.whole(state.options), wire.whole(local)
+    there, here = wire.to_wire_form(state.options), wire.to_wire_form(local)
     changes = {name: here[name] for name in here if name not in PORTABLE and here[name] != there[name]}
     return log + _seal(state, transition(state, ChangeOptions(changes, by="import")), now_ms)
 
@@ -165,7 +166,7 @@ def _settled(envelopes: list[Envelope], local: ChatOptions, owner: str, now_ms: 
 def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
     envelopes: list[Envelope] = []
     blobs: list[bytes] = []
-    told = 0
+    announced_count = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -173,7 +174,7 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
             envelope = wire.from_json(line)
             extras = _extras_of(line)
             blobs += _carried(extras.blobs)
-            told = told or extras.events
+            announced_count = announced_count or extras.events
         except Damaged as error:
             raise Damaged(f"Line {number} cannot be read: {error}. Nothing was imported.") from error
         if wrong := _misplaced(envelope, envelopes):
@@ -181,17 +182,18 @@ def _read(lines: Iterable[bytes | str]) -> tuple[list[Envelope], list[bytes]]:
         envelopes.append(envelope)
     if not envelopes:
         raise InvalidInput("There is no event to import; the input is empty.")
-    if told not in (0, len(envelopes)):
+    if announced_count not in (0, len(envelopes)):
         raise InvalidInput(
-            f"The first line says that there are {told:,} events, and {len(envelopes):,} are here: the file was cut, "
+            f"The first line says that there are {announced_count:,} events, and {len(envelopes):,} are here: "
+            "the file was cut, "
             "or put together. Export the chat again. Nothing was imported."
         )
     return envelopes, blobs
 
 
-def _misplaced(envelope: Envelope, before: list[Envelope]) -> str:
-    """What is wrong with an event behind those before it, or nothing."""
-    expected = len(before) + 1
+def _misplaced(envelope: Envelope, earlier: list[Envelope]) -> str:
+    """The error of an event in its place behind the events `before`; empty if there is none."""
+    expected = len(earlier) + 1
     if isinstance(envelope.data, Live) or envelope.ephemeral:
         return f"{envelope.type} is live only and stands in no log"
     if envelope.seq != expected:
@@ -200,9 +202,9 @@ def _misplaced(envelope: Envelope, before: list[Envelope]) -> str:
         return "it names no chat"
     if not _ID.fullmatch(envelope.chat):
         return f"{envelope.chat[:80]!r} is no chat's id"
-    if before and envelope.chat != before[0].chat:
-        return f"it is of chat {envelope.chat}, the ones before it are of {before[0].chat}"
-    if isinstance(envelope.data, SessionCreated) != (not before):
+    if earlier and envelope.chat != earlier[0].chat:
+        return f"it is of chat {envelope.chat}, the ones before it are of {earlier[0].chat}"
+    if isinstance(envelope.data, SessionCreated) != (not earlier):
         return "a chat begins with session.created, and only once"
     return ""
 
@@ -217,13 +219,13 @@ def _extras_of(line: bytes | str) -> _Extras:
 def _carried(blobs: Mapping[str, str]) -> list[bytes]:
     """The blobs that a line brings; Damaged if they are not what their hash says."""
     try:
-        given = {digest: b64decode(text, validate=True) for digest, text in blobs.items()}
+        contents = {digest: b64decode(text, validate=True) for digest, text in blobs.items()}
     except ValueError as error:
         raise Damaged(f"its blobs are no base64 by hash: {error}") from error
-    for digest, data in given.items():
+    for digest, data in contents.items():
         if hashlib.sha256(data).hexdigest() != digest:
             raise Damaged(f"the bytes of blob {digest} do not have this hash")
-    return list(given.values())
+    return list(contents.values())
 
 
 async def _exists(store: Store, chat: ChatId) -> bool:
@@ -236,9 +238,9 @@ async def _exists(store: Store, chat: ChatId) -> bool:
 
 async def _create(store: Store, chat: ChatId, envelopes: Iterable[Envelope]) -> ChatState:
     """Begin a chat with all its events at once."""
-    own = [replace(envelope, chat=chat) for envelope in envelopes]
-    state = fold_all(ChatState(chat=chat), own)
-    await store.create(summary(state), [wire.encode(envelope) for envelope in own])
+    copies = [replace(envelope, chat=chat) for envelope in envelopes]
+    state = fold_all(ChatState(chat=chat), copies)
+    await store.create(summary(state), [wire.encode(envelope) for envelope in copies])
     faultpoint("transfer.created")
     if state.head >= SNAPSHOT_EVERY:  # else the first one who opens it would fold all of it
         await store.save_snapshot(chat, Snapshot(state.head, snapshot.encode(state)))
@@ -268,13 +270,13 @@ async def fork(
     if isinstance(first.data, SessionCreated):
         copied[0] = replace(first, data=replace(first.data, forked_from=f"{chat}@{seq}"))
     state = fold_all(ChatState(chat=chat), copied)
-    # What ends the copy happens where it was cut: a wall budget must not count the time that has passed since.
+    # The events that end the copy get the time of the cut: a wall budget must not count the time that has passed since.
     copied += _seal(state, quiet(state), copied[-1].time_ms)
     state = fold_all(state, copied[state.head :])
-    wanted = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
-    # Recorded in any case: the copy is the chat that somebody turned to last.
-    changed = transition(state, ChangeOptions(wanted, by="fork")) or (OptionsChanged({}, by="fork"),)
-    copied += _seal(state, changed, (clock or SystemClock()).now_ms())
+    option_changes = {**({"archived": False} if state.options.archived else {}), **(changes or {})}
+    # Recorded in any case: it makes the copy the chat that was used last.
+    events = transition(state, ChangeOptions(option_changes, by="fork")) or (OptionsChanged({}, by="fork"),)
+    copied += _seal(state, events, (clock or SystemClock()).now_ms())
     copy = copy or new_chat_id()
     await _create(store, copy, copied)
     return copy
@@ -283,23 +285,23 @@ async def fork(
 NOT_HERE = "This chat was copied before that was done; nothing was done here."
 
 
-def quiet(state: ChatState, why: Literal["fork", "import"] = "fork") -> tuple[Event, ...]:
+def quiet(state: ChatState, reason: Literal["fork", "import"] = "fork") -> tuple[Event, ...]:
     """The events that bring a chat to rest, wherever it stands."""
     events: list[Event] = []
     if state.open_turn is not None:
         events.append(TurnEnd(state.open_turn.turn, finish_reason="interrupted"))
-    elif (ended := end_turn(state)) is not None:  # cut off from the end of its turn, with which it was written
-        events.append(ended)
+    elif (turn_end := end_turn(state)) is not None:  # cut off from the end of its turn, with which it was written
+        events.append(turn_end)
     events += close_check(state)
-    events += with_turn_end(state, close_calls(state, why))
+    events += with_turn_end(state, close_calls(state, reason))
     if state.run is not None:
         events.append(RunEnd("interrupted"))
     elif state.compacting:
         events.append(CompactionComplete(state.compacting, False, error="interrupted"))
     if state.restoring is not None:  # the files are the other chat's business
         events.append(RESTORED[state.restoring.kind](state.restoring.restore, error=NOT_HERE))
-    events += [JobEnded(job.job, "lost", by=why) for job in state.jobs]  # they are the other chat's
-    events += [JobSettled(job.job, "discarded", by=why) for job in state.pending_jobs]
+    events += [JobEnded(job.job, "lost", by=reason) for job in state.jobs]  # they are the other chat's
+    events += [JobSettled(job.job, "discarded", by=reason) for job in state.pending_jobs]
     events += [QueueChanged("deleted", item.id) for item in state.queue]
     return tuple(events)
 

@@ -1,5 +1,5 @@
-"""Everything that happens to a chat, as it happens, without end: for those who show a chat whoever drives it. To see
-one command to its end there is `treadle.following`."""
+"""The endless stream of a chat's events, as they happen: for programs that show a chat of any worker. To follow one
+command to its end there is `treadle.following`."""
 
 import asyncio
 import math
@@ -18,12 +18,12 @@ T = TypeVar("T")
 LOOK_S = 30.0
 PAUSE_S = 1.0
 _SETTLE_S = 0.05
-"""What was written in this process comes by itself a moment after the store has it."""
+"""Seconds to pause after a nudge: an event of this process arrives by itself a moment after the store has it."""
 
 
-def watch(deps: Deps, chat: ChatId, after: int) -> AsyncIterator[Envelope]:
-    """What is recorded behind `after`, in order and none twice, and what is live from this moment on."""
-    return _news(deps, deps.log.hub.subscribe(chat, after))
+def watch(deps: Deps, chat: ChatId, after_seq: int) -> AsyncIterator[Envelope]:
+    """Yield the events recorded behind `after_seq`, each once and in order, and live events from this moment on."""
+    return _news(deps, deps.log.hub.subscribe(chat, after_seq))
 
 
 async def _news(deps: Deps, reader: Subscription) -> AsyncIterator[Envelope]:
@@ -41,7 +41,7 @@ async def _news(deps: Deps, reader: Subscription) -> AsyncIterator[Envelope]:
 
 
 async def _look(deps: Deps, reader: Subscription) -> None:
-    """What other processes write does not come by itself."""
+    """Look for events of other processes: they do not arrive by themselves."""
     while True:
         try:
             head = await read_patiently(lambda: deps.store.wait(reader.chat, reader.reached, LOOK_S))

@@ -117,7 +117,7 @@ async def test_everything_over_standard_streams(kit: Kit) -> None:
 async def test_everything_asks_a_person_and_the_model(kit: Kit) -> None:
     server = {"command": NODE, "args": [need(EVERYTHING), "stdio"], "sampling": "ask"}
     wishes = [Call("it__trigger-elicitation-request"), Call("it__trigger-sampling-request", prompt="Why?")]
-    model = ScriptedModel([*wishes, Say("Done.")], others={"sampling": "Because."})
+    model = ScriptedModel([*wishes, Say("Done.")], side_answers={"sampling": "Because."})
     chat = kit.chat(kit.agent(model, {"it": server}), interactive=True)
     asked = action(await seen(chat.send("Go.")))
     assert "\n  name: " in asked.text

@@ -142,9 +142,9 @@ async def test_what_a_model_can_as_the_sdk_reads_it() -> None:
             listed = await client.list()
             with pytest.raises(ollama.ResponseError, match="not found"):
                 await client.show("other")
-    assert model.shown is not None
-    assert model.shown.capabilities == frozenset(shown.capabilities)
-    assert model.shown.window == shown.modelinfo["fake.context_length"]
+    assert model.served_model is not None
+    assert model.served_model.capabilities == frozenset(shown.capabilities)
+    assert model.served_model.window == shown.modelinfo["fake.context_length"]
     assert shown.parameters == "num_ctx 4096"
     assert [found.model for found in listed.models] == ["qwen3:8b"]
 

@@ -125,7 +125,7 @@ def _apply(patch: str, tree: Tree) -> Tree:
     made = plan(patch, {path: text for path, (text, _) in tree.items()}.get)
     result = dict(tree)
     for path, text in made.texts.items():
-        was = tree.get(made.moved.get(path, path), ("", False))
+        was = tree.get(made.old_paths.get(path, path), ("", False))
         result[path] = (text or "", made.executable.get(path, was[1]))
         if text is None:
             del result[path]

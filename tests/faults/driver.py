@@ -143,21 +143,21 @@ async def due(chat: Chat, wanted: Visit) -> Following:
     if wanted.action == "interrupt":
         await chat.interrupt()
     if wanted.action in ("resume", "interrupt"):
-        return chat.resume().after(last_seen)
+        return chat.resume().resume_after(last_seen)
     if wanted.action == "again":
-        return chat.send("Go on.").after(last_seen)
+        return chat.send("Go on.").resume_after(last_seen)
     if wanted.action == "advance":
         events = await chat.events()
         if not any(isinstance(envelope.data, UserMessage) for envelope in events):
-            return chat.send(wanted.prompt).after(last_seen)
+            return chat.send(wanted.prompt).resume_after(last_seen)
         if open_actions := await chat.actions():
-            return answer(chat, open_actions).after(last_seen)
+            return answer(chat, open_actions).resume_after(last_seen)
         if wanted.apply and await chat.status() in ("idle", "error") and not applied(events):
-            return chat.apply(wanted.apply).after(last_seen)
+            return chat.apply(wanted.apply).resume_after(last_seen)
         if wanted.undo and await chat.status() in ("idle", "error") and not undone(events):
             asked = sum(isinstance(envelope.data, RestoreRequested) for envelope in events)
-            return Following(chat, Restore(f"u{asked}")).after(last_seen)
-    return chat.resume().after(last_seen)
+            return Following(chat, Restore(f"u{asked}")).resume_after(last_seen)
+    return chat.resume().resume_after(last_seen)
 
 
 def applied(events: list[Envelope]) -> bool:

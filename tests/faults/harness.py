@@ -141,7 +141,7 @@ class Case:
             (listed,) = await store.list()
             chat = ChatId(listed.summary.chat)
             log = [wire.decode(chat, record) for record in await store.read(chat)]
-            problems = await check(store, chat, settled=settled)
+            problems = await check(store, chat, is_idle=settled)
             if settled and (divergence := (await replay(store, chat)).divergence) is not None:
                 problems.append(f"it cannot be replayed (D-07): {divergence.text}")
             return problems, log

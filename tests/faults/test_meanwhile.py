@@ -93,7 +93,7 @@ async def struck_at(number: int, folder: Path, deed: Callable[[Agent, Chat], Awa
         ran = (folder / "root" / "counter").exists()
         log = await chat.events()
         problems += check_effects(folder / "root" / "counter")
-        problems += check_seen([event async for event in chat.resume().after(0)], log)
+        problems += check_seen([event async for event in chat.resume().resume_after(0)], log)
         first = next(event.data for event in log if isinstance(event.data, RunEnd))
         if first.reason == "done" and not ran:
             unknown = [event.data for event in log if getattr(event.data, "synthetic", "") == "unknown"]

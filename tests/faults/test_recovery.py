@@ -84,7 +84,7 @@ async def cut_off_inside(path: Path) -> str:
 
 async def follow(chat: Chat) -> list[Envelope]:
     async with asyncio.timeout(60):
-        return [envelope async for envelope in chat.resume().after(0)]
+        return [envelope async for envelope in chat.resume().resume_after(0)]
 
 
 async def test_a_fault_of_ours_in_recovery_that_stays_leaves_an_unknown_and_the_run_goes_on(tmp_path: Path) -> None:

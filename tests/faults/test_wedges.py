@@ -91,7 +91,7 @@ async def test_a_model_that_cannot_be_looked_up_while_a_call_is_open(tmp_path: P
     async with Agent(path, model=model, tools=[hold]) as agent:
         chat = agent.chat(id_)
         with faults("raise@recovery.settled"):  # the call stays open, and nothing can be said of the model
-            seen = await news(chat, chat.resume().after(0))
+            seen = await news(chat, chat.resume().resume_after(0))
         assert errors(seen) == ["internal"]
         assert idles(seen) == ["error"]
         await sound(chat, agent.deps.store)
@@ -137,7 +137,7 @@ async def test_a_queue_before_a_broken_model_is_not_worked_off_for_ever() -> Non
     async with Agent(store, model=model) as agent:
         chat = await agent.chat()
         await agent.deps.log.execute(chat.id, [Send("One.", queue_id="q1"), Send("Two.", queue_id="q2")])
-        seen = await news(chat, chat.resume().after(0))
+        seen = await news(chat, chat.resume().resume_after(0))
         assert idles(seen) == ["error"]
         assert [item.content for item in (await chat.state()).queue] == ["Two."]
         await sound(chat, store)

@@ -2,7 +2,7 @@
 from these, and the reference shows them as examples."""
 
 from treadle.protocol import events as e
-from treadle.protocol.content import Image, PlanStep, Seen, Shell, Thinking, ToolRequest, Usage
+from treadle.protocol.content import Image, KnownFile, PlanStep, Shell, Thinking, ToolRequest, Usage
 from treadle.protocol.files import FileChange, FileConflict, FileState, Uncaptured
 from treadle.protocol.options import Budget, ChatOptions, Skill
 from treadle.protocol.permissions import Offer, Rule
@@ -155,7 +155,7 @@ _ALL: tuple[e.Event, ...] = (
         "deadline",
         "ab12",
         35,
-        (Seen("engine.py", "c0ffee"),),
+        (KnownFile("engine.py", "c0ffee"),),
         Shell("src", {"CI": "1"}, ("DEBUG",)),
         "view",
         (Image("image/png", "ab12"),),
@@ -185,7 +185,7 @@ _ALL: tuple[e.Event, ...] = (
     e.RestoreRequested("u_1", "redo", 7, 40, ("engine.py",), {"engine.py": (1, 3)}, True, True, "u_0", "ada"),
     e.Undone("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
     e.Redone("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
-    e.Kept("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
+    e.ChangesKept("u_1", (CHANGE,), "ab12", 1_200, (CONFLICT,), "the disk is full", "f00d"),
     e.WorkspaceConflict((CONFLICT,), KEY),
     e.GitBranchCreated("treadle/c_0123456789abcdef-7", "1f2e3d", "main"),
     e.QueueChanged("added", "q_1", "And then the docs.", "steering", (IMAGE,), TRACEPARENT),

@@ -75,10 +75,10 @@ class Client:
         return str(done.json["id"])
 
     async def events(
-        self, chat: str, *, after: int | None = None, follow: bool = True, query: str = ""
+        self, chat: str, *, after_seq: int | None = None, follow: bool = True, query: str = ""
     ) -> AsyncIterator[dict[str, Any]]:
         """The stream of a chat, as it comes."""
-        headers = self.headers | ({"last-event-id": str(after)} if after is not None else {})
+        headers = self.headers | ({"last-event-id": str(after_seq)} if after_seq is not None else {})
         address = f"{self.address}/api/chats/{chat}/events?follow={'true' if follow else 'false'}{query}"
         async with self.session.get(address, headers=headers) as response:
             assert response.status == 200, await response.text()
@@ -88,7 +88,7 @@ class Client:
     async def until(self, chat: str, kind: str, *, after: int | None = None) -> list[dict[str, Any]]:
         """Everything up to the first event of this type."""
         seen: list[dict[str, Any]] = []
-        async for event in self.events(chat, after=after):
+        async for event in self.events(chat, after_seq=after):
             seen.append(event)
             if event["type"] == kind:
                 return seen

@@ -204,7 +204,7 @@ async def test_an_interrupt_stops_a_check_with_all_it_started(stage: Stage, root
     chat = stage.agent([Say("Done."), Say("Fine.")], builtin=True).chat(root=str(root), checks=checks)
     await until(chat.send("Do it"), lambda event: isinstance(event, e.ExecutionOutput))
     await chat.interrupt()
-    seen = await play(chat.resume(after=0))
+    seen = await play(chat.resume(after_seq=0))
     assert ended(seen) == ["interrupted"]
     assert [done.synthetic for done in of(seen, e.CheckCompleted)] == ["stopped"]
     assert running_with(nap) == []
@@ -221,7 +221,7 @@ async def test_a_check_whose_worker_is_lost_is_seen_through_by_the_next(stage: S
     await stage.kill()
     gate.write_text("go\n")
     chat = stage.agent([Say("Done.")] * 2, builtin=True).chat(chat.id)
-    seen = await play(chat.resume(after=0))
+    seen = await play(chat.resume(after_seq=0))
     assert ended(seen) == ["done"]
     assert of(seen, e.CheckCompleted)[-1].success
     assert await check(stage.store, chat.id) == []

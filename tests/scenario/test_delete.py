@@ -126,7 +126,7 @@ async def test_a_chat_that_works_is_refused_over_http(server: Server) -> None:
 async def test_streams_tell_of_the_deletion(server: Server) -> None:
     chat = await server.local.create("Speak.")
     await server.local.until(chat, "session.idle")
-    before = (await server.service.agent.deps.store.get(ChatId(chat))).changed
+    before = (await server.service.agent.deps.store.get(ChatId(chat))).change_number
 
     async def follow() -> int:
         return len([event async for event in server.local.events(chat)])

@@ -50,7 +50,7 @@ async def test_coming_back_at_every_place(on_each: Server) -> None:  # A-07, fau
     log = await on_each.local.log(chat)
     assert recorded(live) == log
     for seq in range(len(log) + 1):
-        rest = [event async for event in on_each.local.events(chat, after=seq, follow=False)]
+        rest = [event async for event in on_each.local.events(chat, after_seq=seq, follow=False)]
         assert recorded(rest) == log[seq:]
 
 
@@ -85,7 +85,7 @@ async def test_a_head_request_is_answered_and_over(server: Server) -> None:
 async def test_the_header_counts_more_than_the_address(server: Server) -> None:
     chat = await server.local.create("Look.")
     await server.local.until(chat, "session.idle")
-    events = [event async for event in server.local.events(chat, after=3, follow=False, query="&after=1")]
+    events = [event async for event in server.local.events(chat, after_seq=3, follow=False, query="&after=1")]
     assert recorded(events)[0]["seq"] == 4
 
 
@@ -99,7 +99,7 @@ async def test_the_text_so_far_comes_behind_the_missed_events(tmp_path: Path) ->
             """Everything until the whole text was heard."""
             seen: list[dict[str, Any]] = []
             said = ""
-            async for event in server.local.events(chat, after=after):
+            async for event in server.local.events(chat, after_seq=after):
                 seen.append(event)
                 if event["type"] == "assistant.reset":
                     said = ""
@@ -346,7 +346,7 @@ async def test_a_chat_that_another_process_runs(open_shared: Callable[[], Store]
             log = await server.local.log(chat)
             assert recorded(seen) + recorded(again) == log
             for seq in range(len(log) + 1):
-                rest = [event async for event in server.local.events(chat, after=seq, follow=False)]
+                rest = [event async for event in server.local.events(chat, after_seq=seq, follow=False)]
                 assert recorded(rest) == log[seq:]
 
 
@@ -404,7 +404,7 @@ async def test_live_text_of_a_chat_that_another_process_runs(
             other.worker.start(chat)  # type: ignore[arg-type]
             for after in (None, 3, None):
                 said = ""
-                async for event in server.local.events(chat, after=after):
+                async for event in server.local.events(chat, after_seq=after):
                     if event["type"] == "assistant.reset":
                         said = ""
                     if event["type"] == "assistant.message_delta":

@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from tests.scenario.http_kit import Server, serving
 from treadle import ScriptedModel
-from treadle.models.script import Say, Used
+from treadle.models.script import ReportUsage, Say
 from treadle.protocol.content import Usage
 from treadle.server.compression import CompressedAnswer
 from treadle.server.routes.web import FOLDER, POLICY, web_page
@@ -24,7 +24,7 @@ MOST_BYTES = 60_000
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    steps = [[Say("Hello."), Used(Usage(input=100, output=10, cached=40, usd=0.5))]] * 3
+    steps = [[Say("Hello."), ReportUsage(Usage(input=100, output=10, cached=40, usd=0.5))]] * 3
     async with serving(MemoryStore(), tmp_path, ScriptedModel(steps, follow="calls")) as served:
         yield served
 

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.scenario.kit import Recording, Stage, change, ended, fail, look, of, play, results, types
 from treadle import tool
-from treadle.models.scripted import Call, RawCall, Say, ScriptedModel, Think, Used
+from treadle.models.scripted import Call, RawCall, ReportUsage, Say, ScriptedModel, Think
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, ResultsEntry, Usage, UserEntry
 from treadle.types import call_key
@@ -220,7 +220,7 @@ async def test_equal_calls_of_one_answer_each_run(stage: Stage) -> None:  # M-08
 
 
 async def test_usage_is_reported_recorded_and_added_up(stage: Stage) -> None:  # L-02, V-05
-    steps = [(Call("look"), Used(Usage(100, 10))), (Say("Done."), Used(Usage(120, 5)))]
+    steps = [(Call("look"), ReportUsage(Usage(100, 10))), (Say("Done."), ReportUsage(Usage(120, 5)))]
     chat = stage.agent(steps, look).chat()
     seen = await play(chat.send("go"))
     assert [end.usage.tokens for end in of(seen, e.TurnEnd)] == [110, 125]

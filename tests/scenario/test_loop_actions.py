@@ -103,7 +103,7 @@ async def test_a_deadline_that_passes_is_an_error_result(stage: Stage) -> None: 
     assert await chat.status() == "requires_action"
     head = (await chat.state()).head
     clock.advance(2)
-    seen = await play(chat.resume(after=head))  # whoever drives the chat may be quicker than the one who resumes it
+    seen = await play(chat.resume(after_seq=head))  # whoever drives the chat may be quicker than the one who resumes it
     assert of(seen, e.ExecutionComplete)[0].synthetic == "deadline"
     assert ended(seen) == ["done"]
 
@@ -124,7 +124,7 @@ async def test_a_deadline_may_end_the_run(stage: Stage) -> None:  # A-05
     await play(chat.send("How is it?"))
     head = (await chat.state()).head
     clock.advance(301)
-    seen = await play(chat.resume(after=head))  # whoever drives the chat may be quicker than the one who resumes it
+    seen = await play(chat.resume(after_seq=head))  # whoever drives the chat may be quicker than the one who resumes it
     assert of(seen, e.SessionError)[0].error_class == "deadline"
     assert await chat.status() == "error"
 

@@ -2,7 +2,7 @@
 
 from tests.scenario.kit import Recording, Stage, change, ended, fail, look, of, play, types
 from treadle.chat.completion import MARKER
-from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn, Used
+from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage, UserEntry
 
@@ -109,8 +109,8 @@ async def test_brackets_that_are_no_marker_come_through(stage: Stage) -> None:
 
 
 async def test_a_silent_run_is_explained_by_a_call_of_its_own(stage: Stage) -> None:
-    steps = [*[Call("change", n=n) for n in range(8)], (Say(""), Used(Usage(5, 1)))]
-    model = Recording(ScriptedModel(steps, others={"summary": "I changed eight things."}))
+    steps = [*[Call("change", n=n) for n in range(8)], (Say(""), ReportUsage(Usage(5, 1)))]
+    model = Recording(ScriptedModel(steps, side_answers={"summary": "I changed eight things."}))
     chat = stage.agent(model, change).chat()
     answer = await chat.ask("go")
     assert answer.text == "I changed eight things."
@@ -124,7 +124,7 @@ async def test_a_silent_run_is_explained_by_a_call_of_its_own(stage: Stage) -> N
 
 
 async def test_a_summary_that_fails_is_replaced_by_the_results(stage: Stage) -> None:
-    model = ScriptedModel([Call("fail"), Say("")], others={"summary": Turn((Fail("auth", times=0),))})
+    model = ScriptedModel([Call("fail"), Say("")], side_answers={"summary": Turn((Fail("auth", times=0),))})
     chat = stage.agent(model, fail).chat()
     answer = await chat.ask("go")
     assert answer.reason == "done"

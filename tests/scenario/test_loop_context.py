@@ -8,7 +8,7 @@ from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, 
 from tests.unit.chat.player import valid_history
 from treadle import tool
 from treadle.chat.history import tokens, weigh
-from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn, Used
+from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.ports.model import ModelInfo
 from treadle.protocol import events as e
 from treadle.protocol.content import AssistantEntry, Image, ResultsEntry, Usage, UserEntry
@@ -89,7 +89,7 @@ async def test_an_answer_without_a_word_is_not_sent_back(stage: Stage) -> None:
 
 
 async def test_old_results_are_masked_first_and_that_costs_nothing(stage: Stage) -> None:
-    steps = [*[(Call("read_much", n=n), Used(Usage(3_000 * n, 10))) for n in range(1, 7)], Say("Done.")]
+    steps = [*[(Call("read_much", n=n), ReportUsage(Usage(3_000 * n, 10))) for n in range(1, 7)], Say("Done.")]
     model = Recording(ScriptedModel(steps, info=SMALL))
     seen = await play(stage.agent(model, read_much).chat().send("go"))
     (done,) = of(seen, e.CompactionComplete)
@@ -104,10 +104,12 @@ async def test_old_results_are_masked_first_and_that_costs_nothing(stage: Stage)
 
 async def test_then_older_history_is_summarised_and_people_stay_verbatim(stage: Stage) -> None:
     steps = [
-        *[(Say("x" * 12_000), Call("look", n=n), Used(Usage(3_000 * n, 10))) for n in range(1, 8)],
+        *[(Say("x" * 12_000), Call("look", n=n), ReportUsage(Usage(3_000 * n, 10))) for n in range(1, 8)],
         Say("Done."),
     ]
-    model = Recording(ScriptedModel(steps, others={"compaction": "We looked around."}, follow="turns", info=SMALL))
+    model = Recording(
+        ScriptedModel(steps, side_answers={"compaction": "We looked around."}, follow="turns", info=SMALL)
+    )
     chat = stage.agent(model, look).chat()
     seen = await play(chat.send("Look around, please."))
     assert ended(seen) == ["done"]
@@ -125,7 +127,7 @@ async def test_then_older_history_is_summarised_and_people_stay_verbatim(stage: 
 
 async def test_a_request_that_is_too_long_is_compacted_once_and_made_again(stage: Stage) -> None:
     steps = [Call("look", n=1), Call("look", n=2), (Fail("context_limit", times=1), Say("Done."))]
-    model = ScriptedModel(steps, others={"compaction": "We looked."}, follow="turns")
+    model = ScriptedModel(steps, side_answers={"compaction": "We looked."}, follow="turns")
     seen = await play(stage.agent(model, look).chat().send("go"))
     assert [retry.error_class for retry in of(seen, e.TurnRetry)] == ["context_limit"]
     assert [done.trigger for done in of(seen, e.CompactionComplete)] == ["context_limit"]
@@ -143,11 +145,11 @@ async def test_a_request_that_stays_too_long_is_an_error(stage: Stage) -> None:
 
 async def test_three_failures_stop_it_and_the_run_goes_on(stage: Stage) -> None:
     steps = [
-        *[(Say("x" * 12_000), Call("look", n=n), Used(Usage(3_000 * n, 10))) for n in range(1, 12)],
+        *[(Say("x" * 12_000), Call("look", n=n), ReportUsage(Usage(3_000 * n, 10))) for n in range(1, 12)],
         Say("Done."),
     ]
     broken = {"compaction": Turn((Fail("bad_request", times=0),))}
-    model = ScriptedModel(steps, others=broken, info=SMALL)
+    model = ScriptedModel(steps, side_answers=broken, info=SMALL)
     seen = await play(stage.agent(model, look).chat().send("go"))
     assert [done.success for done in of(seen, e.CompactionComplete)] == [False] * 3
     assert ended(seen) == ["done"]
@@ -155,7 +157,7 @@ async def test_three_failures_stop_it_and_the_run_goes_on(stage: Stage) -> None:
 
 async def test_an_idle_chat_is_compacted_on_request(stage: Stage) -> None:
     gate = Gate()
-    model = ScriptedModel([Say("1"), Say("2"), Say("3")], others={"compaction": "Small talk."}, follow="turns")
+    model = ScriptedModel([Say("1"), Say("2"), Say("3")], side_answers={"compaction": "Small talk."}, follow="turns")
 
     class Slow(Recording):
         async def stream(self, request):  # type: ignore[no-untyped-def]
@@ -182,7 +184,7 @@ async def test_what_is_to_be_shortened_is_cut_to_the_window_of_the_model_that_sh
     for text in ("one", "two", "three"):
         await chat.ask(text)
     small = ModelInfo("scripted", "small", window=4_000, max_output=4_000)
-    model = Recording(ScriptedModel([], others={"compaction": "Letters."}, follow="turns", info=small))
+    model = Recording(ScriptedModel([], side_answers={"compaction": "Letters."}, follow="turns", info=small))
     seen = await play(stage.agent(model).chat(chat.id).compact())
     assert of(seen, e.CompactionComplete)[0].success
     (request,) = model.requests
@@ -198,8 +200,8 @@ async def test_what_is_to_be_shortened_is_cut_to_the_window_of_the_model_that_sh
 
 async def test_a_message_that_fills_a_small_window_does_not_use_up_the_attempts(stage: Stage) -> None:
     """A provider that counts more tokens than we do, and a person who pastes a whole file."""
-    steps = [*[(Call("read_much", n=n), Used(Usage(16_000 + 700 * n, 10))) for n in range(1, 8)], Say("Done.")]
-    model = ScriptedModel(steps, others={"compaction": "We read."}, follow="turns", info=SMALL)
+    steps = [*[(Call("read_much", n=n), ReportUsage(Usage(16_000 + 700 * n, 10))) for n in range(1, 8)], Say("Done.")]
+    model = ScriptedModel(steps, side_answers={"compaction": "We read."}, follow="turns", info=SMALL)
     seen = await play(stage.agent(model, read_much).chat().send("p" * 30_000))
     assert [done.success for done in of(seen, e.CompactionComplete)].count(False) == 0
     assert ended(seen) == ["done"]
@@ -211,8 +213,8 @@ async def test_what_the_model_has_not_seen_is_never_shortened(stage: Stage) -> N
         """Read something huge."""
         return "all " * 16_000
 
-    steps = [Call("look", n=1), (Call("read_all"), Used(Usage(15_000, 10))), Say("Done.")]
-    model = Recording(ScriptedModel(steps, others={"compaction": "We read."}, follow="turns", info=SMALL))
+    steps = [Call("look", n=1), (Call("read_all"), ReportUsage(Usage(15_000, 10))), Say("Done.")]
+    model = Recording(ScriptedModel(steps, side_answers={"compaction": "We read."}, follow="turns", info=SMALL))
     seen = await play(stage.agent(model, look, read_all).chat().send("go"))
     assert of(seen, e.CompactionComplete)[0].success
     last = model.turns()[-1][-1]

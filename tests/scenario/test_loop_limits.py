@@ -7,7 +7,7 @@ import pytest
 from tests.scenario.kit import Gate, Recording, Stage, change, ended, look, of, play, types, until
 from treadle import Budget, tool
 from treadle.models.script import Step
-from treadle.models.scripted import Call, Fail, Hang, Say, ScriptedModel, Used
+from treadle.models.scripted import Call, Fail, Hang, ReportUsage, Say, ScriptedModel
 from treadle.ports.model import ModelInfo
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
@@ -19,7 +19,7 @@ COST = Usage(2_000, 100)
 
 def working(turns: int) -> list[Step]:
     """A model that does something new in every turn."""
-    return [(Call("change", n=n), Used(COST)) for n in range(turns)]
+    return [(Call("change", n=n), ReportUsage(COST)) for n in range(turns)]
 
 
 # -- the turn cap (L-03) ----------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ async def test_the_limit_can_be_extended_while_running(stage: Stage) -> None:
     await gate.entered.wait()
     await chat.command(c.ExtendTurns(5))
     gate.open.set()
-    assert ended(await play(chat.resume(after=0))) == ["done"]
+    assert ended(await play(chat.resume(after_seq=0))) == ["done"]
 
 
 # -- budgets (L-11, fault 30) -----------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ async def test_a_warning_comes_at_80_percent(stage: Stage) -> None:
 
 
 async def test_a_run_budget_is_new_for_every_run_and_a_chat_budget_is_not(stage: Stage) -> None:
-    steps = [(Say(str(n)), Used(COST)) for n in range(9)]
+    steps = [(Say(str(n)), ReportUsage(COST)) for n in range(9)]
     chat = stage.agent(steps).chat(run_budget=Budget(turns=1), chat_budget=Budget(turns=3))
     assert [(await chat.ask("go")).reason for _ in range(4)] == ["done", "done", "done", "budget"]
 
@@ -181,7 +181,7 @@ async def test_failed_attempts_count_and_end_with_the_budget(stage: Stage) -> No
 
 
 async def test_a_summary_is_not_made_on_credit(stage: Stage) -> None:
-    cost = Used(Usage(300, 100))
+    cost = ReportUsage(Usage(300, 100))
     chat = stage.agent([(Call("change"), cost), (Say(""), cost)], change).chat(run_budget=Budget(tokens=1_000))
     seen = await play(chat.send("go"))
     (summary,) = of(seen, e.ModelCall)

@@ -14,7 +14,7 @@ from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Outcome, Rehearsal, Settlement, Trial
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
-from treadle.protocol.content import Seen, Shell
+from treadle.protocol.content import KnownFile, Shell
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import Offer, Rule
 from treadle.protocol.tools import ToolSpec, digest
@@ -122,7 +122,7 @@ async def test_an_answer_can_become_a_rule_of_the_chat(stage: Stage) -> None:  #
 async def play_command(chat: Chat, command: c.Command) -> list[e.Envelope]:
     head = (await chat.state()).head
     await chat.command(command)
-    return await play(chat.resume(after=head))
+    return await play(chat.resume(after_seq=head))
 
 
 async def test_an_interrupt_stops_what_the_call_started(stage: Stage) -> None:  # L-07
@@ -180,17 +180,19 @@ async def test_a_call_that_takes_too_long_is_stopped(stage: Stage) -> None:
 
 async def test_what_a_call_leaves_behind_reaches_later_calls_after_a_restart(stage: Stage) -> None:  # T-11, T-13, T-14
     odd = Odd()
-    odd.outcome = Outcome("cut", output="ab" * 32, seen=(Seen("a.py", "1"), Seen("b.py", "2")), shell=Shell("src"))
+    odd.outcome = Outcome(
+        "cut", output="ab" * 32, known_files=(KnownFile("a.py", "1"), KnownFile("b.py", "2")), shell=Shell("src")
+    )
     chat = stage.agent([Call("odd"), Say("One.")], odd).chat()
     await play(chat.send("Go."))
-    odd.outcome = Outcome("done", seen=(Seen("a.py", "3"),))
+    odd.outcome = Outcome("done", known_files=(KnownFile("a.py", "3"),))
     await stage.kill()
     again = stage.agent([Call("odd"), Say("One."), Call("odd"), Call("odd"), Say("Two.")], odd).chat(chat.id)
     await play(again.send("Again."))
     _, second, third = odd.ran
     assert second.shell == third.shell == Shell("src")
-    assert second.seen == {"a.py": "1", "b.py": "2"}
-    assert third.seen == {"b.py": "2", "a.py": "3"}
+    assert second.known_files == {"a.py": "1", "b.py": "2"}
+    assert third.known_files == {"b.py": "2", "a.py": "3"}
     assert third.outputs == {"1.0": "ab" * 32}
 
 

@@ -26,7 +26,7 @@ async def test_in_mid_stream_the_text_is_kept_and_marked(stage: Stage) -> None:
     chat = stage.agent([(Think("hm"), Say("Half a sen"), Hang()), Say("Whole.")]).chat()
     await until(chat.send("go"), lambda event: isinstance(event, e.MessageDelta))
     await chat.interrupt("ada")
-    seen = await play(chat.resume(after=0))
+    seen = await play(chat.resume(after_seq=0))
     assert types(seen)[-4:] == [
         "session.interrupted",
         "assistant.message",
@@ -44,7 +44,7 @@ async def test_a_half_written_call_is_never_run(stage: Stage) -> None:
     chat = stage.agent([(Say("I"), Call("change"), Hang()), Say("Fine.")], change).chat()
     await until(chat.send("go"), lambda event: isinstance(event, e.ToolCallDelta))
     await chat.interrupt()
-    seen = await play(chat.resume(after=0))
+    seen = await play(chat.resume(after_seq=0))
     assert of(seen, e.AssistantMessage)[0].tool_requests == ()
     assert of(seen, e.ExecutionStart) == []
 
@@ -56,7 +56,7 @@ async def test_in_mid_tool_open_calls_get_a_synthetic_result(stage: Stage) -> No
     await chat.send("go")
     await gate.entered.wait()
     await chat.interrupt()
-    seen = await play(chat.resume(after=0))
+    seen = await play(chat.resume(after_seq=0))
     assert gate.left == 1  # the tool was cancelled, and the loop waited for it
     assert [done.synthetic for done in of(seen, e.ExecutionComplete)] == ["", "interrupted", "interrupted"]
     assert ended(seen) == ["interrupted"]
@@ -119,7 +119,7 @@ async def test_while_it_waits_for_another_attempt(stage: Stage) -> None:
     chat = stage.agent(model).chat()
     await until(chat.send("go"), lambda event: isinstance(event, e.TurnRetry))
     await chat.interrupt()
-    seen = await play(chat.resume(after=0))
+    seen = await play(chat.resume(after_seq=0))
     assert types(seen)[-3:] == ["session.interrupted", "assistant.turn_end", "session.run_end"]
     assert ended(seen) == ["interrupted"]
 
@@ -133,7 +133,7 @@ async def test_a_stopped_run_is_not_taken_for_a_crashed_one(stage: Stage) -> Non
     await chat.interrupt()
     await stage.kill()
     again = stage.agent([Call("wait"), Say("I went on.")], wait).chat(chat.id)
-    assert ended(await play(again.resume(after=0))) == ["interrupted"]
+    assert ended(await play(again.resume(after_seq=0))) == ["interrupted"]
     assert of(await again.events(), e.AssistantMessage)[-1].content == ""
 
 

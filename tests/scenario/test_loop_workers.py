@@ -75,7 +75,7 @@ async def test_a_run_cut_at_any_await_goes_on_and_does_nothing_twice(stage: Stag
             await asyncio.sleep(0)
         await stage.kill()
         chat = stage.agent(steps, once).chat(chat.id)
-        seen = await play(chat.resume(after=0))
+        seen = await play(chat.resume(after_seq=0))
         assert ended(seen)[-1:] == ["done"], f"after {moment} turns of the event loop"
         assert len(await results(chat)) == 3
     assert len(effects) == len(set(effects))

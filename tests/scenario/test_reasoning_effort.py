@@ -70,7 +70,9 @@ def test_a_custom_agent_brings_its_own(cli: CommandLine) -> None:  # E-03
 
 
 async def test_the_library_changes_it_during_a_chat(stage: Stage) -> None:
-    model = Recording(ScriptedModel([Say("1"), Say("2"), Say("3")], others={"compaction": "Talk."}, follow="turns"))
+    model = Recording(
+        ScriptedModel([Say("1"), Say("2"), Say("3")], side_answers={"compaction": "Talk."}, follow="turns")
+    )
     chat = stage.agent(model).chat(reasoning_effort="high", compaction_effort="low")
     await play(chat.send("one"))
     await chat.command(c.ChangeOptions({"reasoning_effort": "minimal"}))

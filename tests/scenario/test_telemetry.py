@@ -16,7 +16,7 @@ from tests.scenario.http_kit import serving
 from tests.scenario.kit import change, fail, look, play
 from tests.scenario.providers import PROVIDERS
 from treadle import Agent, DynamicTool, ScriptedModel, tool
-from treadle.models.script import Call, Fail, Say, Used
+from treadle.models.script import Call, Fail, ReportUsage, Say
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Usage
 from treadle.protocol.permissions import SECRET_NAME
@@ -50,7 +50,7 @@ def agent(collector: Collector, steps: Any, *tools: Any, content: bool = False, 
 
 
 async def test_a_run_is_a_tree_by_the_conventions(collector: Collector) -> None:
-    used = Used(Usage(1_200, 80, 1_000, 16, 0.25))
+    used = ReportUsage(Usage(1_200, 80, 1_000, 16, 0.25))
     async with agent(collector, [(Call("look"), Call("fail"), used), (Say("Done."), used)], look, fail) as made:
         chat = made.chat()
         await chat.ask("Look around.")
@@ -100,7 +100,9 @@ def test_a_model_call_tells_who_answered(cli: CommandLine, collector: Collector,
 
 async def test_metrics_tell_tokens_cost_and_times(collector: Collector) -> None:
     info = ModelInfo("acme", "small", window=100_000, usd_per_million_input=1.0, usd_per_million_output=2.0)
-    model = ScriptedModel([(Call("look"), Used(Usage(1_000, 10))), (Say("Done."), Used(Usage(2_000, 20)))], info=info)
+    model = ScriptedModel(
+        [(Call("look"), ReportUsage(Usage(1_000, 10))), (Say("Done."), ReportUsage(Usage(2_000, 20)))], info=info
+    )
     async with agent(collector, model, look) as made:
         await made.chat().ask("Look around.")
     tokens = {told["gen_ai.token.type"]: (total, n) for told, total, n in collector.points("gen_ai.client.token.usage")}
@@ -190,7 +192,7 @@ async def test_failed_attempts_and_failed_runs_are_errors(collector: Collector) 
 
 async def test_compactions_are_spans_in_a_run_and_on_their_own(collector: Collector) -> None:
     steps = [Call("look", n=1), Call("look", n=2), (Fail("context_limit", times=1), Say("Done."))]
-    model = ScriptedModel(steps, others={"compaction": "We looked."}, follow="turns")
+    model = ScriptedModel(steps, side_answers={"compaction": "We looked."}, follow="turns")
     async with agent(collector, model, look) as made:
         chat = made.chat()
         await play(chat.send("go"))

@@ -21,7 +21,7 @@ PRICED = ModelInfo("other", "model", usd_per_million_input=1_000.0, usd_per_mill
 
 
 def model(title: str | Turn = "Counting the apples", **settings: Any) -> ScriptedModel:
-    return ScriptedModel([Say("There are three."), Say("Four.")], others={"title": title}, **settings)
+    return ScriptedModel([Say("There are three."), Say("Four.")], side_answers={"title": title}, **settings)
 
 
 async def test_the_first_run_gives_a_title(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.scenario.copilot_kit import Program
 from tests.scenario.editor import begin, editing
 from tests.scenario.mcp_servers.kit import Kit, results, seen
 from treadle.models.scripted import Call, Say
-from treadle.protocol.trace_context import brought
+from treadle.protocol.trace_context import extract_traceparent
 from treadle.telemetry.settings import Telemetry
 
 acp, mcp, serving = lazily("acp"), lazily("mcp"), lazily("treadle.mcp_server.server")
@@ -97,4 +97,4 @@ async def test_a_server_of_tools_is_told_the_span_of_its_call(kit: Kit, collecto
 
 @pytest.mark.parametrize("told", [None, {}, {"traceparent": 7}, {"traceparent": "00-none"}, {"tracestate": "a=b"}])
 def test_what_is_no_trace_is_none(told: dict[str, object] | None) -> None:
-    assert brought(told) == ""
+    assert extract_traceparent(told) == ""

@@ -245,7 +245,7 @@ async def test_a_shell_from_elsewhere_does_not_hold_here(world: World) -> None: 
     assert (await agent.chat(chat).state()).shell != Shell()
     copy = await import_chat(world.store, await exported(world.store, chat), new_id=True, local=world.options())
     state = await agent.chat(copy).state()
-    assert (state.shell, state.seen) == (Shell(), {})
+    assert (state.shell, state.seen_files) == (Shell(), {})
     await agent.worker.close()
 
 

@@ -146,7 +146,7 @@ async def test_a_trial_with_network_that_was_killed_here_is_unknown(
 ) -> None:
     chat_id = await begun(machines, tmp_path / "here", root, "echo begun; sleep 60", network=True)
     commands = SupervisedCommands(tmp_path / "here" / "commands")
-    for known in await commands.known(chat_id):
+    for known in await commands.list_commands(chat_id):
         await commands.prevent(chat_id, CallKey(known.call))
     seen = await play(worker(machines, tmp_path / "here").chat(chat_id).resume())
     (done,) = of(seen, e.ExecutionComplete)

@@ -22,7 +22,7 @@ from treadle.models.scripted import Call, Hang, Say, ScriptedModel, Turn
 from treadle.protocol.options import ChatOptions, Mode
 from treadle.stores.sqlite import SqliteStore
 from treadle.testing.fake_http import FakeResponse, Headers, ThreadedServer, json_answer
-from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.app import AppExit, Start, TreadleApp
 from treadle.tui.card import LOOK_S, QUIET_S
 from treadle.tui.connection import ChatLink
 from treadle.tui.embedded import Embedded
@@ -36,7 +36,7 @@ from treadle.types import ChatId
 PATIENCE_S = 60.0
 
 
-async def until(pilot: Pilot[Left], fact: Callable[[], object]) -> None:
+async def until(pilot: Pilot[AppExit], fact: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not fact():
         assert time.monotonic() < deadline, shown(pilot.app)
@@ -62,7 +62,7 @@ async def _find(store: Any, named: str) -> ChatId:
     return (await store.list(limit=1))[0].summary.chat if named == "last" else ChatId(named)
 
 
-async def say(pilot: Pilot[Left], text: str) -> None:
+async def say(pilot: Pilot[AppExit], text: str) -> None:
     app = pilot.app
     assert isinstance(app, TreadleApp)
     await until(pilot, lambda: app.controller is not None)
@@ -182,7 +182,7 @@ async def test_a_model_that_is_typed_asks_for_its_key_and_a_refused_key_is_not_k
 
 
 def chosen_model(app: TreadleApp) -> str:
-    return str(app.controller.chosen.get("model", "")) if app.controller is not None else ""
+    return str(app.controller.next_chat_options.get("model", "")) if app.controller is not None else ""
 
 
 async def test_a_chosen_model_is_told_about_and_used(
@@ -453,11 +453,11 @@ async def test_a_stale_answer_is_a_notice_and_no_end(tmp_path: Path, after: str)
 
 def _too_late(app: TreadleApp, action: Any) -> Awaitable[None]:
     from treadle.tui.card import Choice
-    from treadle.tui.connection import Asked
+    from treadle.tui.connection import OpenQuestion
 
     assert app.controller is not None
     assert app.link is not None
-    return app.controller.chose(Choice(Asked(action, app.link.id), "once"))
+    return app.controller.chose(Choice(OpenQuestion(action, app.link.id), "once"))
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
@@ -480,7 +480,7 @@ async def test_esc_and_ctrl_c_stop_the_run_and_a_second_ctrl_c_quits(tmp_path: P
             app._asked_to_leave = time.monotonic()  # the first press, as if it were just now
             await pilot.press("ctrl+c")
             await until(pilot, lambda: app.return_value is not None)
-    assert app.return_value == Left(app.link.id if app.link else "", False, False, "this process")
+    assert app.return_value == AppExit(app.link.id if app.link else "", False, False, "this process")
 
 
 async def test_live_text_of_a_chat_that_another_process_runs(tmp_path: Path) -> None:  # D-04, U-04

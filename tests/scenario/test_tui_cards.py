@@ -20,7 +20,7 @@ from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest
 from treadle.protocol.permissions import NETWORK_TOOL, Offer, Rule
 from treadle.tui import card as cards
-from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.app import AppExit, Start, TreadleApp
 from treadle.tui.card import choices
 from treadle.tui.conversation import Conversation
 from treadle.tui.launch import make_app
@@ -92,7 +92,7 @@ def asking_app(kind: str) -> tuple[TreadleApp, Asking]:
     return make_app(connect, Start("/home/me/project", chat="c_1")), recorded
 
 
-async def is_ready(pilot: Pilot[Left], app: TreadleApp) -> None:
+async def is_ready(pilot: Pilot[AppExit], app: TreadleApp) -> None:
     await until(pilot, lambda: app.controller is not None and app.card.action is not None)
     await until(pilot, lambda: app.card.armed or not app.card.takes_focus)
 

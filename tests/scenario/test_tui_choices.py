@@ -12,7 +12,7 @@ from tests.scenario.test_tui_app import agent_with, app_on, say, shown, until
 from tests.unit.tui.recorded import Recorded, ended_log
 from treadle.models.scripted import Call, Say
 from treadle.protocol.permissions import Rule
-from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.app import AppExit, Start, TreadleApp
 from treadle.tui.connection import ModelRow
 from treadle.tui.copying import copies
 from treadle.tui.launch import make_app
@@ -26,7 +26,7 @@ class Models(Recorded):
         return [
             ModelRow("m:x", vision=False, efforts=()),
             ModelRow("m:sees", vision=True),
-            ModelRow("n:y", why="no key"),
+            ModelRow("n:y", unusable_reason="no key"),
         ]
 
 
@@ -56,7 +56,7 @@ async def test_an_image_that_the_model_cannot_see_is_refused_when_it_is_attached
         await until(pilot, lambda: told(app, "m:x cannot see images") and told(app, "these can: m:sees"))
         assert app.composer.text == ""
         assert app.controller is not None
-        app.controller.chosen["model"] = "m:sees"
+        app.controller.next_chat_options["model"] = "m:sees"
         app.post_message(Paste(str(picture)))
         await until(pilot, lambda: "[image #1: a.png]" in app.composer.text)
         app.leave()
@@ -85,7 +85,7 @@ async def test_a_model_without_reasoning_effort_says_so() -> None:  # M-16
         app.leave()
 
 
-async def choose(pilot: Pilot[Left], app: TreadleApp, *keys: str) -> None:
+async def choose(pilot: Pilot[AppExit], app: TreadleApp, *keys: str) -> None:
     await until(pilot, lambda: isinstance(app.screen, Picker) and rows(app))
     await pilot.press(*keys)
 

@@ -153,7 +153,7 @@ async def test_a_fork_from_before_a_message(tmp_path: Path) -> None:  # D-07
         assert app.link is not None
         before = app.link.id
         await say(pilot, "/rewind")
-        await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.chosen() is not None)
+        await until(pilot, lambda: isinstance(app.screen, Picker) and app.screen.get_highlighted() is not None)
         await pilot.press("ctrl+f")
         await until(pilot, lambda: app.link is not None and app.link.id != before)
         await until(pilot, lambda: "One." in shown(app))

@@ -63,7 +63,7 @@ async def test_kept_files_are_hidden_from_commands(
         sandbox = setup.context.sandbox_of(level)
     except SandboxError as error:
         pytest.skip(str(error))
-    confinement = Confinement(str(project), hidden=setup.context.guarded(str(project)).hidden)
+    confinement = Confinement(str(project), hidden_paths=setup.context.guarded(str(project)).hidden_paths)
     line = sandbox.wrap(["/usr/bin/find", *own, "-type", "f", "-readable"], confinement, str(project))
     found = await asyncio.to_thread(subprocess.run, line, cwd=project, capture_output=True, text=True)
     assert found.stdout == ""

@@ -1,4 +1,5 @@
-"""The methods of the protocol, each a few commands to the library. Knows sessions; what they do is theirs."""
+"""The methods of the Agent Client Protocol, each a few commands to the library. A `Session` carries out the commands of
+one session."""
 
 import asyncio
 import os
@@ -15,15 +16,15 @@ from acp.helpers import ContentBlock
 
 from treadle import __version__
 from treadle.acp.choices import MODEL, change_of, modes, require_model
-from treadle.acp.failures import INVALID_PARAMS, NOT_FOUND, told
+from treadle.acp.failures import INVALID_PARAMS, NOT_FOUND, report_failures
 from treadle.acp.servers import declare, installed
-from treadle.acp.session import Can, Session
+from treadle.acp.session import EditorCapabilities, Session
 from treadle.errors import InvalidInput
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.ports.store import ChatFilter, Cursor
 from treadle.protocol.options import ChatOptions
-from treadle.protocol.trace_context import brought
+from treadle.protocol.trace_context import extract_traceparent
 from treadle.protocol.views import ChatSummary
 from treadle.runtime import Agent
 from treadle.tools.unsaved import ReadText, UnsavedFiles
@@ -39,8 +40,8 @@ KEYS_TEXT = (
 
 
 class EditorAgent:
-    """`options_of`: what a new chat in this root has. `root_of`: the project that a folder is; InvalidInput if none may
-    be. `unsaved`: the hook of the agent that reads unsaved files."""
+    """`options_of`: returns the options of a new chat in a root. `root_of`: returns the project of a folder;
+    InvalidInput if the folder cannot be a project. `unsaved`: the hook of the agent that reads unsaved files."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class EditorAgent:
         self._root_of = root_of
         self._unsaved = unsaved
         self._sessions: dict[str, Session] = {}
-        self._can = Can()
+        self._can = EditorCapabilities()
         self._client: acp.Client
 
     def on_connect(self, conn: acp.Client) -> None:
@@ -87,7 +88,7 @@ class EditorAgent:
             ),
         )
 
-    @told
+    @report_failures
     async def authenticate(self, method_id: str, **_: Any) -> a.AuthenticateResponse:
         """Looks whether the model that is set can be used; a key is never asked for or kept."""
         if method_id != KEYS:
@@ -97,35 +98,35 @@ class EditorAgent:
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    @told
-    async def new_session(self, cwd: str, **given: Any) -> a.NewSessionResponse:
-        options = self._options(cwd, given)
+    @report_failures
+    async def new_session(self, cwd: str, **params: Any) -> a.NewSessionResponse:
+        options = self._options(cwd, params)
         options = msgspec.structs.replace(options, model=await require_model(self._agent, options.model))
         session = self._open(self._agent.chat(options=options), options)
-        return a.NewSessionResponse(session_id=session.chat.id, **await self._begun(session, given))
+        return a.NewSessionResponse(session_id=session.chat.id, **await self._begin_session(session, params))
 
-    @told
-    async def load_session(self, cwd: str, session_id: str, **given: Any) -> a.LoadSessionResponse:
-        session = await self._again(session_id, cwd, given)
+    @report_failures
+    async def load_session(self, cwd: str, session_id: str, **params: Any) -> a.LoadSessionResponse:
+        session = await self._again(session_id, cwd, params)
         await session.tell(replayed=True)
-        return a.LoadSessionResponse(**await self._begun(session, given, follows=True))
+        return a.LoadSessionResponse(**await self._begin_session(session, params, follows=True))
 
-    @told
-    async def resume_session(self, cwd: str, session_id: str, **given: Any) -> a.ResumeSessionResponse:
-        session = await self._again(session_id, cwd, given)
+    @report_failures
+    async def resume_session(self, cwd: str, session_id: str, **params: Any) -> a.ResumeSessionResponse:
+        session = await self._again(session_id, cwd, params)
         await session.skip()
-        return a.ResumeSessionResponse(**await self._begun(session, given, follows=True))
+        return a.ResumeSessionResponse(**await self._begin_session(session, params, follows=True))
 
-    @told
-    async def fork_session(self, cwd: str, session_id: str, **given: Any) -> a.ForkSessionResponse:
+    @report_failures
+    async def fork_session(self, cwd: str, session_id: str, **params: Any) -> a.ForkSessionResponse:
         store = self._agent.deps.store
         chat = ChatId(session_id)
         copy = await fork(store, chat, await store.head(chat), {})
-        session = await self._again(copy, cwd, given)
+        session = await self._again(copy, cwd, params)
         await session.skip()
-        return a.ForkSessionResponse(session_id=copy, **await self._begun(session, given))
+        return a.ForkSessionResponse(session_id=copy, **await self._begin_session(session, params))
 
-    @told
+    @report_failures
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
     ) -> a.ListSessionsResponse:
@@ -134,7 +135,7 @@ class EditorAgent:
         sessions: list[a.SessionInfo] = []
         last = ""
         while len(sessions) <= PAGE:
-            listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, before=position)
+            listed = await self._agent.deps.store.list(ChatFilter(archived=False), limit=PAGE, cursor=position)
             for chat in (each.summary for each in listed):
                 position = chat.updated_ms, chat.chat
                 if not chat.root or (root and _real(chat.root) != root):
@@ -147,7 +148,7 @@ class EditorAgent:
                 break
         return a.ListSessionsResponse(sessions=sessions)
 
-    @told
+    @report_failures
     async def close_session(self, session_id: str, **_: Any) -> a.CloseSessionResponse:
         session = self._sessions.pop(session_id, None)
         if session is not None:
@@ -158,21 +159,21 @@ class EditorAgent:
 
     # -- in a session -------------------------------------------------------------------------------------------------
 
-    @told
-    async def prompt(self, session_id: str, prompt: list[ContentBlock], **given: Any) -> a.PromptResponse:
-        return await self._session(session_id).prompt(prompt, brought(given))
+    @report_failures
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **params: Any) -> a.PromptResponse:
+        return await self._session(session_id).prompt(prompt, extract_traceparent(params))
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         session = self._sessions.get(session_id)
         if session is not None:
             await session.cancel()
 
-    @told
+    @report_failures
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> a.SetSessionModeResponse:
         await self._session(session_id).change(**change_of("mode", mode_id))
         return a.SetSessionModeResponse()
 
-    @told
+    @report_failures
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **_: Any
     ) -> a.SetSessionConfigOptionResponse:
@@ -183,35 +184,39 @@ class EditorAgent:
         return a.SetSessionConfigOptionResponse(config_options=await session.choices())
 
     async def close(self) -> None:
-        """The editor is gone; what runs goes on as soon as somebody loads it again."""
+        """Leave all sessions, because the editor has disconnected. An interrupted run continues when its session is
+        loaded again."""
         sessions, self._sessions = [*self._sessions.values()], {}
         await asyncio.gather(*(session.leave() for session in sessions))
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _options(self, cwd: str, given: Mapping[str, Any]) -> ChatOptions:
+    def _options(self, cwd: str, params: Mapping[str, Any]) -> ChatOptions:
         if not os.path.isabs(cwd):
             raise InvalidInput(f"the folder of a session must be an absolute path, not {cwd!r}")
-        if given.get("additional_directories"):
+        if params.get("additional_directories"):
             raise InvalidInput("a session works in one folder; open one for each of the others")
         return msgspec.structs.replace(self._options_of(str(self._root_of(cwd))), interactive=True)
 
-    async def _begun(self, session: Session, given: Mapping[str, Any], *, follows: bool = False) -> dict[str, Any]:
-        """Have it begin, with the servers of the editor; what can be chosen in it."""
-        session.begin(*declare(self._agent, session.options.root, given.get("mcp_servers")), follows=follows)
+    async def _begin_session(
+        self, session: Session, params: Mapping[str, Any], *, follows: bool = False
+    ) -> dict[str, Any]:
+        """Start the session with the MCP servers of the editor. Return the modes and configuration options of the
+        session."""
+        session.begin(*declare(self._agent, session.options.root, params.get("mcp_servers")), follows=follows)
         return {"modes": modes(session.options), "config_options": await session.choices()}
 
-    async def _again(self, session_id: str, cwd: str, given: Mapping[str, Any]) -> Session:
-        """A session for a chat that exists. A person is there now, whoever was before."""
-        wanted = self._options(cwd, given)
+    async def _again(self, session_id: str, cwd: str, params: Mapping[str, Any]) -> Session:
+        """Open a session for an existing chat. The chat becomes interactive, because the editor can ask a person."""
+        options = self._options(cwd, params)
         chat = self._agent.chat(session_id)
         state = await chat.state()
-        if _real(state.options.root) != _real(wanted.root):
+        if _real(state.options.root) != _real(options.root):
             raise RequestError(
                 INVALID_PARAMS, f"the session {session_id} works in {inert(state.options.root)}, not in {inert(cwd)}"
             )
-        if (before := self._sessions.pop(session_id, None)) is not None:
-            await before.leave()
+        if (old_session := self._sessions.pop(session_id, None)) is not None:
+            await old_session.leave()
         session = self._open(chat, state.options)
         if not state.options.interactive:
             await session.change(interactive=True)
@@ -259,12 +264,12 @@ def _real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _read(capabilities: a.ClientCapabilities | None) -> Can:
+def _read(capabilities: a.ClientCapabilities | None) -> EditorCapabilities:
     if capabilities is None:
-        return Can()
+        return EditorCapabilities()
     meta = capabilities.field_meta or {}
     files = capabilities.fs
-    return Can(
+    return EditorCapabilities(
         terminals=bool(meta.get("terminal_output")),
         reads=bool(files is not None and files.read_text_file),
     )

@@ -1,5 +1,5 @@
-"""What a chat asks of a person, put to the editor: approvals with the scopes of rules (S-07, S-08), and questions as
-buttons. What is answered elsewhere meanwhile is followed from there."""
+"""Passes the open actions of a chat to the editor: approvals with the scopes of rules (S-07, S-08), and questions as
+buttons. If an action is answered elsewhere meanwhile, the editor follows the chat from there."""
 
 import asyncio
 from functools import partial
@@ -8,7 +8,7 @@ import acp
 from acp import schema as a
 from acp.helpers import ToolCallContentVariant as Content
 
-from treadle.acp.blocks import diffs_in, fenced, said
+from treadle.acp.blocks import diffs_in, fenced, text_content
 from treadle.acp.calls import kind_of
 from treadle.following import Following
 from treadle.handle import Chat
@@ -36,7 +36,7 @@ class Asking:
     async def ask(self, action: OpenAction) -> Following | None:
         """How the chat goes on; None if it waits for what the person types next."""
         asking = asyncio.ensure_future(self._permit(action) if action.kind == "permission" else self._question(action))
-        closing = asyncio.ensure_future(self._closed(action))
+        closing = asyncio.ensure_future(self._wait_until_closed(action))
         try:
             await asyncio.wait((asking, closing), return_when=asyncio.FIRST_COMPLETED)
             return await asking if asking.done() else self._chat.resume()
@@ -45,8 +45,8 @@ class Asking:
             closing.cancel()
             await asyncio.wait((asking, closing))
 
-    async def _closed(self, action: OpenAction) -> None:
-        """Until somebody answers elsewhere, or the run is stopped."""
+    async def _wait_until_closed(self, action: OpenAction) -> None:
+        """Wait until the action is answered elsewhere or the run is stopped."""
         seq = 0
         while any(open_.action == action.action for open_ in await read_patiently(self._chat.actions)):
             seq = max(seq, (await read_patiently(self._chat.state)).head)
@@ -57,21 +57,21 @@ class Asking:
             tool_call_id=action.call,
             kind=kind_of(action.name),
             status="pending",
-            content=shown(action, self._root),
+            content=render_approval(action, self._root),
             raw_input=action.arguments or None,
         )
         answer = await self._client.request_permission(self._chat.id, call, permission_options(action))
-        return self._decided(action, _chosen(answer))
+        return self._build_decision(action, _get_option_id(answer))
 
-    def _decided(self, action: OpenAction, chosen: str) -> Following:
-        if chosen == ONCE:
+    def _build_decision(self, action: OpenAction, option_id: str) -> Following:
+        if option_id == ONCE:
             return self._chat.approve(action)
         offer = _standing_offer(action)
-        if chosen in _SCOPES and offer is not None:
-            return self._chat.approve(action, rule=offer.rule_for(_SCOPES[chosen][0]))
-        if chosen == REJECT_ALWAYS and offer is not None:
+        if option_id in _SCOPES and offer is not None:
+            return self._chat.approve(action, rule=offer.rule_for(_SCOPES[option_id][0]))
+        if option_id == REJECT_ALWAYS and offer is not None:
             return self._chat.deny(action, rule=offer.rule_for("chat", "deny"))
-        if chosen == REJECT:
+        if option_id == REJECT:
             return self._chat.deny(action)
         raise Dismissed
 
@@ -87,9 +87,9 @@ class Asking:
         call = a.ToolCallUpdate(
             tool_call_id=f"question-{action.action}", title=inert(action.text), kind="think", status="pending"
         )
-        chosen = _chosen(await self._client.request_permission(self._chat.id, call, options))
+        option_id = _get_option_id(await self._client.request_permission(self._chat.id, call, options))
         answers = {f"answer-{number}": option for number, option in enumerate(action.options)}
-        return self._chat.answer(action, answers[chosen]) if chosen in answers else None
+        return self._chat.answer(action, answers[option_id]) if option_id in answers else None
 
 
 class Dismissed(Exception):
@@ -98,23 +98,23 @@ class Dismissed(Exception):
 
 def permission_options(action: OpenAction) -> list[a.PermissionOption]:
     """Once, and, where a rule is offered, for longer: the names say what it would cover."""
-    found = [a.PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
+    options = [a.PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
     offer = _standing_offer(action)
     if offer is not None:
         covers = inert_line(offer.covers, 120)
-        found += [
+        options += [
             a.PermissionOption(option_id=key, name=f"{words}: {covers}", kind="allow_always")
             for key, (scope, words) in _SCOPES.items()
             if scope in offer.open_scopes
         ]
-    found.append(a.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"))
+    options.append(a.PermissionOption(option_id=REJECT, name="Reject", kind="reject_once"))
     if offer is not None:
-        found.append(
+        options.append(
             a.PermissionOption(
                 option_id=REJECT_ALWAYS, name=f"Always reject in this session: {covers}", kind="reject_always"
             )
         )
-    return found
+    return options
 
 
 def _standing_offer(action: OpenAction) -> Offer | None:
@@ -122,14 +122,14 @@ def _standing_offer(action: OpenAction) -> Offer | None:
     return next((offer for offer in action.offers if "chat" in offer.open_scopes), None)
 
 
-def shown(action: OpenAction, root: str) -> list[Content]:
+def render_approval(action: OpenAction, root: str) -> list[Content]:
     """Why it is asked, and exactly what: the answer is bound to that."""
-    why = action.reason if action.severity in ("", "none") else f"{action.reason} (severity: {action.severity})"
+    reason = action.reason if action.severity in ("", "none") else f"{action.reason} (severity: {action.severity})"
     reach = f"\n\nIt may reach: {inert_line(', '.join(action.network), 300)}" if action.network else ""
     diffs = diffs_in(action.text, root)
-    return [*([said(why + reach)] if why or reach else []), *(diffs or [fenced(action.text)])]
+    return [*([text_content(reason + reach)] if reason or reach else []), *(diffs or [fenced(action.text)])]
 
 
-def _chosen(answer: a.RequestPermissionResponse) -> str:
+def _get_option_id(answer: a.RequestPermissionResponse) -> str:
     outcome = answer.outcome
     return outcome.option_id if isinstance(outcome, a.AllowedOutcome) else ""

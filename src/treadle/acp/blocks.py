@@ -22,7 +22,7 @@ def remark(text: str) -> a.AgentMessageChunk:
     return chunk(f"\n\n*{text[:1].upper()}{text[1:]}*\n\n")
 
 
-def thought(text: str) -> a.AgentThoughtChunk:
+def thought_chunk(text: str) -> a.AgentThoughtChunk:
     return a.AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text))
 
 
@@ -30,7 +30,7 @@ def user_chunk(text: str) -> a.UserMessageChunk:
     return a.UserMessageChunk(session_update="user_message_chunk", content=text_block(text))
 
 
-def said(text: str) -> Content:
+def text_content(text: str) -> Content:
     return a.ContentToolCallContent(type="content", content=text_block(text))
 
 
@@ -38,13 +38,13 @@ def fenced(text: str) -> Content:
     """Text as it is, in a fence that it cannot close: editors read content as Markdown. Of a long one the end."""
     if len(text) > MOST_SHOWN:
         text = f"[{len(text) - MOST_SHOWN:,} characters are not shown]\n{text[-MOST_SHOWN:]}"
-    return said(fence(text))
+    return text_content(fence(text))
 
 
 def diff(path: str, old: bytes | None, new: bytes) -> Content:
-    before = None if old is None else inert(old.decode(errors="replace"))
+    old_text = None if old is None else inert(old.decode(errors="replace"))
     return a.FileEditToolCallContent(
-        type="diff", path=inert(path), old_text=before, new_text=inert(new.decode(errors="replace"))
+        type="diff", path=inert(path), old_text=old_text, new_text=inert(new.decode(errors="replace"))
     )
 
 

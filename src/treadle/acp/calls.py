@@ -1,4 +1,4 @@
-"""Calls of tools in the protocol's words: what kind they are, one line for each, and which files they are about."""
+"""Tool calls in the terms of the Agent Client Protocol: the kind of each call, its title in one line, and its files."""
 
 import os
 from collections.abc import Mapping
@@ -58,12 +58,12 @@ def title_of(name: str, arguments: str) -> str:
 def locations(root: str, arguments: str) -> list[a.ToolCallLocation]:
     """The file that a call names, and the line where it begins to read."""
     try:
-        given = msgspec.json.decode(arguments)
+        decoded = msgspec.json.decode(arguments)
     except msgspec.MsgspecError:
         return []
-    path = next((given[name] for name in _PATHS if name in given), "") if isinstance(given, dict) else ""
+    path = next((decoded[name] for name in _PATHS if name in decoded), "") if isinstance(decoded, dict) else ""
     if not isinstance(path, str) or not path or not root:
         return []
-    line = given.get("start_line")
-    where = inert(os.path.normpath(os.path.join(root, path)))
-    return [a.ToolCallLocation(path=where, line=line if isinstance(line, int) and line > 0 else None)]
+    line = decoded.get("start_line")
+    full_path = inert(os.path.normpath(os.path.join(root, path)))
+    return [a.ToolCallLocation(path=full_path, line=line if isinstance(line, int) and line > 0 else None)]

@@ -1,5 +1,5 @@
-"""What a person can choose for a session: the mode, the model, its reasoning effort, and the custom agent that it
-works as."""
+"""The options of a session that a person can choose: the mode, the model, its reasoning effort, and the custom agent
+that it works as."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ def config_options(
     efforts: Sequence[ReasoningEffort] = (),
 ) -> list[ConfigOption]:
     """Custom agents and reasoning efforts are there to be chosen only where there are any."""
-    found = [
+    choices = [
         _select(MODE, "Mode", options.mode, [(mode, *MODE_WORDS[mode]) for mode in MODES]),
         _select(MODEL, "Model", options.model, [(ref, ref, "") for ref in models]),
     ]
@@ -51,12 +51,12 @@ def config_options(
             (DEFAULT_EFFORT, "Default", "As much as the model's server decides."),
             *((each, each.capitalize(), "") for each in EFFORTS if each in (*efforts, options.reasoning_effort)),
         ]
-        found.append(_select(EFFORT, "Reasoning effort", options.reasoning_effort or DEFAULT_EFFORT, levels))
+        choices.append(_select(EFFORT, "Reasoning effort", options.reasoning_effort or DEFAULT_EFFORT, levels))
     if agents:
         now = options.agent if options.agent in agents else NO_AGENT
         ways = [(each.name, each.name, each.description) for each in agents.values()]
-        found.append(_select(AGENT, "Works as", now, [(NO_AGENT, "Treadle itself", ""), *ways]))
-    return found
+        choices.append(_select(AGENT, "Works as", now, [(NO_AGENT, "Treadle itself", ""), *ways]))
+    return choices
 
 
 def _select(id: str, name: str, now: str, choices: Sequence[tuple[str, str, str]]) -> ConfigOption:

@@ -16,7 +16,7 @@ R = TypeVar("R")
 AUTH, INVALID_PARAMS, INVALID_REQUEST, NOT_FOUND, INTERNAL = -32000, -32602, -32600, -32002, -32603
 
 
-def told(body: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
+def report_failures(body: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R]]:
     """A method of the agent whose failures the editor can show."""
 
     @wraps(body)
@@ -44,9 +44,9 @@ def _code(error: TreadleError) -> int:
             return INTERNAL
 
 
-def failed_run(failure: SessionError | None, why: str) -> RequestError:
+def failed_run(failure: SessionError | None, reason: str) -> RequestError:
     """Why the run of a prompt ended in an error. The same stands in the session."""
     if failure is None:
-        return RequestError(INTERNAL, inert(why) or "the run ended with an error")
+        return RequestError(INTERNAL, inert(reason) or "the run ended with an error")
     code = AUTH if failure.error_class == "auth" else INTERNAL
     return RequestError(code, inert(failure.message), {"class": failure.error_class})

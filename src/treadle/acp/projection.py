@@ -1,5 +1,5 @@
-"""The log of a chat as updates of the protocol: what was recorded and what is shown live come out the same way, so that
-a session that is loaded looks like one that was watched. Everything in it is made inert (S-12)."""
+"""Converts the log of a chat to updates of the Agent Client Protocol. Recorded and live events are converted in the
+same way, so that a loaded session looks like one that was watched. All text is made inert (S-12)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from acp import schema as a
 from acp.helpers import SessionUpdate
 from acp.helpers import ToolCallContentVariant as Content
 
-from treadle.acp.blocks import chunk, diff, fenced, remark, thought, user_chunk
+from treadle.acp.blocks import chunk, diff, fenced, remark, thought_chunk, user_chunk
 from treadle.acp.calls import QUIET, kind_of, locations, title_of
 from treadle.inert import inert
 from treadle.lines.hunks import Texts
@@ -25,14 +25,14 @@ TextsOf = Callable[[FileChange], Awaitable[Texts]]
 AGAIN = "\n\n*(the answer was cut off and is given again)*\n\n"
 MOST_DIFFS = 20
 MOST_TEXT = 400_000
-"""Of a changed file; what is larger is not shown as a diff."""
+"""Most characters of a changed file that is shown as a diff. A larger file is not shown."""
 _TAIL = 16_000
 _STATUS: dict[str, a.PlanEntryStatus] = {"done": "completed", "in_progress": "in_progress"}
 
 
 class Projection:
-    """Give it every envelope of the chat, in order. `texts`: both ends of a change. `terminals`: whether the editor
-    shows output as a terminal."""
+    """Feed it every envelope of the chat, in order. `texts`: returns the text before and after a change. `terminals`:
+    True if the editor shows output as a terminal."""
 
     def __init__(self, root: str, texts: TextsOf, *, terminals: bool = False) -> None:
         self._root = root
@@ -48,17 +48,17 @@ class Projection:
         """Messages that the editor shows already, because they were typed there."""
 
     async def show(self, envelope: e.Envelope) -> list[Update]:
-        said = [self._text(word) for _, word in self._view.show(envelope) if isinstance(word, Token)]
-        texts: list[Update] = [each for each in said if each is not None]
+        text_updates = [self._text(word) for _, word in self._view.show(envelope) if isinstance(word, Token)]
+        texts: list[Update] = [each for each in text_updates if each is not None]
         match envelope.data:
             case e.FilesChanged(call=call, files=files) if call in self._calls:
-                return [await self._changed(call, files)]
+                return [await self._build_diff_update(call, files)]
             case e.AssistantMessage() as message:
                 return [*self._reasoning(message), *texts, *self._requested(message)]
             case data:
-                return [*texts, *self._other(data)]
+                return [*texts, *self._convert_event(data)]
 
-    def _other(self, data: e.Event) -> list[Update]:
+    def _convert_event(self, data: e.Event) -> list[Update]:
         match data:
             case e.UserMessage(content=content, source="person"):
                 if content in self.said:
@@ -67,9 +67,9 @@ class Projection:
                 return [user_chunk(content)]
             case e.ReasoningDelta(turn=turn, text=text):
                 self._thought = turn
-                return [thought(text)]
+                return [thought_chunk(text)]
             case e.AssistantReset(turn=turn) if self._thought == turn:
-                return [thought("\n\n")]
+                return [thought_chunk("\n\n")]
             case e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
                 return self._execution(data)
             case e.PlanUpdated(steps=steps):
@@ -90,14 +90,14 @@ class Projection:
             case e.OptionsChanged() | e.Interrupted() | e.CompactionStart():
                 return []
             case _:
-                told = notice(data)
-                return [remark(told[0])] if told is not None else []
+                styled_notice = notice(data)
+                return [remark(styled_notice[0])] if styled_notice is not None else []
 
-    # -- what the model says ------------------------------------------------------------------------------------------
+    # -- text of the model --------------------------------------------------------------------------------------------
 
     def _text(self, word: Token) -> a.AgentMessageChunk | None:
-        """Text cannot be taken back here: what an attempt said that failed stays, and the next one is told from its
-        beginning where it says something else."""
+        """Convert a piece of text. The protocol cannot take text back: the text of a failed attempt stays, and an
+        attempt that differs from it is sent again from its beginning."""
         turn, had = self._shown if word.turn and word.turn == self._shown[0] else (word.turn, "")
         again = had[: word.at] + word.text
         self._shown = turn, again
@@ -108,17 +108,17 @@ class Projection:
     def _reasoning(self, message: e.AssistantMessage) -> list[Update]:
         if self._thought == message.turn:
             return []
-        return [thought(_whole(message.reasoning))] if _whole(message.reasoning) else []
+        return [thought_chunk(_join_reasoning(message.reasoning))] if _join_reasoning(message.reasoning) else []
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- tool calls ---------------------------------------------------------------------------------------------------
 
     def _requested(self, message: e.AssistantMessage) -> list[Update]:
-        started: list[Update] = []
+        updates: list[Update] = []
         for request in message.tool_requests:
             if request.name in QUIET:
                 continue
             self._calls[request.call] = _Call(request.name)
-            started.append(
+            updates.append(
                 a.ToolCallStart(
                     session_update="tool_call",
                     tool_call_id=request.call,
@@ -128,63 +128,65 @@ class Projection:
                     locations=locations(self._root, request.arguments),
                 )
             )
-        return started
+        return updates
 
     def _execution(self, data: e.ExecutionStart | e.ExecutionOutput | e.ExecutionComplete) -> list[Update]:
-        known = self._calls.get(data.call)
-        if known is None:
+        tool_call = self._calls.get(data.call)
+        if tool_call is None:
             return []
         match data:
             case e.ExecutionStart(arguments=arguments):
-                known.opened = self._terminals and known.executes
-                content = [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)] if known.opened else None
-                made = _progress(data.call, status="in_progress", raw_input=arguments, content=content)
-                if known.opened:
-                    made.field_meta = {"terminal_info": {"terminal_id": data.call, "cwd": self._root}}
-                return [made]
-            case e.ExecutionOutput(text=text) if known.opened:
-                made = _progress(data.call)
-                made.field_meta = {"terminal_output": {"terminal_id": data.call, "data": inert(text)}}
-                return [made]
+                tool_call.opened = self._terminals and tool_call.executes
+                content = (
+                    [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)] if tool_call.opened else None
+                )
+                update = _progress(data.call, status="in_progress", raw_input=arguments, content=content)
+                if tool_call.opened:
+                    update.field_meta = {"terminal_info": {"terminal_id": data.call, "cwd": self._root}}
+                return [update]
+            case e.ExecutionOutput(text=text) if tool_call.opened:
+                update = _progress(data.call)
+                update.field_meta = {"terminal_output": {"terminal_id": data.call, "data": inert(text)}}
+                return [update]
             case e.ExecutionOutput(text=text):
-                known.output = (known.output + text)[-_TAIL:]
-                return [_progress(data.call, content=[fenced(known.output)])]
+                tool_call.output = (tool_call.output + text)[-_TAIL:]
+                return [_progress(data.call, content=[fenced(tool_call.output)])]
             case e.ExecutionComplete():
-                return [self._complete(known, data)]
+                return [self._complete(tool_call, data)]
 
-    def _complete(self, known: "_Call", data: e.ExecutionComplete) -> Update:
+    def _complete(self, tool_call: "_Call", data: e.ExecutionComplete) -> Update:
         result = data.result if data.success else data.error or data.result
-        known.content = [fenced(result)] if result and not (known.edits and data.success) else []
-        if known.opened:
-            known.content = [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)]
-        made = _progress(data.call, status="completed" if data.success else "failed", content=known.content)
-        if known.opened:
-            made.field_meta = {"terminal_exit": {"terminal_id": data.call, "exit_code": 0 if data.success else 1}}
-        return made
+        tool_call.content = [fenced(result)] if result and not (tool_call.edits and data.success) else []
+        if tool_call.opened:
+            tool_call.content = [a.TerminalToolCallContent(type="terminal", terminal_id=data.call)]
+        update = _progress(data.call, status="completed" if data.success else "failed", content=tool_call.content)
+        if tool_call.opened:
+            update.field_meta = {"terminal_exit": {"terminal_id": data.call, "exit_code": 0 if data.success else 1}}
+        return update
 
-    async def _changed(self, call: CallKey, files: Sequence[FileChange]) -> Update:
-        known = self._calls[call]
+    async def _build_diff_update(self, call: CallKey, files: Sequence[FileChange]) -> Update:
+        tool_call = self._calls[call]
         diffs: list[Content] = []
         for change in files[:MOST_DIFFS]:
             old, new = await self._texts(change)
             if old is not None and new is not None and len(old) + len(new) <= MOST_TEXT:
-                made = change.before is None or change.before.kind != "file"
-                diffs.append(diff(self._path(change), None if made else old, new))
-        where = [a.ToolCallLocation(path=self._path(change)) for change in files[:MOST_DIFFS]]
-        return _progress(call, content=[*known.content, *diffs], locations=where)
+                is_new = change.before is None or change.before.kind != "file"
+                diffs.append(diff(self._path(change), None if is_new else old, new))
+        file_locations = [a.ToolCallLocation(path=self._path(change)) for change in files[:MOST_DIFFS]]
+        return _progress(call, content=[*tool_call.content, *diffs], locations=file_locations)
 
     def _path(self, change: FileChange) -> str:
         return f"{self._root}/{decode_path(change.path)}"
 
 
 class _Call:
-    """What is known of a call that the editor shows."""
+    """The state of a call that the editor shows."""
 
     def __init__(self, name: str) -> None:
         self.executes = kind_of(name) == "execute"
         self.edits = kind_of(name) == "edit"
         self.opened = False
-        """Whether its output is shown as a terminal."""
+        """True if the output is shown as a terminal."""
         self.output = ""
         self.content: list[Content] = []
 
@@ -193,5 +195,5 @@ def _progress(call: CallKey, **fields: Any) -> a.ToolCallProgress:
     return a.ToolCallProgress(session_update="tool_call_update", tool_call_id=call, **fields)
 
 
-def _whole(reasoning: Sequence[Thinking]) -> str:
+def _join_reasoning(reasoning: Sequence[Thinking]) -> str:
     return "\n\n".join(block.text for block in reasoning if block.text)

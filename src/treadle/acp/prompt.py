@@ -1,4 +1,4 @@
-"""What a person typed and attached in the editor, as one message: text, pictures, whole files and links to files."""
+"""Converts a prompt of the editor to one message: text, pictures, whole files and links to files."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,8 +19,8 @@ MOST_ATTACHED = 1_000_000
 
 
 async def read_prompt(blocks: Sequence[ContentBlock], root: str, put: PutBlob) -> tuple[str, list[str], list[Image]]:
-    """What was typed, the whole files that were attached to it, and the pictures, kept by `put`. InvalidInput if
-    something in it cannot be taken."""
+    """Return the typed text, the attached whole files, and the pictures, which `put` stores. InvalidInput if a block
+    cannot be accepted."""
     parts: list[str] = []
     attached: list[str] = []
     images: list[Image] = []
@@ -47,7 +47,7 @@ async def read_prompt(blocks: Sequence[ContentBlock], root: str, put: PutBlob) -
 
 
 def _name(uri: str, root: str) -> str:
-    """What the address of a resource means to the model: a path of the project, or the address itself."""
+    """Return the name of a resource for the model: a path relative to the project, or the URI itself."""
     split = urlsplit(uri)
     if split.scheme not in ("", "file"):
         return uri

@@ -19,20 +19,23 @@ def installed() -> bool:
 
 
 def declare(agent: Agent, root: str, servers: list[Any] | None) -> list[str]:
-    """Have the servers used; what could not be taken, for the person to read."""
-    left: list[str] = []
+    """Register the MCP servers of the editor. Return a remark for each server that is not used, for the person to
+    read."""
+    problems: list[str] = []
     for server in servers or ():
         try:
             if not installed():
                 raise InvalidInput(NO_PACKAGE)
             agent.mcp.add(_name(server.name), _read(server), root)
         except InvalidInput as error:
-            left.append(f"the MCP server {inert_line(server.name, 60)} of the editor is not used: {inert(str(error))}")
-    return left
+            problems.append(
+                f"the MCP server {inert_line(server.name, 60)} of the editor is not used: {inert(str(error))}"
+            )
+    return problems
 
 
-def _name(given: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9]+", "-", given).strip("-")[:32]
+def _name(raw_name: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9]+", "-", raw_name).strip("-")[:32]
 
 
 def _read(server: object) -> Mapping[str, Any]:

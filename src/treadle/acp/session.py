@@ -22,7 +22,7 @@ from treadle.errors import ConfigError, Refused, TreadleError
 from treadle.following import Following
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
-from treadle.message_expansion import spoken
+from treadle.message_expansion import expand_message
 from treadle.models.offering import usable_refs
 from treadle.presentation.slash import available, find_slash
 from treadle.protocol import commands as c
@@ -42,11 +42,11 @@ _STOPS: dict[e.EndReason, a.StopReason] = {
 _CUT_ANSWERS: dict[str, a.StopReason] = {"length": "max_tokens", "content_filter": "refusal", "refusal": "refusal"}
 """By the reason for which the model stopped: how a run with an incomplete answer ended."""
 _STALE = ("no_such_action", "hash_mismatch")
-"""Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
+"""Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
 
 
-class Can(msgspec.Struct, frozen=True):
-    """What the editor can do."""
+class EditorCapabilities(msgspec.Struct, frozen=True):
+    """The capabilities of the editor."""
 
     terminals: bool = False
     reads: bool = False
@@ -59,15 +59,17 @@ class Turn:
 
 
 class Session:
-    def __init__(self, agent: Agent, chat: Chat, client: acp.Client, options: ChatOptions, can: Can) -> None:
+    def __init__(
+        self, agent: Agent, chat: Chat, client: acp.Client, options: ChatOptions, capabilities: EditorCapabilities
+    ) -> None:
         self.chat = chat
         self.options = options
         self._agent = agent
         self._client = client
-        self._can = can
+        self._can = capabilities
         self._seq = 0
         """The last event that the editor has seen."""
-        self._projection = Projection(options.root, chat.files.texts, terminals=can.terminals)
+        self._projection = Projection(options.root, chat.files.texts, terminals=capabilities.terminals)
         self._asking = Asking(chat, client, options.root)
         self._one_at_a_time = asyncio.Lock()
         self._turns: list[Turn] = []
@@ -77,7 +79,7 @@ class Session:
         self._models: list[str] = []
         self._commands: list[tuple[str, str, str]] = []
 
-    # -- what the editor is told at the beginning ---------------------------------------------------------------------
+    # -- session options and start ------------------------------------------------------------------------------------
 
     async def choices(self) -> list[ConfigOption]:
         self._models = self._models or await asyncio.to_thread(usable_refs, self._agent.deps.models)
@@ -97,21 +99,21 @@ class Session:
     async def tell(self, *, replayed: bool = False) -> None:
         """Tell the editor everything that is recorded and that it has not seen."""
         for envelope in await self.chat.events(self._seq):
-            await self._show(await self.chat.whole(envelope), replayed=replayed)
+            await self._show(await self.chat.load_full_event(envelope), replayed=replayed)
 
     async def skip(self) -> None:
         """The editor knows what is recorded."""
         self._seq = (await self.chat.state()).head
 
-    def begin(self, *said: str, follows: bool = False) -> None:
-        """Once the editor knows the session, tell it what can be typed here, and `said`. With `follows` go on with a
-        run that was cut off by the death of its worker, or is driven by somebody else, and ask again what is asked."""
-        self._background = asyncio.create_task(self._begin(said, follows))
+    def begin(self, *remarks: str, follows: bool = False) -> None:
+        """Send the available slash commands and `remarks` to the editor, once it knows the session. With `follows`,
+        continue a run whose worker died or that another process drives, and ask its open questions again."""
+        self._background = asyncio.create_task(self._begin(remarks, follows))
 
-    async def _begin(self, said: Sequence[str], follows: bool) -> None:
+    async def _begin(self, remarks: Sequence[str], follows: bool) -> None:
         try:
             await self._tell_commands()
-            await self._send(*map(remark, said))
+            await self._send(*map(remark, remarks))
             if follows and await self.chat.status() not in ("idle", "error"):
                 await self._follow(self.chat.resume(), Turn())
         except (ConnectionError, acp.RequestError):
@@ -133,38 +135,40 @@ class Session:
                 await self.leave()
                 if turn.cancelled:
                     return a.PromptResponse(stop_reason="cancelled")
-                if (found := find_slash(typed)) is not None:
-                    slash, words = found
+                if (slash_match := find_slash(typed)) is not None:
+                    slash, words = slash_match
                     return await self._answer(await slash.run(self._agent, self.chat, words))
-                ended = await self._follow(await self._said(typed, attached, images, traceparent), turn)
+                idle_event = await self._follow(await self._submit_prompt(typed, attached, images, traceparent), turn)
                 await self._tell_commands()
-                return self._response(ended, turn)
+                return self._response(idle_event, turn)
         finally:
             self._turns.remove(turn)
 
-    async def _said(self, typed: str, attached: Sequence[str], images: Sequence[Image], traceparent: str) -> Following:
+    async def _submit_prompt(
+        self, typed: str, attached: Sequence[str], images: Sequence[Image], traceparent: str
+    ) -> Following:
         """The message to the chat; the answer, if the chat waits for one in words."""
-        asked = [each for each in await self.chat.actions() if each.kind == "user_input"] if self._seq else []
-        said, more = await spoken(self._agent, self.options, typed) if not asked else (typed, ())
-        text = "\n\n".join([said, *attached]).strip()
-        if asked:
-            return self.chat.answer(asked[0], text)
+        questions = [each for each in await self.chat.actions() if each.kind == "user_input"] if self._seq else []
+        message, more = await expand_message(self._agent, self.options, typed) if not questions else (typed, ())
+        text = "\n\n".join([message, *attached]).strip()
+        if questions:
+            return self.chat.answer(questions[0], text)
         self._projection.said.append(text)
         return self.chat.send(text, images=[*images, *more], traceparent=traceparent)
 
     async def _answer(self, text: str) -> a.PromptResponse:
-        """What came of a slash command: what the log says about it, and `text`."""
+        """Answer a slash command: send the new events of the log, then `text`."""
         await self.tell()
         if text:
             await self._send(chunk(text))
         return a.PromptResponse(stop_reason="end_turn")
 
-    def _response(self, ended: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
-        reason = _STOPS.get(ended.reason, "end_turn") if ended is not None else "end_turn"
-        if ended is not None and ended.reason == "incomplete":
+    def _response(self, idle_event: e.SessionIdle | None, turn: Turn) -> a.PromptResponse:
+        reason = _STOPS.get(idle_event.reason, "end_turn") if idle_event is not None else "end_turn"
+        if idle_event is not None and idle_event.reason == "incomplete":
             reason = _CUT_ANSWERS.get(self._finish_reason, "end_turn")
-        if ended is not None and ended.reason == "error" and not turn.cancelled:
-            raise failed_run(self._failure, ended.why)
+        if idle_event is not None and idle_event.reason == "error" and not turn.cancelled:
+            raise failed_run(self._failure, idle_event.why)
         return a.PromptResponse(stop_reason="cancelled" if turn.cancelled else reason)
 
     # -- following ----------------------------------------------------------------------------------------------------
@@ -173,32 +177,32 @@ class Session:
         """Show everything and ask what the chat asks, until the run is over; None: it waits for words."""
         self._failure: e.SessionError | None = None
         while True:
-            ended: e.SessionIdle | None = None
+            idle_event: e.SessionIdle | None = None
             try:
-                async with aclosing(_stream(following.after(self._seq))) as events:
+                async with aclosing(_stream(following.resume_after(self._seq))) as events:
                     async for envelope in events:
-                        await self._show(await self.chat.whole(envelope))
+                        await self._show(await self.chat.load_full_event(envelope))
                         if turn.cancelled and isinstance(envelope.data, e.UserMessage | e.TurnStart):
                             await self._stop()  # it was cancelled before there was anything to stop
                         if isinstance(envelope.data, e.SessionIdle):
-                            ended = envelope.data
+                            idle_event = envelope.data
             except Refused as refusal:
                 if refusal.reason not in _STALE:
                     raise
                 following = self.chat.resume()
                 continue
-            asked = await self.chat.actions()
-            if not asked:
-                return ended
-            goes_on = await self._ask(asked, turn)
+            open_actions = await self.chat.actions()
+            if not open_actions:
+                return idle_event
+            goes_on = await self._ask(open_actions, turn)
             if goes_on is None:
                 return None
             following = goes_on
 
-    async def _ask(self, asked: Sequence[e.OpenAction], turn: Turn) -> Following | None:
-        actions = [action for action in asked if action.of_person]
+    async def _ask(self, open_actions: Sequence[e.OpenAction], turn: Turn) -> Following | None:
+        actions = [action for action in open_actions if action.of_person]
         if not actions:
-            names = ", ".join(inert(action.name) for action in asked)
+            names = ", ".join(inert(action.name) for action in open_actions)
             await self._send(remark(f"waits for a client to run {names}, which cannot be done from here"))
             return None
         if actions[0].kind == "user_input":
@@ -239,18 +243,19 @@ class Session:
             await self._client.session_update(self.chat.id, update)
 
     async def _tell_commands(self) -> None:
-        """What can be typed here, if that is news: servers tell their prompts only once they have started."""
-        found = await available(self._agent, self.options)
-        if found == self._commands:
+        """Send the available slash commands if they have changed. MCP servers list their prompts only once they have
+        started."""
+        available_commands = await available(self._agent, self.options)
+        if available_commands == self._commands:
             return
-        self._commands = found
+        self._commands = available_commands
         commands = [
             a.AvailableCommand(
                 name=name,
                 description=does,
                 input=a.AvailableCommandInput(a.UnstructuredCommandInput(hint=hint)) if hint else None,
             )
-            for name, does, hint in found
+            for name, does, hint in available_commands
         ]
         await self._send(
             a.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
@@ -264,9 +269,9 @@ class Session:
         self.options = (await self.chat.state()).options
         if "model" in changes:
             self._agent.remember_model(self.options.model)
-        told = self._agent.consent.disclose(self.options.model) if "model" in changes else ""
-        if told:
-            await self._send(remark(told))
+        disclosure = self._agent.consent.disclose(self.options.model) if "model" in changes else ""
+        if disclosure:
+            await self._send(remark(disclosure))
 
     async def cancel(self) -> None:
         for turn in self._turns:

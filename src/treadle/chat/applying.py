@@ -1,5 +1,6 @@
-"""What a person applies (L-18): a text or a fenced block of an answer to a file, a patch, or a command. Which block
-is meant, and the turn that stands for it in the log. No model is asked; the call itself goes the way of every call."""
+"""Builds the turn for an `Apply` command (L-18): a person applies a text or a fenced block of an answer to a file, a
+patch, or a command. Selects the block and the events that stand for it in the log. No model is called; the call itself
+is processed like every other call."""
 
 import re
 from typing import Any
@@ -19,30 +20,30 @@ from treadle.types import call_key
 
 _OPENING = re.compile(r"([ \t]*)(`{3,}|~{3,})([^\n]*)")
 _CLOSING_INDENT = 3
-"""A closing fence may stand so much further in than the opening one; what stands further in is text."""
+"""Most columns by which a closing fence may be indented further than the opening one. A fence further in is text."""
 
 
 def applied(state: ChatState, command: Apply) -> tuple[Event, ...]:
     """The person's word and a turn of one call, which a worker carries out like any other."""
-    said, tool, values = _call(state, command)
+    message, tool, values = _call(state, command)
     try:
         arguments = msgspec.json.encode(values).decode()
     except UnicodeEncodeError as error:
         raise InvalidInput(f"The path or the content is no valid Unicode: {error}.") from error
-    named = () if state.title or command.race is None else (TitleChanged(title_of(said), by="treadle"),)
+    title_events = () if state.title or command.race is None else (TitleChanged(title_of(message), by="treadle"),)
     turn = state.turn + 1
     request = ToolRequest(call_key(turn, 0), tool, arguments)
     return (
-        *named,
-        UserMessage(said, source="apply"),
+        *title_events,
+        UserMessage(message, source="apply"),
         TurnStart(turn),
         AssistantMessage(turn, tool_requests=(request,), usage=Usage(), finish_reason="tool_calls"),
     )
 
 
 def tool_options(state: ChatState) -> ChatOptions:
-    """The options by which the tools of open calls are found: what a person applies needs no tool that is enabled for
-    the model."""
+    """Return the options that decide which tools the open calls can use. A person may apply a change with a tool that
+    is not enabled for the model."""
     if state.run is None or not state.run.applies:
         return state.options
     tool_names = (WRITE_TOOL, PATCH_TOOL, WORLD_TOOL, COMMAND_TOOL, RACE_TOOL, JOB_TOOL)
@@ -50,7 +51,7 @@ def tool_options(state: ChatState) -> ChatOptions:
 
 
 def _call(state: ChatState, command: Apply) -> tuple[str, str, dict[str, Any]]:
-    """What is said, by which tool, with which arguments."""
+    """Return the user message, the name of the tool and its arguments."""
     if command.race is not None:
         if command != Apply(race=command.race):
             raise InvalidInput("A race is run by itself; give no path, content, block, patch or world with it.")
@@ -86,26 +87,28 @@ def _patching(command: Apply) -> tuple[str, str, dict[str, str | None]]:
 def _writing(state: ChatState, command: Apply) -> tuple[str, str, dict[str, str | None]]:
     if not command.path.strip():
         raise InvalidInput("Name the file for the text (path).")
-    what, content = _wanted(state, command)
-    return f"Write {what} to {command.path}.", WRITE_TOOL, {"path": command.path, "content": content}
+    description, content = _select_content(state, command)
+    return f"Write {description} to {command.path}.", WRITE_TOOL, {"path": command.path, "content": content}
 
 
-def _wanted(state: ChatState, command: Apply) -> tuple[str, str]:
-    """What is applied, in words and as text."""
+def _select_content(state: ChatState, command: Apply) -> tuple[str, str]:
+    """Return a description of the content to apply, and the content."""
     if command.content is not None:
         if command.block:
             raise InvalidInput("Give either a content or the number of a block, not both.")
         return "this text", command.content
     if command.block < 0:
         raise InvalidInput(f"Blocks are counted from 1; got {command.block}.")
-    found = fenced_blocks(last_answer(state))
-    if len(found) > 1 and not command.block:
-        raise InvalidInput(f"The last answer has {len(found)} fenced blocks; say which one (block=1 to {len(found)}).")
+    blocks = fenced_blocks(last_answer(state))
+    if len(blocks) > 1 and not command.block:
+        raise InvalidInput(
+            f"The last answer has {len(blocks)} fenced blocks; say which one (block=1 to {len(blocks)})."
+        )
     number = command.block or 1
-    if number > len(found):
-        has = {0: "no fenced block", 1: "one fenced block"}.get(len(found), f"{len(found)} fenced blocks")
+    if number > len(blocks):
+        has = {0: "no fenced block", 1: "one fenced block"}.get(len(blocks), f"{len(blocks)} fenced blocks")
         raise Refused("no_such_block", f"The last answer of chat {state.chat} has {has} that is closed by its fence.")
-    return f"block {number} of your last answer", found[number - 1]
+    return f"block {number} of your last answer", blocks[number - 1]
 
 
 def last_answer(state: ChatState) -> str:
@@ -138,8 +141,8 @@ def fenced_blocks(text: str) -> list[str]:
 
 
 def _closes(line: str, fence: str, indent: int) -> bool:
-    shown = line.strip()
-    long_enough = len(shown) >= len(fence) and not shown.strip(fence[0])
+    stripped = line.strip()
+    long_enough = len(stripped) >= len(fence) and not stripped.strip(fence[0])
     return long_enough and _indent(line) <= indent + _CLOSING_INDENT
 
 

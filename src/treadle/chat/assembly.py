@@ -1,10 +1,10 @@
-"""What a stream of deltas adds up to: text, thinking and calls (M-08). Pure; knows no provider and no time.
+"""Assembles a stream of deltas to text, thinking and calls (M-08). Pure; knows no provider and no time.
 
-The hard part is to tell where one call ends and the next begins, because servers label fragments badly: some call
-every index 0, some send none, some repeat id and name with every fragment, some send ids that are empty. The rules,
-in this order: a known id wins; a new id on a used index is a new call; a bare fragment continues the current call;
-a name after a complete JSON object is a new call. What they cannot tell apart is never merged silently into
-something that would run: at worst the arguments are no JSON, and the model is told so.
+The hard part is to tell where one call ends and the next begins, because servers label fragments badly: some call every
+index 0, some send none, some repeat id and name with every fragment, some send ids that are empty. The rules, in this
+order: a known id wins; a new id on a used index is a new call; a bare fragment continues the current call; a name after
+a complete JSON object is a new call. Calls that the rules cannot tell apart are never merged silently into something
+that would run: at worst the arguments are no JSON, and the model is told so.
 """
 
 import re
@@ -42,7 +42,7 @@ ANSWER_CHARS = 16 * 1024 * 1024
 BLOCKS = 1_000
 """Blocks of thinking."""
 NOTICES = 20
-"""What is told beside the answer; more of it is left out."""
+"""Most notices that are recorded beside an answer. Further notices are dropped."""
 REASON_CHARS = 100
 """Of the reason for which it ended."""
 
@@ -110,8 +110,8 @@ class _PartialCall:
     def request(self, turn: int) -> ToolRequest:
         arguments = "".join(self.pieces)
         # Servers send nothing for a call without arguments; the only JSON that can mean is the empty object.
-        whole = arguments if arguments.strip() else "{}"
-        return ToolRequest(call_key(turn, self.position), self.name, whole, self.id, self.repaired)
+        arguments_json = arguments if arguments.strip() else "{}"
+        return ToolRequest(call_key(turn, self.position), self.name, arguments_json, self.id, self.repaired)
 
 
 class Assembler:
@@ -199,13 +199,14 @@ class Assembler:
         return ModelAnswer(self.text, self._thinking(model_ref), requests, self.usage, self.finish_reason)
 
     def partial(self, model_ref: str) -> ModelAnswer:
-        """What there is of an answer that was interrupted: its text and thinking, but none of its calls (L-07)."""
+        """Return the part of an interrupted answer that is kept: its text and thinking, but none of its calls
+        (L-07)."""
         return ModelAnswer(self.text, self._thinking(model_ref), (), self.usage, "interrupted")
 
     def _thinking(self, model_ref: str) -> tuple[Thinking, ...]:
         blocks = [block if block.model else Thinking(block.text, block.opaque, model_ref) for block in self._blocks]
-        if rest := "".join(self._thoughts):
-            blocks.append(Thinking(rest, model=model_ref))
+        if thinking_text := "".join(self._thoughts):
+            blocks.append(Thinking(thinking_text, model=model_ref))
         return tuple(blocks)
 
     def _place(self, delta: CallDelta) -> _PartialCall:
@@ -232,9 +233,9 @@ class Assembler:
     def _find(self, delta: CallDelta) -> _PartialCall | None:
         """The call that the labels of a fragment speak of."""
         if delta.id:
-            known = self._by_id.get(delta.id)
-            if known is not None:
-                return known
+            call = self._by_id.get(delta.id)
+            if call is not None:
+                return call
             labelled = self._current if delta.index is None else self._by_index.get(delta.index)
             # An id that comes late belongs to the call that waits for one; any other new id is a new call.
             late = labelled is not None and not labelled.id and not (delta.name and labelled.name)
@@ -247,7 +248,7 @@ class Assembler:
         return labelled
 
     def _begins_anew(self, call: _PartialCall, delta: CallDelta) -> bool:
-        """Whether a fragment for this call can only be the beginning of another one with the same labels."""
+        """True if a fragment for this call can only be the beginning of another call with the same labels."""
         if not delta.name:
             return call.named_again and bool(delta.arguments.strip())
         if not call.name or not call.begun:
@@ -261,13 +262,13 @@ class Assembler:
         call.named_again = not delta.arguments.strip()
         return not call.named_again
 
-    def _begin(self, before: _PartialCall | None, delta: CallDelta) -> _PartialCall:
+    def _begin(self, previous: _PartialCall | None, delta: CallDelta) -> _PartialCall:
         call = _PartialCall(len(self._calls))
         self._calls.append(call)
         _check(len(self._calls), CALLS, "more than {} calls")
-        if before is not None:
-            call.name = "" if delta.name else before.name
-            before.named_again = False
+        if previous is not None:
+            call.name = "" if delta.name else previous.name
+            previous.named_again = False
         return call
 
 
@@ -285,13 +286,13 @@ def _sane(usage: Usage) -> Usage:
     )
 
 
-def _check(size: int, most: int, what: str) -> None:
+def _check(size: int, most: int, template: str) -> None:
     if size > most:
-        raise _over(most, what)
+        raise _over(most, template)
 
 
-def _over(most: int, what: str) -> ModelError:
-    """What breaks a limit is no answer: nothing of it is recorded or carried out, and the error says which limit it
-    was. Honest answers stay far below."""
-    said = what.format(f"{most:,}")
-    return ModelError("answer_limit", f"The model's answer has {said}; it was given up, and nothing of it was done.")
+def _over(most: int, template: str) -> ModelError:
+    """Build the error for an answer that exceeds a limit. Nothing of such an answer is recorded or carried out, and the
+    error names the limit. Normal answers stay far below."""
+    excess = template.format(f"{most:,}")
+    return ModelError("answer_limit", f"The model's answer has {excess}; it was given up, and nothing of it was done.")

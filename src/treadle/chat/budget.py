@@ -1,11 +1,11 @@
-"""What may be spent (L-11): reserved before each model call from an estimate, settled after it. A call that never
-settled counts as spent, so that a crash cannot hide a cost. Time comes in as data."""
+"""The budget (L-11): an estimate is reserved before each model call and settled after it. A call that never settled
+counts as spent, so that a crash cannot hide a cost. Time comes in as data."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from treadle.chat.state import ChatState, Run
+from treadle.chat.state import ChatState, RunState
 from treadle.protocol.content import Usage
 from treadle.protocol.events import EndReason, Event, LimitKind, LimitReached, LimitWarning, Scope, TurnStart
 from treadle.protocol.options import Budget
@@ -14,16 +14,16 @@ WARN_AT = 0.8
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One limit: what is used, what the next call may add, and what is allowed."""
+    """One limit: the amount used, the amount that the next call may add, and the amount allowed."""
 
     scope: Scope
     kind: LimitKind
-    used: float
+    used_amount: float
     next: float
     limit: float
 
 
-def accounts(state: ChatState, run: Run | None, estimate: Usage, now_ms: int) -> Iterator[Account]:
+def accounts(state: ChatState, run: RunState | None, estimate: Usage, now_ms: int) -> Iterator[Account]:
     """Every limit that is set, for the run, if there is one, and for the whole chat."""
     run_wall = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
     totals = state.totals
@@ -45,43 +45,44 @@ def _of(
         ("wall_s", wall_s, 0, budget.wall_s),
         ("tool_calls", calls, 0, budget.tool_calls),
     )
-    for kind, used, following, limit in rows:
+    for kind, used_amount, following, limit in rows:
         if limit:
-            yield Account(scope, kind, used, following, limit)
+            yield Account(scope, kind, used_amount, following, limit)
 
 
 def exhausted(account: Account) -> bool:
-    """Whether the next call would go over, or (for what a call does not add to) the limit is used up."""
+    """True if the next call would exceed the limit. A limit to which a call adds nothing is exhausted when it is used
+    up."""
     if account.next:
-        return account.used + account.next > account.limit
-    return account.used >= account.limit
+        return account.used_amount + account.next > account.limit
+    return account.used_amount >= account.limit
 
 
-def forbidden(state: ChatState, run: Run | None, estimate: Usage, now_ms: int) -> LimitReached | None:
+def forbidden(state: ChatState, run: RunState | None, estimate: Usage, now_ms: int) -> LimitReached | None:
     """The limit that a call of this size would break. For calls that open no turn: an attempt made again, a
     compaction (also of an idle chat, without a run), a summary."""
     for account in accounts(state, run, estimate, now_ms):
         if account.kind != "turns" and exhausted(account):
-            return LimitReached(account.kind, account.used, account.limit, account.scope)
+            return LimitReached(account.kind, account.used_amount, account.limit, account.scope)
     return None
 
 
-def admit(state: ChatState, run: Run, start: TurnStart, now_ms: int) -> tuple[Event, ...]:
+def admit(state: ChatState, run: RunState, start: TurnStart, now_ms: int) -> tuple[Event, ...]:
     """The events that begin a model call, with warnings at 80 %; or the limit that forbids it."""
     events: list[Event] = []
     for account in accounts(state, run, start.reserved, now_ms):
         if exhausted(account):
-            return (LimitReached(account.kind, account.used, account.limit, account.scope),)
-        if account.used >= WARN_AT * account.limit and (account.scope, account.kind) not in run.warned:
-            events.append(LimitWarning(account.kind, account.used, account.limit, account.scope))
+            return (LimitReached(account.kind, account.used_amount, account.limit, account.scope),)
+        if account.used_amount >= WARN_AT * account.limit and (account.scope, account.kind) not in run.warned:
+            events.append(LimitWarning(account.kind, account.used_amount, account.limit, account.scope))
     return (*events, start)
 
 
-def over_budget(state: ChatState, run: Run, now_ms: int) -> LimitReached | None:
+def over_budget(state: ChatState, run: RunState, now_ms: int) -> LimitReached | None:
     """The limit that is used up already, before any further call: checked before tools run."""
     for account in accounts(state, run, Usage(), now_ms):
         if account.kind in ("tool_calls", "wall_s") and exhausted(account):
-            return LimitReached(account.kind, account.used, account.limit, account.scope)
+            return LimitReached(account.kind, account.used_amount, account.limit, account.scope)
     return None
 
 
@@ -108,6 +109,6 @@ def why_stopped(limit: LimitReached, reason: EndReason) -> str:
         return f"stopped at the turn cap: {spent_of(limit)}"
     if reason != "budget":
         return ""
-    whose = "budget" if limit.scope == "run" else "chat's budget"
+    budget_name = "budget" if limit.scope == "run" else "chat's budget"
     over = "" if limit.used >= limit.limit else "; the next model call might go over it"
-    return f"stopped at the {whose}: {spent_of(limit)}{over}"
+    return f"stopped at the {budget_name}: {spent_of(limit)}{over}"

@@ -1,12 +1,11 @@
-"""What never becomes a part of a project, whoever makes the change and whoever allows it (S-16, S-17): files that run
-with another's rights, things that are no files, and whatever git would obey. Pure; knows a change by its path and by
-what lies there before and after.
+"""Changes that are never made in a project, regardless of their author and of any approval (S-16, S-17): files with a
+setuid, setgid or sticky bit, special files such as FIFOs, and files that git obeys. Pure; judges a change by its path
+and by the file states before and after.
 
-Git runs what its configuration and its hooks name, as the user and outside of every sandbox, in each folder that it
-takes for a repository. So in the project's own repository only what git itself keeps there may change, and no other
-repository comes into being or changes: neither a `.git` at any depth, under any name that some file system takes for
-that, nor a folder of the shape that git takes for a bare one. The shape is judged on the tree as it would be
-afterwards.
+Git runs the programs that its configuration and its hooks name, as the user and outside of every sandbox, in each
+folder that it takes for a repository. So in the project's own repository only git's own data may change, and no other
+repository is created or changed: neither a `.git` at any depth, under any name that some file system takes for that,
+nor a folder with the layout of a bare repository. The layout is judged on the tree as it would be afterwards.
 """
 
 import re
@@ -27,7 +26,7 @@ BARE = "git takes a folder with HEAD, objects and refs for a repository, and wou
 
 _SPECIAL_BITS = 0o7000
 _IGNORABLE = "[\u200b-\u200f\u202a-\u202e\u2060-\u2064\u206a-\u206f\ufeff]"
-"""What some file systems do not see in a name."""
+"""Characters in a name that some file systems ignore."""
 _SHORT_NAME = r"git~\d+"
 _OBEYED = frozenset(("hooks", "config", "config.worktree", "commondir", "gitdir", "info", "branches", "remotes"))
 _FOLDERS = frozenset(("refs", "reftable", "logs", "rebase-merge", "rebase-apply", "sequencer"))
@@ -49,58 +48,59 @@ def left_out(changes: Iterable[FileChange], exists: Callable[[str], bool]) -> di
     path relative to its root."""
     changes = tuple(changes)
     bare = ResultingTree(changes, exists).git_directories()
-    found = {}
+    reasons = {}
     for change in changes:
         path = decode_path(change.path)
         reason = never_committed(path, change.before, change.after)
         if not reason and change.after is not None and _lies_in_shape(path, bare):
             reason = BARE
         if reason:
-            found[change.path] = reason
-    return found
+            reasons[change.path] = reason
+    return reasons
 
 
-def never_committed(path: str, before: FileState | None, after: FileState | None) -> str:
-    """Why this change of a path, relative to the root, is never made; empty if it may be. What is there may be removed,
-    except what git obeys in the project's own repository."""
+def never_committed(path: str, old_state: FileState | None, new_state: FileState | None) -> str:
+    """Return why this change of a path, relative to the root, is never made; empty if it may be. An existing file may
+    be removed, except a file that git obeys in the project's own repository."""
     parts = path.split("/")
     if parts[0].casefold() == OWN_FOLDER:
         return TREADLES
-    if after is not None and after.kind in ("fifo", "other"):
+    if new_state is not None and new_state.kind in ("fifo", "other"):
         return NO_FILE
-    if after is not None and after.kind == "file" and after.mode & _SPECIAL_BITS:
+    if new_state is not None and new_state.kind == "file" and new_state.mode & _SPECIAL_BITS:
         return SPECIAL_BITS
     at = next((number for number, part in enumerate(parts) if is_git_name(part)), None)
     if at is None:
         return ""
     if at == 0 and parts[0] == ".git":
-        return _in_repository(parts[1:], after)
-    if after is None:
+        return _in_repository(parts[1:], new_state)
+    if new_state is None:
         return ""
     return NESTED if at else OTHER_NAME
 
 
 @lru_cache(1 << 12)
 def is_git_name(name: str) -> bool:
-    """Whether some file system takes this name for `.git`: any letter case, names of other length, what it ignores."""
+    """True if some file system takes this name for `.git`: in any letter case, as a short name, or with ignored
+    characters."""
     if name.isascii() and "git" not in name.lower():
         return False
     plain = re.sub(_IGNORABLE, "", name).casefold().partition(":")[0].rstrip(". ")
     return any(each == ".git" or re.fullmatch(_SHORT_NAME, each) is not None for each in plain.split("\\"))
 
 
-def _in_repository(parts: list[str], after: FileState | None) -> str:
-    if after is None:
+def _in_repository(parts: list[str], new_state: FileState | None) -> str:
+    if new_state is None:
         return OBEYED if parts and parts[0] in _OBEYED - {"info"} else ""
     if not parts:
-        return "" if after.kind == "directory" else NO_FOLDER
-    if after.kind == "link" or not _is_data(parts, folder=after.kind == "directory"):
+        return "" if new_state.kind == "directory" else NO_FOLDER
+    if new_state.kind == "link" or not _is_data(parts, folder=new_state.kind == "directory"):
         return OBEYED
     return ""
 
 
 def _is_data(parts: list[str], *, folder: bool) -> bool:
-    """Whether git keeps its own data there."""
+    """True if git keeps its own data at this path."""
     if any(is_git_name(part) for part in parts):
         return False
     first = parts[0]

@@ -1,6 +1,6 @@
-"""How what is open is closed: calls that nobody will run any more, because of an interrupt, an edit, a steering
-message, a deadline, the end of a run, each with a synthetic result that says why (law 4, A-05); and the turn, when
-the last of its calls has its result."""
+"""Closes open calls and turns. An open call that will not run any more, because of an interrupt, an edit, a steering
+message, a deadline or the end of a run, gets a synthetic result that says why (law 4, A-05). A turn is closed when the
+last of its calls has its result."""
 
 from collections.abc import Sequence
 
@@ -44,76 +44,76 @@ _UNKNOWN = " It had been started; it is not known whether it took effect."
 _TRIED = " It was being tried on a copy of the project, and could use the network; it is not known what it did there."
 
 
-def close_call(call: Call, why: str) -> list[Event]:
+def close_call(call: Call, reason: str) -> list[Event]:
     """The events that close one call."""
     events: list[Event] = []
     match call.phase, call.action:
         case "done", _:
             return []
         case "asking", action if action is not None:
-            events.append(PermissionCompleted(action.action, "deny", by="treadle", synthetic=why))
+            events.append(PermissionCompleted(action.action, "deny", by="treadle", synthetic=reason))
         case "waiting", action if action is not None and action.kind == "external_tool":
-            events.append(ExternalToolCompleted(call.key, True, by="treadle", synthetic=why))
+            events.append(ExternalToolCompleted(call.key, True, by="treadle", synthetic=reason))
         case "waiting", action if action is not None:
-            events.append(UserInputCompleted(action.action, by="treadle", synthetic=why))
+            events.append(UserInputCompleted(action.action, by="treadle", synthetic=reason))
         case _:
             pass
-    text = _WHY.get(why, "This call was not carried out.") + _doubt(call)
-    events.append(ExecutionComplete(call.key, False, error=text, result_summary=why, synthetic=why))
+    text = _WHY.get(reason, "This call was not carried out.") + _doubt(call)
+    events.append(ExecutionComplete(call.key, False, error=text, result_summary=reason, synthetic=reason))
     return events
 
 
 def _doubt(call: Call) -> str:
-    """What nobody can know of a call that is closed."""
+    """Return a sentence about effects of a closed call that cannot be known; empty if there are none."""
     if call.phase in ("started", "answered") or (call.phase == "waiting" and asks_in_its_middle(call)):
         return _UNKNOWN
     return _TRIED if call.trial_began_ms and (call.trial or {}).get("network") else ""
 
 
 def close_check(state: ChatState) -> tuple[Event, ...]:
-    """End a check that has begun and that nobody will finish."""
-    begun = state.run.check if state.run is not None else None
-    return (CheckCompleted(begun.check, False, synthetic="stopped"),) if begun is not None else ()
+    """End a check that has begun and will not be finished."""
+    open_check = state.run.check if state.run is not None else None
+    return (CheckCompleted(open_check.check, False, synthetic="stopped"),) if open_check is not None else ()
 
 
-def close_calls(state: ChatState, why: str) -> tuple[Event, ...]:
+def close_calls(state: ChatState, reason: str) -> tuple[Event, ...]:
     """Close every open call, and the loop's own question if there is one."""
-    events = [event for call in state.calls for event in close_call(call, why)]
+    events = [event for call in state.calls for event in close_call(call, reason)]
     if state.question is not None:
-        events.append(UserInputCompleted(state.question.action, by="treadle", synthetic=why))
+        events.append(UserInputCompleted(state.question.action, by="treadle", synthetic=reason))
     return tuple(events)
 
 
 def end_run(state: ChatState, reason: EndReason) -> tuple[Event, ...]:
     """Law 4: every open call is answered on every exit, and what was begun is ended."""
-    ended: list[Event] = []
+    end_events: list[Event] = []
     if state.compacting:
-        ended.append(CompactionComplete(state.compacting, False, error=reason))
-    ended += close_check(state)
+        end_events.append(CompactionComplete(state.compacting, False, error=reason))
+    end_events += close_check(state)
     if state.open_turn is not None:
-        ended.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
-    elif (answered := end_turn(state)) is not None:
-        ended.append(answered)
-    lost = state.run is not None and state.run.lost
-    closed = close_calls(state, "record_lost" if lost else reason)
+        end_events.append(TurnEnd(state.open_turn.turn, finish_reason=reason))
+    elif (turn_end := end_turn(state)) is not None:
+        end_events.append(turn_end)
+    has_lost_record = state.run is not None and state.run.has_lost_record
+    closing_events = close_calls(state, "record_lost" if has_lost_record else reason)
     limit = state.run.limit if state.run is not None else None
     explanation = why_stopped(limit, reason) if limit is not None else ""
     if reason == "incomplete" and state.run is not None:
         explanation = state.run.incomplete
-    return (*ended, *with_turn_end(state, closed), RunEnd(reason, explanation))
+    return (*end_events, *with_turn_end(state, closing_events), RunEnd(reason, explanation))
 
 
 def end_turn(state: ChatState) -> TurnEnd | None:
     """The end of a turn whose model has answered and whose calls all have their results."""
-    answered = state.answered
-    if answered is None or state.calls:
+    answered_turn = state.answered_turn
+    if answered_turn is None or state.calls:
         return None
-    return _end_of(answered)
+    return _end_of(answered_turn)
 
 
 def with_turn_end(state: ChatState, events: Sequence[Event]) -> tuple[Event, ...]:
     """The events, with the end of the turn behind the result of its last call, if they have that."""
-    if state.answered is None or not events or any(isinstance(event, TurnEnd) for event in events):
+    if state.answered_turn is None or not events or any(isinstance(event, TurnEnd) for event in events):
         return tuple(events)
     waited_for = {call.key for call in state.calls if call.phase != "done"}
     if not waited_for:
@@ -122,9 +122,9 @@ def with_turn_end(state: ChatState, events: Sequence[Event]) -> tuple[Event, ...
         if isinstance(event, ExecutionComplete):
             waited_for.discard(event.call)
             if not waited_for:
-                return (*events[:place], _end_of(state.answered), *events[place:])
+                return (*events[:place], _end_of(state.answered_turn), *events[place:])
     return tuple(events)
 
 
-def _end_of(answered: AnsweredTurn) -> TurnEnd:
-    return TurnEnd(answered.turn, answered.usage or Usage(), answered.finish_reason)
+def _end_of(answered_turn: AnsweredTurn) -> TurnEnd:
+    return TurnEnd(answered_turn.turn, answered_turn.usage or Usage(), answered_turn.finish_reason)

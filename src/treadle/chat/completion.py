@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.chat.state import ChatState, Run
+from treadle.chat.state import ChatState, RunState
 from treadle.protocol.content import Thinking
 from treadle.protocol.options import ChatOptions
 
@@ -19,7 +19,7 @@ MARKER_TEXT = f"When the whole task is done, write {MARKER} at the end of your l
 MAX_STALLED = 2
 
 
-def continuation(state: ChatState, run: Run) -> str:
+def continuation(state: ChatState, run: RunState) -> str:
     """The text that nudges the model to go on after an answer without calls; empty when the run may end."""
     if state.options.mode != "autopilot" or run.completed or run.stop:
         return ""
@@ -28,14 +28,15 @@ def continuation(state: ChatState, run: Run) -> str:
     return state.options.continue_text or CONTINUE_TEXT
 
 
-def wants_summary(state: ChatState, run: Run) -> bool:
-    """Whether the run ends without a word that explains it (L-17)."""
+def wants_summary(state: ChatState, run: RunState) -> bool:
+    """True if the run would end without a text that explains it (L-17)."""
     worked = run.tool_calls > 0
     return worked and not run.spoke and not run.summarized and not run.stop and state.options.summarize
 
 
 def marks(options: ChatOptions, native_tools: bool) -> bool:
-    """Whether the model says by the marker that it is done: as it was set, or else if it calls tools in its text."""
+    """True if the model signals by the marker that it is done: as the options say, otherwise if it calls tools in its
+    text."""
     on_text = options.rung == "text" or (not options.rung and not native_tools)
     return options.completion == "marker" or (not options.completion and on_text)
 
@@ -43,8 +44,8 @@ def marks(options: ChatOptions, native_tools: bool) -> bool:
 class MarkerFilter:
     """Takes the marker, in any letter case, and at the end every trailing prefix of it out of a stream of text (L-15).
 
-    Every prefix begins with the only `[` of the marker, so the text is looked at from one `[` to the next. What may
-    still become a marker is held, and every character is looked at once, whatever the text is."""
+    Every prefix begins with the only `[` of the marker, so the text is examined from one `[` to the next. Text that may
+    still become a marker is held back. Every character is examined once, for any text."""
 
     def __init__(self) -> None:
         self._open: str | None = None
@@ -54,13 +55,13 @@ class MarkerFilter:
         self.found = False
 
     def feed(self, text: str) -> str:
-        """What may be shown: everything up to where a marker might begin."""
+        """Return the text that may be shown: everything up to where a marker might begin."""
         if self._open is None and "[" not in text:
             return text
         out: list[str] = []
-        first, *rest = text.split("[")
+        first, *later_pieces = text.split("[")
         self._extend(first, out)
-        for piece in rest:
+        for piece in later_pieces:
             if self._open is not None:
                 self._before.append(self._open)
             self._open = ""
@@ -95,16 +96,19 @@ class MarkerFilter:
 def strip_marker(text: str) -> tuple[str, bool]:
     """A whole text without its markers and without a trailing prefix of one; and whether there was one."""
     gate = MarkerFilter()
-    shown = gate.feed(text) + gate.end()
-    return (shown.rstrip() if gate.found else shown), gate.found
+    stripped = gate.feed(text) + gate.end()
+    return (stripped.rstrip() if gate.found else stripped), gate.found
 
 
 def strip_thinking(thinking: Sequence[Thinking]) -> tuple[tuple[Thinking, ...], bool]:
-    """The same for thinking. What was signed stays as it is: it goes back to its model to the letter (M-10)."""
+    """Return the thinking without markers, and True if there was one. A signed block is not changed: it is sent back to
+    its model to the letter (M-10)."""
     stripped = [(block, False) if block.opaque else _strip_block(block) for block in thinking]
-    return tuple(block for block, _ in stripped if block.text or block.opaque), any(found for _, found in stripped)
+    return tuple(block for block, _ in stripped if block.text or block.opaque), any(
+        has_marker for _, has_marker in stripped
+    )
 
 
 def _strip_block(block: Thinking) -> tuple[Thinking, bool]:
-    text, found = strip_marker(block.text)
-    return replace(block, text=text), found
+    text, has_marker = strip_marker(block.text)
+    return replace(block, text=text), has_marker

@@ -1,8 +1,8 @@
-"""decide(state) → the next step: the program counter of a chat (D-01). Pure: whoever holds the lease arrives at the
-same step, whatever became of the worker before it.
+"""decide(state) → the next step: the program counter of a chat (D-01). Pure: every worker that holds the lease arrives
+at the same step, regardless of the workers before it.
 
 A step is either an effect (call the model, run calls, check, compact, summarise), a record of something the rules
-decided themselves, or the end: wait for someone, or rest.
+decided themselves, or the end: wait for someone, or stay idle.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ from treadle.chat.state import (
     Call,
     ChatState,
     OpenCheck,
-    Run,
+    RunState,
     awaits_action,
     next_queued,
     runnable_calls,
-    said,
     starts_queued,
+    to_user_message,
 )
 from treadle.chat.transcript import MAX_FAILURES, estimate, threshold
 from treadle.chat.verification import verify
@@ -47,7 +47,7 @@ WARN_TURNS = 3
 
 
 class RunLimits(msgspec.Struct, frozen=True):
-    """What the rules must know of the model and the tools; data, handed in."""
+    """The facts about the model and the tools that the rules need; data, handed in."""
 
     window: int = 32_768
     max_output: int = 4_096
@@ -92,25 +92,25 @@ class Wait(msgspec.Struct, frozen=True):
     """Someone outside must act first."""
 
 
-class Rest(msgspec.Struct, frozen=True):
+class StayIdle(msgspec.Struct, frozen=True):
     """Nothing to do."""
 
 
-Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | AppendEvents | Wait | Rest
+Step = CallModel | RunCalls | Compact | Summarize | RunCheck | Restore | AppendEvents | Wait | StayIdle
 
 
 def decide(state: ChatState, limits: Callable[[], RunLimits]) -> Step:
     """`limits` is asked only where it matters: between two turns."""
     run = state.run
     if state.creation_lost:
-        return Rest()
+        return StayIdle()
     if run is None:
         return _decide_idle(state)
-    if (ended := end_turn(state)) is not None:
-        return AppendEvents((ended,))
+    if (turn_end := end_turn(state)) is not None:
+        return AppendEvents((turn_end,))
     if run.interrupting:
         return _end(state, "interrupted")
-    if run.lost and not run.stop:
+    if run.has_lost_record and not run.stop:
         return AppendEvents((SessionError("record_lost", RECORD_LOST),))
     if state.restoring is not None and not run.stop:
         return Restore(state.restoring)
@@ -136,26 +136,26 @@ def _decide_idle(state: ChatState) -> Step:
         return Compact(state.compacting)
     item = next_queued(state)
     if item is not None and starts_queued(state):
-        return AppendEvents((said(item, "queued"),))
-    return Rest()
+        return AppendEvents((to_user_message(item, "queued"),))
+    return StayIdle()
 
 
-def _failed(run: Run) -> bool:
+def _failed(run: RunState) -> bool:
     return run.stop in ("budget", "error", "guard")
 
 
-def _ends_now(run: Run) -> bool:
-    """Whether open calls are closed instead of run: the budget is gone, the run failed, or a last answer that was
-    asked for without tools has calls all the same."""
+def _ends_now(run: RunState) -> bool:
+    """True if open calls are closed instead of run: the budget is exhausted, the run failed, or a last answer that was
+    requested without tools contains calls."""
     return _failed(run) or (run.stop == "turn_cap" and run.final_turn)
 
 
-def _last_answer_begun(state: ChatState, run: Run) -> bool:
-    """Whether the call for a last answer at the turn cap has begun and not ended: it is still to be made."""
+def _last_answer_begun(state: ChatState, run: RunState) -> bool:
+    """True if the call for a last answer at the turn cap has begun and not ended: it is still to be made."""
     return run.stop == "turn_cap" and state.open_turn is not None and state.open_turn.final
 
 
-def _decide_between_turns(state: ChatState, run: Run, limits: Callable[[], RunLimits]) -> Step:
+def _decide_between_turns(state: ChatState, run: RunState, limits: Callable[[], RunLimits]) -> Step:
     if run.stop == "turn_cap":
         if state.options.limit_rule == "answer" and not run.final_turn:
             return CallModel(final=True)
@@ -180,7 +180,7 @@ def _end(state: ChatState, reason: EndReason) -> AppendEvents:
     return AppendEvents(end_run(state, reason))
 
 
-def _after_answer(state: ChatState, run: Run) -> Step:
+def _after_answer(state: ChatState, run: RunState) -> Step:
     text = continuation(state, run)
     if text:
         return AppendEvents((UserMessage(text, source="autopilot"),))
@@ -193,15 +193,15 @@ def _after_answer(state: ChatState, run: Run) -> Step:
     return _end(state, "done")
 
 
-def _verified(state: ChatState, run: Run) -> Step | None:
-    """What verification wants before the run may end."""
-    wanted = verify(state, run)
-    if wanted is None:
+def _verified(state: ChatState, run: RunState) -> Step | None:
+    """Return the step that verification requires before the run may end; None if there is none."""
+    requirement = verify(state, run)
+    if requirement is None:
         return None
-    return RunCheck(wanted) if isinstance(wanted, OpenCheck) else AppendEvents((wanted,))
+    return RunCheck(requirement) if isinstance(requirement, OpenCheck) else AppendEvents((requirement,))
 
 
-def _guarded(state: ChatState, run: Run) -> Step | None:
+def _guarded(state: ChatState, run: RunState) -> Step | None:
     finding = guard.find(run.signatures)
     if finding is None:
         return None
@@ -228,20 +228,20 @@ def _question(state: ChatState, purpose: Literal["limit", "guard"], question: st
 
 def _steered(state: ChatState) -> Step | None:
     """Steering messages are put in before the next model call (L-08)."""
-    taken = tuple(said(item, "steering") for item in state.queue if item.delivery == "steering")
-    return AppendEvents(taken) if taken else None
+    messages = tuple(to_user_message(item, "steering") for item in state.queue if item.delivery == "steering")
+    return AppendEvents(messages) if messages else None
 
 
-def _capped(state: ChatState, run: Run) -> Step | None:
-    left = run.turn_limit - run.turns
-    if left <= 0:
+def _capped(state: ChatState, run: RunState) -> Step | None:
+    remaining_turns = run.turn_limit - run.turns
+    if remaining_turns <= 0:
         return AppendEvents(_at_cap(state, run))
-    if left == WARN_TURNS < run.turn_limit and ("run", "turns") not in run.warned:
+    if remaining_turns == WARN_TURNS < run.turn_limit and ("run", "turns") not in run.warned:
         return AppendEvents((LimitWarning("turns", run.turns, run.turn_limit),))
     return None
 
 
-def _at_cap(state: ChatState, run: Run) -> tuple[Event, ...]:
+def _at_cap(state: ChatState, run: RunState) -> tuple[Event, ...]:
     reached = LimitReached("turns", run.turns, run.turn_limit)
     match state.options.limit_rule:
         case "ask" if state.options.extends_itself:
@@ -257,9 +257,9 @@ def _at_cap(state: ChatState, run: Run) -> tuple[Event, ...]:
 
 def _compacted(state: ChatState, limits: RunLimits) -> Step | None:
     window = state.options.context_window or limits.window
-    used = estimate(state, limits.overhead_chars)
-    if used < threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:
+    used_tokens = estimate(state, limits.overhead_chars)
+    if used_tokens < threshold(window, limits.max_output) or state.compaction_failures >= MAX_FAILURES:
         return None
     if len(state.transcript) < 4:
         return None
-    return AppendEvents((CompactionStart("threshold", used),))
+    return AppendEvents((CompactionStart("threshold", used_tokens),))

@@ -48,25 +48,27 @@ class Divergence(msgspec.Struct, frozen=True):
 
 def normal(envelope: Envelope) -> dict[str, Any]:
     """An event as plain data without what may differ between equal events."""
-    shown: dict[str, Any] = _kept(wire.to_dict(envelope), "")
-    data = shown["data"]
+    fields: dict[str, Any] = _strip_ignored(wire.to_dict(envelope), "")
+    data = fields["data"]
     if data.get("kind") == "wall_s":
         data.pop("used", None)  # a measured time, under a name that mostly is none
-    return shown
+    return fields
 
 
-def _kept(value: Any, path: str) -> Any:
+def _strip_ignored(value: Any, path: str) -> Any:
     if isinstance(value, dict):
         inner = f"{path}." if path else ""
-        return {key: _kept(part, f"{inner}{key}") for key, part in value.items() if f"{inner}{key}" not in IGNORED}
+        return {
+            key: _strip_ignored(part, f"{inner}{key}") for key, part in value.items() if f"{inner}{key}" not in IGNORED
+        }
     if isinstance(value, list):
-        return [_kept(part, f"{path}[]") for part in value]
+        return [_strip_ignored(part, f"{path}[]") for part in value]
     if isinstance(value, float) and math.isfinite(value):
         return float(f"{value:.12g}")  # money is a sum of floats, whose last bits are noise
     return value
 
 
-def same(left: Envelope, right: Envelope) -> bool:
+def is_same_event(left: Envelope, right: Envelope) -> bool:
     return normal(left) == normal(right)
 
 
@@ -78,20 +80,20 @@ def first_divergence(
     left, right = lifted(left), lifted(right)
     for index in range(max(len(left), len(right))):
         one = left[index] if index < len(left) else None
-        other = right[index] if index < len(right) else None
-        if one is None or other is None or not same(one, other):
-            return diverge(left[:index], one, other, names)
+        second = right[index] if index < len(right) else None
+        if one is None or second is None or not is_same_event(one, second):
+            return diverge(left[:index], one, second, names)
     return None
 
 
 def diverge(
-    before: Sequence[Envelope], left: Envelope | None, right: Envelope | None, names: tuple[str, str] = ("A", "B")
+    preceding: Sequence[Envelope], left: Envelope | None, right: Envelope | None, names: tuple[str, str] = ("A", "B")
 ) -> Divergence:
     """Describe a difference that follows the events `before`."""
-    seq = next((side.seq for side in (left, right) if side is not None), len(before) + 1)
+    seq = next((side.seq for side in (left, right) if side is not None), len(preceding) + 1)
     width = max(len(name) for name in names)
     lines = [f"The first difference is at {seq}: {_difference(left, right, names)}"]
-    lines += [f"  {'':{width}}  {_line(envelope)}" for envelope in before[-CONTEXT:]]
+    lines += [f"  {'':{width}}  {_line(envelope)}" for envelope in preceding[-CONTEXT:]]
     for name, side in zip(names, (left, right), strict=True):
         lines.append(f"  {name:{width}}  {_line(side) if side is not None else '(nothing)'}")
     return Divergence(seq, left, right, "\n".join(lines))
@@ -102,22 +104,24 @@ def _difference(left: Envelope | None, right: Envelope | None, names: tuple[str,
         return f"{names[0] if left is None else names[1]} has ended there."
     if left.type != right.type:
         return f"{left.type} in {names[0]}, {right.type} in {names[1]}."
-    field, one, other = _field("", normal(left), normal(right)) or ("nothing", "", "")
-    return f"{field} is {_short(one)} in {names[0]}, {_short(other)} in {names[1]}."
+    field, one, second = _field("", normal(left), normal(right)) or ("nothing", "", "")
+    return f"{field} is {_short(one)} in {names[0]}, {_short(second)} in {names[1]}."
 
 
-def _field(path: str, one: Any, other: Any) -> tuple[str, Any, Any] | None:
+def _field(path: str, one: Any, second: Any) -> tuple[str, Any, Any] | None:
     """The first field in which two values differ, by its path."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in [*one, *(key for key in other if key not in one)]:
-            found = _field(f"{path}.{key}" if path else key, one.get(key), other.get(key))
-            if found is not None:
-                return found
+    if isinstance(one, dict) and isinstance(second, dict):
+        for key in [*one, *(key for key in second if key not in one)]:
+            difference = _field(f"{path}.{key}" if path else key, one.get(key), second.get(key))
+            if difference is not None:
+                return difference
         return None
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = zip(one, other, strict=True)
-        return next((found for i, (a, b) in enumerate(pairs) if (found := _field(f"{path}[{i}]", a, b))), None)
-    return None if one == other else (path, one, other)
+    if isinstance(one, list) and isinstance(second, list) and len(one) == len(second):
+        pairs = zip(one, second, strict=True)
+        return next(
+            (difference for i, (a, b) in enumerate(pairs) if (difference := _field(f"{path}[{i}]", a, b))), None
+        )
+    return None if one == second else (path, one, second)
 
 
 def _short(value: Any, limit: int = _LINE) -> str:

@@ -1,8 +1,8 @@
-"""fold(state, envelope) → state: what each event means. The only writer of a chat's state.
+"""fold(state, envelope) → state: the meaning of each event. The only writer of a chat's state.
 
-It never raises and never refuses: the log is what happened. An event that refers to something unknown (its record
-was lost) changes what it can and no more. Folding any prefix and then the rest gives the same state as folding all;
-that is why snapshots are only caches.
+It never raises and never refuses: the log is what happened. An event that refers to something unknown (its record was
+lost) changes what it can and no more. Folding any prefix and then the rest gives the same state as folding all; that is
+why snapshots are only caches.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from treadle.chat.fold_calls import CALLS, seen_before
 from treadle.chat.fold_helpers import Fold, change_run, say, spend, title_of
-from treadle.chat.fold_workspace import WORKSPACE, told
+from treadle.chat.fold_workspace import WORKSPACE, record_check_message
 from treadle.chat.history import weigh
-from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, Run, awaits_person
+from treadle.chat.state import AnsweredTurn, Call, ChatState, Compaction, OpenTurn, RunState, awaits_person
 from treadle.chat.transcript import rebuild
 from treadle.errors import PROVIDER_DOWN
 from treadle.protocol import events as e
@@ -43,7 +43,7 @@ def fold_all(state: ChatState, envelopes: Iterable[Envelope]) -> ChatState:
     return state
 
 
-def _timed(state: ChatState, run: Run, now_ms: int) -> ChatState:
+def _timed(state: ChatState, run: RunState, now_ms: int) -> ChatState:
     """Waiting for a person is no working time: it begins and ends with what was recorded then (L-11)."""
     waits = awaits_person(state)
     if waits == bool(run.waits_since_ms):
@@ -57,26 +57,26 @@ def _timed(state: ChatState, run: Run, now_ms: int) -> ChatState:
 
 
 def _created(state: ChatState, event: e.SessionCreated, at: Envelope) -> ChatState:
-    made = replace(state, chat=at.chat, options=event.options, owner=event.owner, parent=event.parent)
-    return replace(made, created_ms=at.time_ms)
+    new_state = replace(state, chat=at.chat, options=event.options, owner=event.owner, parent=event.parent)
+    return replace(new_state, created_ms=at.time_ms)
 
 
 def _imported(state: ChatState, event: e.SessionImported, at: Envelope) -> ChatState:
-    """What was known of files and of a shell there says nothing about this machine; exported variables could even
-    make harmless commands do something else."""
-    return replace(state, shell=Shell(), seen={})
+    """Forget seen files and the shell state of the other machine, which do not apply here. Exported variables could
+    even make harmless commands do something else."""
+    return replace(state, shell=Shell(), seen_files={})
 
 
 def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatState:
     if event.edits:
-        state = _cut(state, event.edits)
+        state = _truncate_history(state, event.edits)
     if event.queue_id:
         state = replace(state, queue=tuple(item for item in state.queue if item.id != event.queue_id))
     if state.run is None:
         applies = event.source == "apply"
         trace, most = event.traceparent, state.options.max_turns
-        begun = Run(at.time_ms, most, first=at.seq, said=at.seq, applies=applies, traceparent=trace)
-        state = replace(state, run=begun, question=None)
+        new_run = RunState(at.time_ms, most, first=at.seq, last_message_seq=at.seq, applies=applies, traceparent=trace)
+        state = replace(state, run=new_run, question=None)
         if not applies:
             state = _afresh(state)
     elif event.source == "autopilot":
@@ -86,11 +86,11 @@ def _user_message(state: ChatState, event: e.UserMessage, at: Envelope) -> ChatS
             state, continuations=run.continuations + 1, stalled=stalled, calls_at_continuation=run.tool_calls
         )
     elif event.source == "check":
-        state = told(state)
+        state = record_check_message(state)
     elif event.source == "person":
         if state.run is not None and state.run.applies:
             state = _afresh(state)
-        state = change_run(state, active=at.epoch > 0, completed=False, applies=False, said=at.seq)
+        state = change_run(state, active=at.epoch > 0, completed=False, applies=False, last_message_seq=at.seq)
     if not state.title and event.source == "person":
         state = replace(state, title=title_of(event.content))
     return say(state, UserEntry(event.content, at.seq, event.source, event.images))
@@ -109,17 +109,17 @@ def position_of(state: ChatState, seq: int) -> int | None:
     return None
 
 
-def _cut(state: ChatState, seq: int) -> ChatState:
+def _truncate_history(state: ChatState, seq: int) -> ChatState:
     """Truncate the conversation before the user message `seq` (L-09)."""
     index = position_of(state, seq)
     if index is None:
         return state
-    history = state.history.cut(index)
+    history = state.history.take_first(index)
     compaction = state.compaction if state.compaction.upto <= index else Compaction()
     compaction = replace(compaction, masked=min(compaction.masked, index))
     # A compaction that is under way is about what was cut: its summary must not bring that back.
-    state = replace(state, history=history, calls=(), open_turn=None, answered=None, question=None)
-    state = replace(state, seen=seen_before(state.seen, seq))
+    state = replace(state, history=history, calls=(), open_turn=None, answered_turn=None, question=None)
+    state = replace(state, seen_files=seen_before(state.seen_files, seq))
     return _compacted(replace(state, run=None, compacting=""), compaction)
 
 
@@ -129,19 +129,27 @@ def _compacted(state: ChatState, compaction: Compaction) -> ChatState:
 
 
 def _recount(state: ChatState) -> ChatState:
-    """Whatever the provider counted no longer describes the transcript."""
+    """Discard the provider's token count, which no longer describes the transcript, and count the characters
+    instead."""
     return replace(state, context_tokens=0, context_chars=sum(weigh(entry) for entry in state.transcript))
 
 
 def _turn_start(state: ChatState, event: e.TurnStart, at: Envelope) -> ChatState:
-    opened = OpenTurn(event.turn, event.reserved, event.final, epoch=at.epoch)
-    state = replace(state, open_turn=opened, answered=None, turn=max(state.turn, event.turn))
+    open_turn = OpenTurn(event.turn, event.reserved, event.final, epoch=at.epoch)
+    state = replace(state, open_turn=open_turn, answered_turn=None, turn=max(state.turn, event.turn))
     if state.run is not None and state.run.applies:  # no model call to count, and no worker has begun
         return state
     state = replace(state, totals=replace(state.totals, turns=state.totals.turns + 1))
     turns = state.run.turns + 1 if state.run else 0
     return change_run(
-        state, active=True, turns=turns, final_turn=event.final, checked=(), lost=False, incomplete="", paused=False
+        state,
+        active=True,
+        turns=turns,
+        final_turn=event.final,
+        checked=(),
+        has_lost_record=False,
+        incomplete="",
+        paused=False,
     )
 
 
@@ -149,24 +157,24 @@ def _assistant_message(state: ChatState, event: e.AssistantMessage, at: Envelope
     entry = AssistantEntry(event.turn, event.content, event.reasoning, event.tool_requests)
     calls = tuple(Call(request) for request in event.tool_requests)
     finish = event.finish_reason or ("interrupted" if event.partial else "stop")
-    answered = AnsweredTurn(event.turn, event.usage, finish)
-    state = replace(say(state, entry), calls=calls, open_turn=None, answered=answered)
+    answered_turn = AnsweredTurn(event.turn, event.usage, finish)
+    state = replace(say(state, entry), calls=calls, open_turn=None, answered_turn=answered_turn)
     if event.usage is not None:
-        state = _settled(state, event.usage)
+        state = _record_usage(state, event.usage)
     return change_run(state, spoke=True) if event.content.strip() else state
 
 
 def _turn_end(state: ChatState, event: e.TurnEnd, at: Envelope) -> ChatState:
     """The cost is spent with the message. An interrupt may have left none, and in logs of version 1 it tells no cost:
     then it is spent here."""
-    answered = state.answered
-    spent = answered is not None and answered.turn == event.turn and answered.usage is not None
-    state = replace(state, open_turn=None, answered=None)
-    return state if spent else _settled(state, event.usage)
+    answered_turn = state.answered_turn
+    spent = answered_turn is not None and answered_turn.turn == event.turn and answered_turn.usage is not None
+    state = replace(state, open_turn=None, answered_turn=None)
+    return state if spent else _record_usage(state, event.usage)
 
 
-def _settled(state: ChatState, usage: Usage) -> ChatState:
-    """What a model call cost, and the provider's own count of the conversation."""
+def _record_usage(state: ChatState, usage: Usage) -> ChatState:
+    """Record the cost of a model call, and the provider's own token count of the conversation."""
     state = spend(state, usage)
     if usage.input and not usage.estimated:
         state = replace(state, context_tokens=usage.input + usage.output - usage.reasoning, context_chars=0)
@@ -175,13 +183,13 @@ def _settled(state: ChatState, usage: Usage) -> ChatState:
 
 def _turn_retry(state: ChatState, event: e.TurnRetry, at: Envelope) -> ChatState:
     state = spend(state, event.usage)
-    opened = state.open_turn
-    if opened is None:
+    open_turn = state.open_turn
+    if open_turn is None:
         return state
-    failures = opened.failures + (event.error_class != "worker_lost")
-    down_s = opened.down_s + (event.delay_s if event.error_class in PROVIDER_DOWN else 0.0)
-    opened = replace(opened, failures=failures, attempts=opened.attempts + 1, down_s=down_s)
-    return replace(state, open_turn=opened)
+    failures = open_turn.failures + (event.error_class != "worker_lost")
+    down_s = open_turn.down_s + (event.delay_s if event.error_class in PROVIDER_DOWN else 0.0)
+    open_turn = replace(open_turn, failures=failures, attempts=open_turn.attempts + 1, down_s=down_s)
+    return replace(state, open_turn=open_turn)
 
 
 def _task_complete(state: ChatState, event: e.TaskComplete, at: Envelope) -> ChatState:
@@ -197,14 +205,14 @@ def _error(state: ChatState, event: e.SessionError, at: Envelope) -> ChatState:
 
 
 def _run_end(state: ChatState, event: e.RunEnd, at: Envelope) -> ChatState:
-    if state.open_turn is not None:  # it was cut off and nobody settled it: a crash must not hide what it cost
+    if state.open_turn is not None:  # it was cut off and never settled: a crash must not hide its cost
         state = spend(state, state.open_turn.reserved)
     wall = state.run.worked_ms(at.time_ms) if state.run else 0
     totals = replace(state.totals, wall_ms=state.totals.wall_ms + wall)
     aside = state.run is not None and state.run.applies and event.reason == "done" and state.last_end != ""
-    state = replace(state, run=None, open_turn=None, answered=None, calls=(), question=None, compacting="")
+    state = replace(state, run=None, open_turn=None, answered_turn=None, calls=(), question=None, compacting="")
     state = replace(state, totals=totals)
-    if aside:  # what a person applied says nothing about how the model's last run ended, nor that its queue may go on
+    if aside:  # an applied change says nothing about how the model's last run ended, nor that its queue may go on
         return state
     failure = state.last_error if event.reason == "error" else None
     return replace(state, last_end=event.reason, last_why=event.why, last_error=failure)
@@ -217,15 +225,15 @@ def _compaction_start(state: ChatState, event: e.CompactionStart, at: Envelope) 
 
 
 def _compaction_complete(state: ChatState, event: e.CompactionComplete, at: Envelope) -> ChatState:
-    wanted = bool(state.compacting)
+    was_compacting = bool(state.compacting)
     state = replace(state, compacting="")
-    if event.success and not wanted:
+    if event.success and not was_compacting:
         return state
     if not event.success:
         return replace(state, compaction_failures=state.compaction_failures + 1)
     longest = len(state.history)
-    made = Compaction(min(event.upto, longest), event.summary, event.kept, min(event.masked, longest))
-    return replace(_compacted(state, made), compaction_failures=0)
+    compaction = Compaction(min(event.upto, longest), event.summary, event.kept, min(event.masked, longest))
+    return replace(_compacted(state, compaction), compaction_failures=0)
 
 
 def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState:
@@ -240,19 +248,19 @@ def _model_call(state: ChatState, event: e.ModelCall, at: Envelope) -> ChatState
 
 def _queue_changed(state: ChatState, event: e.QueueChanged, at: Envelope) -> ChatState:
     queue = list(state.queue)
-    found = next((item for item in queue if item.id == event.id), None)
+    target_item = next((item for item in queue if item.id == event.id), None)
     match event.op:
         case "added":
             stopped = state.run is not None and state.run.interrupting
             item = QueueItem(event.id, event.content, event.delivery, event.images, stopped, event.traceparent)
             queue.append(item)
         case "edited":
-            queue = [replace(item, content=event.content) if item is found else item for item in queue]
+            queue = [replace(item, content=event.content) if item is target_item else item for item in queue]
         case "deleted":
-            queue = [item for item in queue if item is not found]
-        case "promoted" if found is not None:
-            queue.remove(found)
-            queue.insert(0, replace(found, delivery="steering"))
+            queue = [item for item in queue if item is not target_item]
+        case "promoted" if target_item is not None:
+            queue.remove(target_item)
+            queue.insert(0, replace(target_item, delivery="steering"))
     return replace(state, queue=tuple(queue))
 
 
@@ -313,7 +321,7 @@ def _record_lost(state: ChatState, event: e.RecordLost, at: Envelope) -> ChatSta
         return replace(state, chat=at.chat, options=locked, creation_lost=True, last_error=failure)
     if event.lost_type == e.OptionsChanged.TYPE:
         state = replace(state, options=replace(state.options, mode="read-only"))
-    return change_run(state, lost=True)
+    return change_run(state, has_lost_record=True)
 
 
 def _model_notice(state: ChatState, event: e.ModelNotice, at: Envelope) -> ChatState:
@@ -335,7 +343,7 @@ _APPLY: dict[type[Event], Fold] = {
     e.SessionError: _error,
     e.Interrupted: lambda state, event, at: change_run(state, interrupting=True, stop="interrupted"),
     e.RunEnd: _run_end,
-    e.SessionRewound: lambda state, event, at: _cut(state, event.message),
+    e.SessionRewound: lambda state, event, at: _truncate_history(state, event.message),
     e.CompactionStart: _compaction_start,
     e.CompactionComplete: _compaction_complete,
     e.ModelCall: _model_call,

@@ -20,13 +20,13 @@ from treadle.protocol.tools import JOB_TOOL, STOP_TOOL, job_handle
 from treadle.types import CallKey
 
 KEPT = 2_000
-"""How many files and outputs are remembered: what falls out is as if it had never been seen."""
+"""Most files and outputs that are remembered. An evicted one counts as never seen."""
 MAX_SIGHTS = 16
 """How many messages back it is remembered how a file was seen before them."""
 MAX_JOBS = 100
 STOP = "stop"
 CONTINUE = "continue"
-"""What a person may answer to a question of the loop itself."""
+"""The answer that a person may give to a question of the loop itself."""
 T = TypeVar("T")
 PICTURES = "The pictures of the results above, in their order."
 
@@ -46,7 +46,7 @@ def _close_action(state: ChatState, action: str, at: Envelope) -> ChatState:
 def _execution_start(state: ChatState, event: e.ExecutionStart, at: Envelope) -> ChatState:
     more = 0 if any(call.key == event.call and call.phase == "answered" for call in state.calls) else 1
     state = replace(state, totals=replace(state.totals, tool_calls=state.totals.tool_calls + more))
-    writes = event.effect not in ("read", "edit")  # what a tool for files changes is recorded as such
+    writes = event.effect not in ("read", "edit")  # changes by file tools are recorded as such
     state = _trial_over(state, event.call, at)
     state = change_call(state, event.call, phase="started", arguments=event.arguments, plan=event.plan, writes=writes)
     return change_run(state, active=True, tool_calls=state.run.tool_calls + more if state.run else 0)
@@ -58,11 +58,11 @@ def _trial_start(state: ChatState, event: e.TrialStart, at: Envelope) -> ChatSta
 
 
 def _trial_over(state: ChatState, key: CallKey, at: Envelope) -> ChatState:
-    """What a trial found out was asked about, or is carried out."""
+    """End the trial of a call, because its result was asked about or is carried out, and add up its time."""
     place = place_of(state, key)
     if place is None or not state.calls[place].trial_began_ms:
         return state
-    return change_call(state, key, tried_ms=state.calls[place].tried(at.time_ms), trial_began_ms=0)
+    return change_call(state, key, tried_ms=state.calls[place].total_trial_ms(at.time_ms), trial_began_ms=0)
 
 
 def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
@@ -70,45 +70,45 @@ def _execution_complete(state: ChatState, event: e.ExecutionComplete, at: Envelo
     result = ToolResult(event.call, text, event.success)
     if any(call.key == event.call and call.writes for call in state.calls) and _happened(event):
         state = change_run(state, wrote=True)
-    done = change_call(state, event.call, phase="done", result=result, action=None, images=event.images)
-    state = _left_behind(done, event, at)
+    new_state = change_call(state, event.call, phase="done", result=result, action=None, images=event.images)
+    state = _left_behind(new_state, event, at)
     if not state.calls or any(call.phase != "done" for call in state.calls):
         return state
     return _finish_calls(state)
 
 
 def _happened(event: e.ExecutionComplete) -> bool:
-    """Whether the call did something, as far as that can be told: one that was refused ran in no sandbox. What a
-    command did on a view, or in a tree that was compared, is told by the event behind it."""
+    """True if the call may have had an effect. A refused call ran in no sandbox. For a command on a view, or in a
+    compared tree, the following event records the effect."""
     return not event.effect and (event.success or bool(event.sandbox) or event.synthetic == "unknown")
 
 
 def _left_behind(state: ChatState, event: e.ExecutionComplete, at: Envelope) -> ChatState:
-    """What later calls will need of this one."""
+    """Record the shell state, the output and the seen files of this call for later calls."""
     if event.shell is not None:
         state = replace(state, shell=event.shell)
     if event.output:
         state = replace(state, outputs=_newest({**state.outputs, event.call: event.output}))
     if event.seen:
-        seen = dict(state.seen)
-        said = state.run.said if state.run else at.seq
+        seen_files = dict(state.seen_files)
+        message_seq = state.run.last_message_seq if state.run else at.seq
         for file in event.seen:
-            before = (sight for sight in seen.pop(file.path, ()) if sight.seq < said)
-            seen[file.path] = (*before, Sight(file.digest, at.seq))[-MAX_SIGHTS:]
-        state = replace(state, seen=_newest(seen))
+            older_versions = (sight for sight in seen_files.pop(file.path, ()) if sight.seq < message_seq)
+            seen_files[file.path] = (*older_versions, Sight(file.digest, at.seq))[-MAX_SIGHTS:]
+        state = replace(state, seen_files=_newest(seen_files))
     return state
 
 
-def seen_before(seen: dict[str, tuple[Sight, ...]], seq: int) -> dict[str, tuple[Sight, ...]]:
-    """What was known of files when that message came: what was shown after it has left the conversation."""
-    left = {path: tuple(sight for sight in sights if sight.seq < seq) for path, sights in seen.items()}
-    return {path: sights for path, sights in left.items() if sights}
+def seen_before(seen_files: dict[str, tuple[Sight, ...]], seq: int) -> dict[str, tuple[Sight, ...]]:
+    """Return the files that were known when the message `seq` came. Files shown after it have left the conversation."""
+    older_versions = {path: tuple(sight for sight in sights if sight.seq < seq) for path, sights in seen_files.items()}
+    return {path: sights for path, sights in older_versions.items() if sights}
 
 
-def _newest(kept: dict[str, T]) -> dict[str, T]:
-    for key in list(kept)[: max(0, len(kept) - KEPT)]:
-        del kept[key]
-    return kept
+def _newest(entries: dict[str, T]) -> dict[str, T]:
+    for key in list(entries)[: max(0, len(entries) - KEPT)]:
+        del entries[key]
+    return entries
 
 
 def _finish_calls(state: ChatState) -> ChatState:
@@ -120,12 +120,12 @@ def _finish_calls(state: ChatState) -> ChatState:
             for call in state.calls
             if call.result is not None
         )
-        kept = (*state.run.signatures, *new)[-WINDOW:]
-        state = change_run(state, signatures=kept, signature_count=state.run.signature_count + len(new))
-    said = say(state, ResultsEntry(_turn_of(state), results))
+        signatures = (*state.run.signatures, *new)[-WINDOW:]
+        state = change_run(state, signatures=signatures, signature_count=state.run.signature_count + len(new))
+    new_state = say(state, ResultsEntry(_turn_of(state), results))
     if images := tuple(image for call in state.calls for image in call.images):
-        said = say(said, UserEntry(PICTURES, source="tool", images=images))
-    return replace(said, calls=())
+        new_state = say(new_state, UserEntry(PICTURES, source="tool", images=images))
+    return replace(new_state, calls=())
 
 
 def _turn_of(state: ChatState) -> int:
@@ -134,13 +134,13 @@ def _turn_of(state: ChatState) -> int:
 
 
 def _permission_requested(state: ChatState, event: e.PermissionRequested, at: Envelope) -> ChatState:
-    asked = next((call for call in state.calls if call.key == event.call), None)
+    asking_call = next((call for call in state.calls if call.key == event.call), None)
     action = OpenAction(
         event.action,
         "permission",
         event.call,
-        "" if asked is None else asked.request.name,
-        {} if asked is None else _sent(asked),
+        "" if asking_call is None else asking_call.request.name,
+        {} if asking_call is None else _decode_arguments(asking_call),
         text=event.shown,
         hash=event.hash,
         severity=event.severity,
@@ -153,8 +153,9 @@ def _permission_requested(state: ChatState, event: e.PermissionRequested, at: En
     return change_call(state, event.call, phase="asking", action=action)
 
 
-def _sent(call: Call) -> dict[str, Any]:
-    """The arguments of a call as the model sent them, or as somebody changed them; empty if they are no JSON object."""
+def _decode_arguments(call: Call) -> dict[str, Any]:
+    """Return the arguments of a call as the model sent them or a person changed them; empty if they are no JSON
+    object."""
     if call.arguments is not None:
         return call.arguments
     try:
@@ -183,7 +184,7 @@ def _note_refusal(state: ChatState, call: Call) -> ChatState:
     """A person who refuses a call that commits the changes of a job refuses these changes (W-09)."""
     if call.request.name not in (JOB_TOOL, STOP_TOOL):
         return state
-    handle = job_handle(_sent(call))
+    handle = job_handle(_decode_arguments(call))
 
     def noted(jobs: tuple[OpenJob, ...]) -> tuple[OpenJob, ...]:
         return tuple(replace(job, refused=call.key) if job.job == handle else job for job in jobs)
@@ -191,13 +192,13 @@ def _note_refusal(state: ChatState, call: Call) -> ChatState:
     return replace(state, jobs=noted(state.jobs), pending_jobs=noted(state.pending_jobs))
 
 
-def _granted(before: NetworkChoice, asked: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
-    """What the call may reach by this answer: the hosts that were asked for, or those of the rule."""
+def _granted(previous_choice: NetworkChoice, action: OpenAction, answer: e.PermissionCompleted) -> NetworkChoice:
+    """Return the network access of the call after this answer: adds the requested hosts and those of the rule."""
     rule = answer.rule
     if answer.decision == "deny":
-        return before
+        return previous_choice
     hosts = (rule.pattern,) if rule is not None and rule.tool == NETWORK_TOOL else ()
-    return joined(before, choice((*asked.network, *hosts)))
+    return joined(previous_choice, choice((*action.network, *hosts)))
 
 
 def _external_requested(state: ChatState, event: e.ExternalToolRequested, at: Envelope) -> ChatState:
@@ -219,8 +220,8 @@ def _input_requested(state: ChatState, event: e.UserInputRequested, at: Envelope
         event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
     )
     if event.call:
-        asked = {"plan": event.plan} if event.purpose == ELICITATION else {}
-        return change_call(state, event.call, phase="waiting", action=action, **asked)
+        plan_fields = {"plan": event.plan} if event.purpose == ELICITATION else {}
+        return change_call(state, event.call, phase="waiting", action=action, **plan_fields)
     return change_run(replace(state, question=action), active=True)
 
 
@@ -238,15 +239,15 @@ def _input_completed(state: ChatState, event: e.UserInputCompleted, at: Envelope
 
 
 def _subagent_completed(state: ChatState, event: e.SubagentCompleted, at: Envelope) -> ChatState:
-    """What a sub-agent spent, its parent spent (L-11)."""
+    """Add the usage of a sub-agent to its parent's (L-11)."""
     calls = state.totals.tool_calls + event.tool_calls
     state = spend(replace(state, totals=replace(state.totals, tool_calls=calls)), event.usage)
     return change_run(state, tool_calls=state.run.tool_calls + event.tool_calls if state.run else 0)
 
 
 def _job_started(state: ChatState, event: e.JobStarted, at: Envelope) -> ChatState:
-    begun = OpenJob(event.job, event.command, event.place, event.host, at.time_ms)
-    return replace(state, jobs=(*_without(state, event.job), begun)[-MAX_JOBS:])
+    job = OpenJob(event.job, event.command, event.place, event.host, at.time_ms)
+    return replace(state, jobs=(*_without(state, event.job), job)[-MAX_JOBS:])
 
 
 def _without(state: ChatState, job: str) -> tuple[OpenJob, ...]:

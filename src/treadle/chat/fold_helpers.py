@@ -13,7 +13,7 @@ from treadle.protocol.events import Envelope
 from treadle.types import CallKey
 
 Fold = Callable[[ChatState, Any, Envelope], ChatState]
-"""What one type of event means."""
+"""The function that applies one type of event."""
 TITLE_LENGTH = 60
 
 
@@ -22,12 +22,12 @@ def change_run(state: ChatState, **changes: Any) -> ChatState:
 
 
 def change_call(state: ChatState, key: CallKey, **changes: Any) -> ChatState:
-    """Change an open call. One that has its result keeps it: whatever else the log says of it comes too late."""
+    """Change an open call. A call that has its result does not change any more: later events about it are ignored."""
     position = place_of(state, key)
     if position is None or state.calls[position].phase == "done":
         return state
-    changed = replace(state.calls[position], **changes)
-    return replace(state, calls=(*state.calls[:position], changed, *state.calls[position + 1 :]))
+    new_call = replace(state.calls[position], **changes)
+    return replace(state, calls=(*state.calls[:position], new_call, *state.calls[position + 1 :]))
 
 
 def place_of(state: ChatState, key: CallKey) -> int | None:

@@ -1,5 +1,5 @@
-"""Folding what happened to the files of the project: what a run changed, what is being taken back, and what the checks
-of a run came to (L-16)."""
+"""Folds events about the files of the project: the changes of a run, a pending restore, and the results of the checks
+of a run (L-16)."""
 
 from collections.abc import Mapping
 
@@ -21,26 +21,26 @@ def _files_changed(state: ChatState, event: e.FilesChanged, at: Envelope) -> Cha
     touched = {file.path: file.action for file in event.files if _work(file)}
     if not touched:
         return state
-    kept = [path for path in state.run.changed if path not in touched]
-    kept += [path for path, action in touched.items() if action != "deleted"]
-    return change_run(state, wrote=True, changed=tuple(kept[-MAX_CHANGED:]))
+    changed_paths = [path for path in state.run.changed_files if path not in touched]
+    changed_paths += [path for path, action in touched.items() if action != "deleted"]
+    return change_run(state, wrote=True, changed_files=tuple(changed_paths[-MAX_CHANGED:]))
 
 
 def _work(file: FileChange) -> bool:
-    """Whether a change is part of what was asked for: no build output, nothing of git's own, no folder."""
-    shown = file.after or file.before
-    own = file.path == ".git" or file.path.startswith(".git/")
-    return not file.ignored and not own and (shown is None or shown.kind == "file")
+    """True if a change is part of the requested work: no build output, nothing of git's own, no folder."""
+    file_state = file.after or file.before
+    is_git_internal = file.path == ".git" or file.path.startswith(".git/")
+    return not file.ignored and not is_git_internal and (file_state is None or file_state.kind == "file")
 
 
 def _restored(state: ChatState, event: e.Restored, at: Envelope) -> ChatState:
-    done = state.restoring is not None and state.restoring.restore == event.restore
-    return replace(state, restoring=None) if done else state
+    is_finished = state.restoring is not None and state.restoring.restore == event.restore
+    return replace(state, restoring=None) if is_finished else state
 
 
 def _check_started(state: ChatState, event: e.CheckStarted, at: Envelope) -> ChatState:
-    begun = OpenCheck(event.check, event.command, event.attempt, event.paths, event.plan)
-    return change_run(replace(state, checks=state.checks + 1), active=True, check=begun)
+    open_check = OpenCheck(event.check, event.command, event.attempt, event.paths, event.plan)
+    return change_run(replace(state, checks=state.checks + 1), active=True, check=open_check)
 
 
 def _check_completed(state: ChatState, event: e.CheckCompleted, at: Envelope) -> ChatState:
@@ -48,12 +48,14 @@ def _check_completed(state: ChatState, event: e.CheckCompleted, at: Envelope) ->
     if run is None or run.check is None or run.check.check != event.check:
         return state
     result = Checked(run.check.command, event.success, tail(event.result), event.synthetic)
-    lost = run.checks_lost + (event.synthetic == "lost")
-    again = event.synthetic == "lost" and lost < MAX_LOST
-    return change_run(state, check=None, checks_lost=lost, checked=run.checked if again else (*run.checked, result))
+    lost_count = run.checks_lost + (event.synthetic == "lost")
+    again = event.synthetic == "lost" and lost_count < MAX_LOST
+    return change_run(
+        state, check=None, checks_lost=lost_count, checked=run.checked if again else (*run.checked, result)
+    )
 
 
-def told(state: ChatState) -> ChatState:
+def record_check_message(state: ChatState) -> ChatState:
     """Verification has spoken to the model: either that nothing was written, or what failed. Either way the run is not
     complete any more."""
     run = state.run
@@ -62,8 +64,8 @@ def told(state: ChatState) -> ChatState:
     failed = [result for result in run.checked if result.failed]
     if not failed:
         return change_run(state, reminded=True, completed=False)
-    found = next((result.text for result in failed if result.command == DIAGNOSTICS), run.diagnosed)
-    return change_run(state, check_rounds=run.check_rounds + 1, diagnosed=found, checked=(), completed=False)
+    diagnostics = next((result.text for result in failed if result.command == DIAGNOSTICS), run.diagnosed)
+    return change_run(state, check_rounds=run.check_rounds + 1, diagnosed=diagnostics, checked=(), completed=False)
 
 
 WORKSPACE: Mapping[type[Event], Fold] = {
@@ -72,7 +74,7 @@ WORKSPACE: Mapping[type[Event], Fold] = {
     e.RestoreRequested: lambda state, event, at: replace(state, restoring=event),
     e.Undone: _restored,
     e.Redone: _restored,
-    e.Kept: _restored,
+    e.ChangesKept: _restored,
     e.CheckStarted: _check_started,
     e.CheckCompleted: _check_completed,
 }

@@ -50,10 +50,10 @@ def repeats(signatures: Sequence[str], length: int = 1) -> int:
 
 
 def describe(finding: Repetition) -> str:
-    """What the model is told when it is nudged."""
-    what = "the same call" if finding.length == 1 else f"the same {finding.length} calls"
+    """Return the message that nudges the model."""
+    calls_text = "the same call" if finding.length == 1 else f"the same {finding.length} calls"
     return (
-        f"You have made {what} {finding.repeats} times in a row, with the same arguments and the same result. "
+        f"You have made {calls_text} {finding.repeats} times in a row, with the same arguments and the same result. "
         "Doing it again will not change anything. Look at the results, then try something else, "
         "or say what keeps you from going on."
     )

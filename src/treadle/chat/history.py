@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 CHARS_PER_TOKEN = 3.6
 ENTRY_CHARS = 16
-"""What a role, an id and their punctuation weigh."""
+"""The size of a role, an id and their punctuation, in characters."""
 IMAGE_CHARS = 4_000
 
 
@@ -30,10 +30,10 @@ class History(Generic[T]):
 
     @classmethod
     def _share(cls, items: list[T], length: int) -> "History[T]":
-        made = cls.__new__(cls)
-        made._items = items
-        made._length = length
-        return made
+        history = cls.__new__(cls)
+        history._items = items
+        history._length = length
+        return history
 
     def append(self, item: T) -> "History[T]":
         items = self._items
@@ -42,7 +42,7 @@ class History(Generic[T]):
         items.append(item)
         return self._share(items, self._length + 1)
 
-    def cut(self, length: int) -> "History[T]":
+    def take_first(self, length: int) -> "History[T]":
         """The first `length` items."""
         return self._share(self._items, min(max(length, 0), self._length))
 

@@ -1,11 +1,11 @@
-"""What a person's message wants: something changed, or only something known. A heuristic, and a careful one: where it
-is not sure it says no, because a model that is told without reason that it did nothing learns not to listen (L-16).
+"""Decides if a person's message asks for a change or only for information. A careful heuristic: in doubt the answer is
+no, because a model that is told without reason that it did nothing learns not to listen (L-16).
 
 A message asks for changes if one of its sentences is a request with a verb of change: an imperative at its beginning
 ("Fix the test", "Please add …", "then rename …"), or a polite one ("can you fix …", "I want you to add …", "it should
-be renamed"), or says of a file what must be so ("deploy.sh … must stop at the first step that fails"). Of other
-languages the plainest imperatives are known. Questions ("How would I fix this?"), wishes to be told ("Explain how to
-add …"), negations of everything ("Don't change anything") and quoted or fenced text do not count.
+be renamed"), or a demand on a file ("deploy.sh … must stop at the first step that fails"). In other languages only the
+plainest imperatives are known. Questions ("How would I fix this?"), requests for information ("Explain how to add …"),
+negations of everything ("Don't change anything") and quoted or fenced text do not count.
 """
 
 import re
@@ -26,14 +26,14 @@ _CHANGE = words_of(
     """
 )
 _TELL = words_of("tell explain describe summarise summarize list show say discuss outline propose suggest")
-"""What only wants words. A sentence that begins so asks for none of the changes that it mentions."""
+"""Verbs that ask only for words. A sentence that begins with one asks for none of the changes that it mentions."""
 _ASKING = words_of("what why how when where who which whose")
 _WORDS = (
     r"^give (?:me|us)\b"
     r"|^(?:write|make|create|generate|add|put) .*\b(?:poem|haiku|story|joke|limerick|essay|e?mail|letter|summary"
     r"|explanation|list|table|overview|plan|proposal|suggestions?|review|analysis|comparison|guess|example|answer|sure)\b"
 )
-"""What is written into the answer, not into a file, unless one is named."""
+"""Requests for text that belongs into the answer, not into a file, unless a file is named."""
 _FILE = r"[\w-]\.[a-z]\w{0,4}\b|/|\b(?:file|folder|directory|readme|changelog|docs?)\b"
 _POLITE = (
     r"^(?:(?:can|could|would|will) (?:you|we)(?: please| kindly)?|(?:i|we)(?: would|'d)? (?:want|need|like)(?: you)? to"
@@ -70,7 +70,7 @@ _NEGATION = (
     r"(?:chang|edit|modif|writ|touch|mak|creat|delet|fix|implement|apply)[a-z]*"
     r"(?=\s*(?:$|[.,;:!\n])| (?:anything|any|something|yet|(?:the )?(?:code|sources?|files?|project|repository))\b)"
 )
-"""Of everything: what leaves out one thing, "do not change the tests", asks for the rest."""
+"""Negations of all changes. An exception such as "do not change the tests" still asks for the rest."""
 _HINT = f"{_PASSIVE}|{_DEMAND}|" + _OTHER.replace("^", r"\b")
 _SENTENCE = r"(?<=[.!?:;])\s+|\n+|, (?=then |and then |and )|(?: and| then) (?=[a-z]+ )"
 _BULLET = r"^\s*(?:[-*•+]|\d+[.)]|\[[ x]\]|#+)\s+"
@@ -91,22 +91,22 @@ _LONGEST = 20_000
 
 
 def asks_for_changes(message: str) -> bool:
-    """Whether the message, read carefully, asks for something to be changed."""
+    """True if the message asks for something to be changed; False in doubt."""
     text = _plain(message)
     if _CHANGE.isdisjoint(re.findall(_WORD, text)) and not re.search(_HINT, text):
         return False  # most messages: no verb of change in any of their sentences
     if re.search(_NEGATION, text) or re.search(_OTHER_NEGATION, text):
         return False
     file = re.search(_FILE, text) is not None
-    told = False
+    asks_to_explain = False
     for sentence in _sentences(text):
         if re.search(_OTHER, sentence):
             return True
         words = re.findall(_WORD, sentence)
         if not words:
             continue
-        told = words[0] in _TELL if words[0] not in _CHANGE else told
-        if told:
+        asks_to_explain = words[0] in _TELL if words[0] not in _CHANGE else asks_to_explain
+        if asks_to_explain:
             continue  # "Explain it and suggest how to fix it": what follows belongs to the telling
         if _requests(sentence, words) or (file and _demands(sentence)):
             return True
@@ -121,7 +121,7 @@ def files_to_write(message: str) -> list[str]:
 
 
 def only_asks(message: str) -> bool:
-    """Whether the message is nothing but a question, or a wish to be told something."""
+    """True if the message consists only of questions and requests for information."""
     sentences = [sentence for sentence in _sentences(_plain(message)) if re.search(_WORD, sentence)]
     if not sentences or asks_for_changes(message):
         return False
@@ -140,7 +140,8 @@ def _requests(sentence: str, words: list[str]) -> bool:
 
 
 def _demands(sentence: str) -> bool:
-    """Whether it says how something must be. Only of files that are named: else it may be an opinion."""
+    """True if the sentence states how something must be. Applied only if a file is named: otherwise it may be an
+    opinion."""
     return (
         re.search(_DEMAND, sentence) is not None
         and re.match(_GUESS, sentence) is None

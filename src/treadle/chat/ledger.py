@@ -1,9 +1,11 @@
-"""What a chat has done to the files of its project, out of the log: by path, from which state to which (W-02). Pure.
+"""The changes that a chat made to the files of its project, derived from the log: for each path the states before and
+after (W-02). Pure.
 
-A path's history is a row of steps, each of which begins as the one before it ended; where it does not, somebody else
-changed the file in between, and going back must not lose that. An undo takes the steps away that it covers and moves
-those behind them, a redo puts them back, a keep marks them, and one of single hunks divides them. What is left in the
-range of a request are links to be taken back; steps of other runs behind them are links that stay.
+A path's history is a row of steps. Each step begins with the state in which the step before it ended; if it does not,
+another program or person changed the file in between, and an undo must not lose that change. An undo removes the steps
+that it covers and rebases the steps after them, a redo restores them, a keep marks them, and an undo or keep of single
+hunks divides them. The remaining steps in the range of a request are links to undo; later steps of other runs are links
+that stay.
 """
 
 from bisect import bisect_left
@@ -13,10 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from treadle.file_system import is_below
-from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
+from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import FileChange, FileState, Link, Trail, decode_path, encode_path, git_unit
 
-Change = FilesChanged | Undone | Redone | Kept
+Change = FilesChanged | Undone | Redone | ChangesKept
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
@@ -26,7 +28,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     change: Change
     files: tuple[FileChange, ...]
     request: RestoreRequested | None = None
-    """What asked for it; None for a change by the chat itself."""
+    """The request that caused the change; None for a change by the chat itself."""
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -35,67 +37,71 @@ class _Step(msgspec.Struct, frozen=True):
 
     first: int
     last: int
-    before: FileState | None
-    after: FileState | None
+    old_state: FileState | None
+    new_state: FileState | None
     observed: bool = False
-    kept: bool = False
+    is_kept: bool = False
 
-    def within(self, wanted: RestoreRequested) -> bool:
-        return self.first > wanted.since and not 0 < wanted.upto < self.last and (wanted.even_kept or not self.kept)
+    def within(self, request: RestoreRequested) -> bool:
+        return (
+            self.first > request.since and not 0 < request.upto < self.last and (request.even_kept or not self.is_kept)
+        )
 
-    def cut(self, wanted: RestoreRequested) -> bool:
-        """Whether only a part of it lies in the range, and nobody can tell which."""
-        if self.kept and not wanted.even_kept:
+    def is_partly_within(self, request: RestoreRequested) -> bool:
+        """True if only a part of the step lies in the range. That part cannot be separated from the rest."""
+        if self.is_kept and not request.even_kept:
             return False
-        begins = self.first <= wanted.since < self.last
-        return begins or wanted.since < self.first <= wanted.upto < self.last
+        begins = self.first <= request.since < self.last
+        return begins or request.since < self.first <= request.upto < self.last
 
     @property
-    def known(self) -> bool:
+    def has_states(self) -> bool:
         """Changes that old logs tell of have no states."""
-        return self.before != self.after
+        return self.old_state != self.new_state
 
 
 _Row = tuple[_Step, ...]
 
 
 class _Past(msgspec.Struct, frozen=True):
-    """What an undo did to the row of a path, for a redo."""
+    """The effect of an undo on the row of a path, for a redo."""
 
     file: FileChange
-    before: _Row
-    after: _Row
-    gone: _Row
+    old_row: _Row
+    new_row: _Row
+    undone_steps: _Row
     """The steps that it took back, or parts of which."""
     alone: bool
-    """Whether it left nobody else's changes in the file."""
+    """True if the undo met only the chat's own changes in the file."""
 
 
-def trails(entries: Sequence[LedgerEntry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
-    """What the request is about, by path, oldest first. What is only known from watching comes only if it is named.
-    `entries` are all there are, whatever the range of the request; `runs` are where runs begin, to name them."""
-    found = _found(entries, wanted, runs)
-    chosen = {
+def trails(entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
+    """Return the trails that the request covers, by path, oldest first. A change that was only observed is included
+    only if its path is named. `entries`: all entries, regardless of the range of the request. `runs`: the positions
+    where runs begin, to name them."""
+    trails_by_path = _find_trails(entries, request, runs)
+    selected_trails = {
         path: trail
-        for path, trail in found.items()
-        if covers(wanted.paths, path) and (not trail.observed or path in wanted.paths)
+        for path, trail in trails_by_path.items()
+        if covers(request.paths, path) and (not trail.observed or path in request.paths)
     }
-    if wanted.kind == "undo" and wanted.paths:
-        chosen |= _belonging(found, chosen)
-    return tuple(chosen.values())
+    if request.kind == "undo" and request.paths:
+        selected_trails |= _belonging(trails_by_path, selected_trails)
+    return tuple(selected_trails.values())
 
 
-def unnamed(entries: Sequence[LedgerEntry], wanted: RestoreRequested) -> tuple[str, ...]:
-    """What would be covered if it were not only known from watching."""
+def unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> tuple[str, ...]:
+    """Return the paths that the request would cover if their changes were not only observed."""
     return tuple(
         path
-        for path, trail in _found(entries, wanted).items()
-        if trail.observed and covers(wanted.paths, path) and path not in wanted.paths
+        for path, trail in _find_trails(entries, request).items()
+        if trail.observed and covers(request.paths, path) and path not in request.paths
     )
 
 
 def redone(entries: Sequence[LedgerEntry], undo: str, runs: Sequence[int] = ()) -> tuple[Trail, ...]:
-    """What takes an undo back: its changes, seen from their end, with all that the chat did to those paths since."""
+    """Return the trails that take an undo back: its changes, from their end, with all later changes of the chat to
+    those paths."""
     for number, entry in enumerate(entries):
         if isinstance(entry.change, Undone) and entry.change.restore == undo:
             since = _since(entries[number + 1 :], {file.path for file in entry.files}, runs)
@@ -107,44 +113,45 @@ def redone(entries: Sequence[LedgerEntry], undo: str, runs: Sequence[int] = ()) 
 
 
 def _since(entries: Iterable[LedgerEntry], paths: Container[str], runs: Sequence[int]) -> dict[str, list[Link]]:
-    found: dict[str, list[Link]] = {}
+    links_by_path: dict[str, list[Link]] = {}
     for entry in entries:
         match entry.change:
             case FilesChanged(source=source):
                 by, foreign = _run(entry.seq, runs), source == "observed"
             case Undone() | Redone():
                 by, foreign = f"a later {'undo' if isinstance(entry.change, Undone) else 'redo'}", False
-            case Kept():
+            case ChangesKept():
                 continue
         for file in entry.files:
             if file.path in paths:
                 link = Link(file.before, file.after, by, foreign or file.before == file.after)
-                found.setdefault(file.path, []).append(link)
-    return found
+                links_by_path.setdefault(file.path, []).append(link)
+    return links_by_path
 
 
 def last_undo(entries: Sequence[LedgerEntry], requests: Iterable[RestoreRequested]) -> str:
     """The newest undo that was not redone; empty if there is none."""
     redos = {request.restore: request.of for request in requests if request.kind == "redo"}
-    done = {
+    redone_ids = {
         redos.get(entry.change.restore, "") for entry in entries if isinstance(entry.change, Redone) and entry.files
     }
     for entry in reversed(entries):
-        if isinstance(entry.change, Undone) and entry.files and entry.change.restore not in done:
+        if isinstance(entry.change, Undone) and entry.files and entry.change.restore not in redone_ids:
             return entry.change.restore
     return ""
 
 
 def fingerprint(entries: Iterable[LedgerEntry]) -> str:
     """The newest known fingerprint of `.git`."""
-    found = ""
+    git_fingerprint = ""
     for entry in entries:
-        found = (entry.change.git if not isinstance(entry.change, Kept) else "") or found
-    return found
+        git_fingerprint = (entry.change.git if not isinstance(entry.change, ChangesKept) else "") or git_fingerprint
+    return git_fingerprint
 
 
 def covers(paths: Sequence[str], path: str) -> bool:
-    """Whether a path is one of these or lies below one; no paths cover everything, and so does the root itself."""
+    """True if `path` is one of `paths` or lies below one. An empty `paths` covers everything, and so does the root
+    itself."""
     if not paths:
         return True
     path = decode_path(path)
@@ -160,36 +167,41 @@ def standing(entries: Iterable[LedgerEntry]) -> frozenset[str]:
     return frozenset(path for path, row in _rows(entries).items() if row)
 
 
-def _found(entries: Sequence[LedgerEntry], wanted: RestoreRequested, runs: Sequence[int] = ()) -> dict[str, Trail]:
-    found: dict[str, Trail] = {}
+def _find_trails(
+    entries: Sequence[LedgerEntry], request: RestoreRequested, runs: Sequence[int] = ()
+) -> dict[str, Trail]:
+    trails_by_path: dict[str, Trail] = {}
     ignored = {
-        file.path: file.ignored for entry in entries for file in entry.files if not isinstance(entry.change, Kept)
+        file.path: file.ignored
+        for entry in entries
+        for file in entry.files
+        if not isinstance(entry.change, ChangesKept)
     }
     for path, row in _rows(entries).items():
-        chosen = [step for step in row if step.within(wanted)]
-        observed = any(step.observed for step in chosen)
-        if any(step.cut(wanted) for step in row) or not all(step.known for step in chosen):
-            found[path] = Trail(path, (), observed, ignored[path])
-        elif chosen:
-            chain = tuple(_chain(row[row.index(chosen[0]) :], frozenset(chosen), runs))
+        selected_steps = [step for step in row if step.within(request)]
+        observed = any(step.observed for step in selected_steps)
+        if any(step.is_partly_within(request) for step in row) or not all(step.has_states for step in selected_steps):
+            trails_by_path[path] = Trail(path, (), observed, ignored[path])
+        elif selected_steps:
+            chain = tuple(_chain(row[row.index(selected_steps[0]) :], frozenset(selected_steps), runs))
             trail = Trail(path, chain, observed, ignored[path])
             if trail.links:
-                found[path] = trail
-    return found
+                trails_by_path[path] = trail
+    return trails_by_path
 
 
-def _chain(row: Iterable[_Step], chosen: Container[_Step], runs: Sequence[int]) -> list[Link]:
-    """What is wanted and follows on each other is one link."""
+def _chain(row: Iterable[_Step], selected_steps: Container[_Step], runs: Sequence[int]) -> list[Link]:
+    """Build the links of a row. Adjacent selected steps become one link."""
     chain: list[Link] = []
     for step in row:
-        if step not in chosen:
-            by = _run(step.last, runs) + (" (kept)" if step.kept else "")
-            chain.append(Link(step.before, step.after, by, step.observed or not step.known))
+        if step not in selected_steps:
+            by = _run(step.last, runs) + (" (kept)" if step.is_kept else "")
+            chain.append(Link(step.old_state, step.new_state, by, step.observed or not step.has_states))
             continue
-        if chain and not chain[-1].by and chain[-1].after == step.before:
-            chain[-1] = Link(chain[-1].before, step.after)
+        if chain and not chain[-1].by and chain[-1].after == step.old_state:
+            chain[-1] = Link(chain[-1].before, step.new_state)
         else:
-            chain.append(Link(step.before, step.after))
+            chain.append(Link(step.old_state, step.new_state))
         if chain[-1].before == chain[-1].after:
             chain.pop()
     return chain
@@ -205,50 +217,58 @@ def _rows(entries: Iterable[LedgerEntry]) -> dict[str, _Row]:
     rows: dict[str, _Row] = {}
     undone: dict[tuple[str, str], _Past] = {}
     for entry in entries:
-        asked = entry.request or RestoreRequested("", "undo")
+        request = entry.request or RestoreRequested("", "undo")
         for file in entry.files:
             row = rows.get(file.path, ())
             match entry.change:
                 case FilesChanged(source=source):
                     step = _Step(entry.seq, entry.seq, file.before, file.after, source == "observed")
                     rows[file.path] = (*row, step)
-                case Kept():
-                    rows[file.path] = _keep(row, file, asked)
+                case ChangesKept():
+                    rows[file.path] = _keep(row, file, request)
                 case Undone(restore=restore):
-                    gone = tuple(step for step in row if step.within(asked))
-                    left = _undo(row, gone, file, asked)
-                    undone[restore, file.path] = _Past(file, row, left, gone, _alone(row, gone, file))
-                    rows[file.path] = left
+                    undone_steps = tuple(step for step in row if step.within(request))
+                    new_row = _undo(row, undone_steps, file, request)
+                    undone[restore, file.path] = _Past(
+                        file, row, new_row, undone_steps, _alone(row, undone_steps, file)
+                    )
+                    rows[file.path] = new_row
                 case Redone():
-                    rows[file.path] = _redo(row, file, undone.get((asked.of, file.path)), entry.seq)
+                    rows[file.path] = _redo(row, file, undone.get((request.of, file.path)), entry.seq)
     return rows
 
 
-def _undo(row: _Row, gone: _Row, file: FileChange, asked: RestoreRequested) -> _Row:
-    if not gone:
+def _undo(row: _Row, undone_steps: _Row, file: FileChange, request: RestoreRequested) -> _Row:
+    if not undone_steps:
         return row
     aim = file.merged or file.after
-    part = file.path in asked.hunks and aim != gone[0].before
-    at = row.index(gone[0])
-    left = _moved([step for step in row[at:] if step not in gone], file.rebased)
-    return (*row[:at], *_known([replace(_melted(gone), after=aim)] if part else []), *left)
+    part = file.path in request.hunks and aim != undone_steps[0].old_state
+    at = row.index(undone_steps[0])
+    later_steps = _rebase_steps([step for step in row[at:] if step not in undone_steps], file.rebased)
+    return (
+        *row[:at],
+        *_drop_stateless_steps([replace(_melted(undone_steps), new_state=aim)] if part else []),
+        *later_steps,
+    )
 
 
-def _moved(steps: Sequence[_Step], rebased: Sequence[Link]) -> Sequence[_Step]:
+def _rebase_steps(steps: Sequence[_Step], rebased: Sequence[Link]) -> Sequence[_Step]:
     """Steps that stand behind undone ones: they lead from something else to something else now."""
     if len(steps) != len(rebased):  # an old log, or a path that went back exactly
         return steps
-    moved = [replace(step, before=link.before, after=link.after) for step, link in zip(steps, rebased, strict=True)]
-    return _known(moved)
+    rebased_steps = [
+        replace(step, old_state=link.before, new_state=link.after) for step, link in zip(steps, rebased, strict=True)
+    ]
+    return _drop_stateless_steps(rebased_steps)
 
 
-def _alone(row: _Row, gone: _Row, file: FileChange) -> bool:
-    """Whether an undo met nothing but what the chat itself left."""
-    at = gone[0].before if gone else None
-    for step in row[row.index(gone[0]) :] if gone else ():
-        if step.before != at or step.observed:
+def _alone(row: _Row, undone_steps: _Row, file: FileChange) -> bool:
+    """True if an undo met only states that the chat itself had left."""
+    at = undone_steps[0].old_state if undone_steps else None
+    for step in row[row.index(undone_steps[0]) :] if undone_steps else ():
+        if step.old_state != at or step.observed:
             return False
-        at = step.after
+        at = step.new_state
     return at == file.before
 
 
@@ -257,47 +277,57 @@ def _redo(row: _Row, file: FileChange, past: _Past | None, seq: int) -> _Row:
     if past is None:
         return (*row, _Step(seq, seq, file.before, file.after))
     back = (past.file.after, past.file.before) == (file.before, file.after)
-    if back and (past.alone or past.file.merged is None) and row == past.after:
-        return past.before
-    if not past.gone:
+    if back and (past.alone or past.file.merged is None) and row == past.new_row:
+        return past.old_row
+    if not past.undone_steps:
         return row
-    return (*row, replace(_melted(past.gone), before=file.before, after=file.after))
+    return (*row, replace(_melted(past.undone_steps), old_state=file.before, new_state=file.after))
 
 
-def _keep(row: _Row, file: FileChange, asked: RestoreRequested) -> _Row:
-    chosen = [step for step in row if step.within(asked)]
-    if not chosen:
+def _keep(row: _Row, file: FileChange, request: RestoreRequested) -> _Row:
+    selected_steps = [step for step in row if step.within(request)]
+    if not selected_steps:
         return row
-    if file.path not in asked.hunks or file.after == chosen[-1].after:
-        return tuple(replace(step, kept=True) if step in chosen else step for step in row)
-    whole = _melted(chosen)
-    return _instead(row, chosen, [replace(whole, after=file.after, kept=True), replace(whole, before=file.after)])
+    if file.path not in request.hunks or file.after == selected_steps[-1].new_state:
+        return tuple(replace(step, is_kept=True) if step in selected_steps else step for step in row)
+    merged_step = _melted(selected_steps)
+    return _instead(
+        row,
+        selected_steps,
+        [replace(merged_step, new_state=file.after, is_kept=True), replace(merged_step, old_state=file.after)],
+    )
 
 
 def _melted(steps: Sequence[_Step]) -> _Step:
     first, last = min(step.first for step in steps), max(step.last for step in steps)
-    return _Step(first, last, steps[0].before, steps[-1].after, any(step.observed for step in steps))
+    return _Step(first, last, steps[0].old_state, steps[-1].new_state, any(step.observed for step in steps))
 
 
-def _instead(row: _Row, gone: Sequence[_Step], new: Iterable[_Step]) -> _Row:
-    at = row.index(gone[0])
-    left = [step for step in row[at:] if step not in gone]
-    return (*row[:at], *_known(new), *left)
+def _instead(row: _Row, old_steps: Sequence[_Step], new: Iterable[_Step]) -> _Row:
+    at = row.index(old_steps[0])
+    remaining_steps = [step for step in row[at:] if step not in old_steps]
+    return (*row[:at], *_drop_stateless_steps(new), *remaining_steps)
 
 
-def _known(steps: Iterable[_Step]) -> list[_Step]:
-    return [step for step in steps if step.known]
+def _drop_stateless_steps(steps: Iterable[_Step]) -> list[_Step]:
+    return [step for step in steps if step.has_states]
 
 
-# -- what belongs together ---------------------------------------------------------------------------------------------
+# -- paths that must be undone together --------------------------------------------------------------------------------
 
 
-def _belonging(found: Mapping[str, Trail], chosen: Iterable[str]) -> dict[str, Trail]:
-    """What must come along: the removed folders into which files come back, and all of `.git`, or nothing of it."""
-    more = {above for path in chosen for above in _above(path) if above in found and _removes_folder(found[above])}
-    units = {git_unit(path) for path in (*chosen, *more)} - {""}
-    more |= {path for path in found if units and git_unit(path) in units}
-    return {path: found[path] for path in found if path in more}
+def _belonging(trails_by_path: Mapping[str, Trail], selected_paths: Iterable[str]) -> dict[str, Trail]:
+    """Return the trails that must be included: removed folders into which files come back, and all of `.git` or nothing
+    of it."""
+    more = {
+        above
+        for path in selected_paths
+        for above in _above(path)
+        if above in trails_by_path and _removes_folder(trails_by_path[above])
+    }
+    units = {git_unit(path) for path in (*selected_paths, *more)} - {""}
+    more |= {path for path in trails_by_path if units and git_unit(path) in units}
+    return {path: trails_by_path[path] for path in trails_by_path if path in more}
 
 
 def _above(path: str) -> Iterator[str]:
@@ -310,5 +340,7 @@ def _above(path: str) -> Iterator[str]:
 def _removes_folder(trail: Trail) -> bool:
     if not trail.links:
         return False
-    before, after = trail.links[0].before, trail.links[-1].after
-    return before is not None and before.kind == "directory" and (after is None or after.kind != "directory")
+    old_state, new_state = trail.links[0].before, trail.links[-1].after
+    return (
+        old_state is not None and old_state.kind == "directory" and (new_state is None or new_state.kind != "directory")
+    )

@@ -1,5 +1,5 @@
-"""The tools in the short form that their specs have for models with a small window. The built-in ones take at most
-1,200 tokens, together with the system text. What is left out can be called all the same."""
+"""The short form of the tool specs, for models with a small window. The built-in tools take at most 1,200 tokens,
+together with the system text. A tool that is left out can still be called."""
 
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
@@ -18,17 +18,19 @@ SMALL_WINDOW = 16_384
 _KEPT = ("type", "enum", "items", "properties")
 
 
-def in_short(specs: Sequence[ToolSpec], *, chosen: bool) -> tuple[ToolSpec, ...]:
-    """`chosen`: somebody named the tools that there are to be, so that none is left out."""
-    return tuple(_shortened(spec) for spec in specs if chosen or not spec.dispensable)
+def in_short(specs: Sequence[ToolSpec], *, has_explicit_tools: bool) -> tuple[ToolSpec, ...]:
+    """Return the specs in short form. `has_explicit_tools`: True if the options name the tools, so that none is left
+    out."""
+    return tuple(_shortened(spec) for spec in specs if has_explicit_tools or not spec.dispensable)
 
 
 def withheld(state: ChatState, specs: Sequence[ToolSpec]) -> frozenset[str]:
-    """What would be in vain: an edit before anything was read, which can only be a guess; more of an output where none
-    was cut; the end of a task that asks for a change before there is one, and words as an answer to it before anything
-    was looked at; and the calls since the last one that brought anything new, which would only be made once more."""
+    """Return the names of tools that would be useless now: an edit before a file was read, which can only be a guess;
+    reading more of an output if none was cut; ending a task that asks for a change before there is one, and answering
+    it in words before anything was read; and the calls since the last one with a new result, which would only be
+    repeated."""
     idle = state.run is not None and lacks_change(state, state.run)
-    lacking = {"reading": not state.seen, "output": not state.outputs, "change": idle}
+    lacking = {"reading": not state.seen_files, "output": not state.outputs, "change": idle}
     early = [spec.name for spec in specs if lacking.get(spec.needs)]
     edits = {spec.name for spec in specs if spec.needs == "reading"}
     words = [WORDS] if idle and isinstance(state.history[-1], UserEntry) else []
@@ -36,11 +38,11 @@ def withheld(state: ChatState, specs: Sequence[ToolSpec]) -> frozenset[str]:
 
 
 def _stale(state: ChatState, edits: Container[str]) -> Iterator[str]:
-    """The names of the latest calls that had been made before in this run, with the same result. An edit that failed is
-    passed over: what was read in vain before it would be read in vain after it."""
-    made = state.run.signatures if state.run is not None else ()
-    for at, (name, success) in zip(range(len(made) - 1, -1, -1), _latest_calls(state), strict=False):
-        if made[at] in made[:at]:
+    """Yield the names of the latest calls that had been made before in this run, with the same result. A failed edit is
+    skipped: a call that read nothing new before it would read nothing new after it."""
+    signatures = state.run.signatures if state.run is not None else ()
+    for at, (name, success) in zip(range(len(signatures) - 1, -1, -1), _latest_calls(state), strict=False):
+        if signatures[at] in signatures[:at]:
             yield name
         elif success or name not in edits:
             return
@@ -60,11 +62,11 @@ def _shortened(spec: ToolSpec) -> ToolSpec:
     short = spec.short
     if short is None:
         return spec
-    known = spec.parameters["properties"]
-    kept = short.required + short.optional + short.untold
+    properties = spec.parameters["properties"]
+    kept_names = short.required + short.optional + short.untold
     parameters = {
         "type": "object",
-        "properties": {name: _bare(known[name]) for name in known if name in kept},
+        "properties": {name: _bare(properties[name]) for name in properties if name in kept_names},
         "required": list(short.required),
     }
     return replace(spec, description=short.description, parameters=parameters)

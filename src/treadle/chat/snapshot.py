@@ -26,8 +26,8 @@ def _shape() -> str:
 
 
 RULES = 14
-"""The version of what events mean. Raise it whenever `fold` makes another state of the same log: what older rules made
-of it is no longer read. A test compares what golden logs fold to."""
+"""The version of the fold rules. Raise it whenever `fold` derives another state from the same log: snapshots of older
+rules are then ignored. A test compares the folded states of golden logs."""
 KEY = f"{RULES}.{_shape()}"
 
 

@@ -1,5 +1,5 @@
-"""What a chat is at one point of its log: the value that `fold` builds and all rules read. Frozen, small, and
-derived: nothing here exists that the events do not say. Knows no time, no I/O and no adapter."""
+"""The state of a chat at one point of its log: the value that `fold` builds and all rules read. Frozen, small, and
+derived: it contains nothing that the events do not say. Knows no time, no I/O and no adapter."""
 
 from typing import Any, Literal
 
@@ -25,8 +25,8 @@ from treadle.types import CallKey, ChatId
 
 ELICITATION = "elicitation"
 CallPhase = Literal["requested", "asking", "approved", "started", "waiting", "answered", "done"]
-"""requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone
-outside · answered: what it asked in its middle, and it can go on · done: it has its one result."""
+"""requested by the model · asking a person · approved · started: the intent is recorded · waiting for someone outside ·
+answered: its question has an answer, and it can go on · done: it has its one result."""
 
 MAX_CHANGED = 200
 """So many of the files that a run changed are remembered."""
@@ -45,11 +45,11 @@ class Call(Value, frozen=True):
     action: OpenAction | None = None
     result: ToolResult | None = None
     writes: bool = False
-    """Whether it may change something without saying what (L-16)."""
+    """True if the call may change something without reporting it (L-16)."""
     seal: str = ""
     """The hash of what was shown to the person who allowed it; empty if they changed it themselves (S-08)."""
     network: NetworkChoice = False
-    """What the person let it reach, beside what the chat's options say."""
+    """The network access that the person allowed for this call, in addition to the chat's options."""
     trial: dict[str, Any] | None = None
     """How it was last tried on a view; None: it was not."""
     trial_began_ms: int = 0
@@ -57,11 +57,11 @@ class Call(Value, frozen=True):
     tried_ms: int = 0
     """How long trials took that were decided about."""
     answers: tuple[str, ...] = ()
-    """What people answered to questions in its middle."""
+    """Answers of people to questions that the call asked while it ran."""
     images: tuple[Image, ...] = ()
     """Pictures that its tool returned."""
 
-    def tried(self, now_ms: int) -> int:
+    def total_trial_ms(self, now_ms: int) -> int:
         """How long it has been tried, all in all."""
         return self.tried_ms + (max(0, now_ms - self.trial_began_ms) if self.trial_began_ms else 0)
 
@@ -79,7 +79,7 @@ class OpenTurn(Value, frozen=True):
     failures: int = 0
     """Failed attempts; a worker's death is none of them."""
     attempts: int = 0
-    """Attempts that came to nothing, for whatever reason."""
+    """The number of failed attempts, for any reason."""
     down_s: float = 0.0
     """Seconds of the waits for a provider that is down."""
     forced_compaction: bool = False
@@ -92,7 +92,7 @@ class AnsweredTurn(Value, frozen=True):
 
     turn: int
     usage: Usage | None = None
-    """What the model call cost; None when that is still to be told, as in logs of version 1."""
+    """The usage of the model call; None if it is not recorded yet, as in logs of version 1."""
     finish_reason: str = ""
 
 
@@ -107,7 +107,7 @@ class OpenCheck(Value, frozen=True):
 
 
 class Checked(Value, frozen=True):
-    """What a check came to."""
+    """The result of a check."""
 
     command: str
     success: bool
@@ -119,7 +119,7 @@ class Checked(Value, frozen=True):
         return not self.success and not self.synthetic
 
 
-class Run(Value, frozen=True):
+class RunState(Value, frozen=True):
     """From a user message until the chat is idle again."""
 
     started_ms: int
@@ -147,22 +147,22 @@ class Run(Value, frozen=True):
     """How many signatures there were at the last nudge of the loop guard."""
     first: int = 0
     """The seq of the message that began it."""
-    said: int = 0
+    last_message_seq: int = 0
     """The seq of the last message of a person in it."""
     traceparent: str = ""
     """Where that message came from, among traces."""
     checkpoint: bool = False
-    """Whether a checkpoint stands before its first change (W-01)."""
+    """True if a checkpoint was made before the first change (W-01)."""
     wrote: bool = False
-    """Whether something was changed, or may have been."""
-    changed: tuple[str, ...] = ()
+    """True if something was changed, or may have been."""
+    changed_files: tuple[str, ...] = ()
     """The files that were changed and are still there, the latest last."""
     reminded: bool = False
-    """Whether the model was told that nothing was written."""
+    """True if the model was told that nothing was written."""
     check: OpenCheck | None = None
     """The check that has begun and not ended."""
     checked: tuple[Checked, ...] = ()
-    """What checks have come to since the model last spoke."""
+    """Results of checks since the model last answered."""
     checks_lost: int = 0
     check_rounds: int = 0
     """How often failed checks went back to the model."""
@@ -170,10 +170,10 @@ class Run(Value, frozen=True):
     """The part that the last answer lacks, if it was cut off, filtered or empty."""
     paused: bool = False
     """The provider paused the last answer: the model is to be called again."""
-    lost: bool = False
-    """Whether a record was lost since its last turn began: what it did then, or that it was stopped, may be unknown."""
+    has_lost_record: bool = False
+    """True if a record was lost since the last turn began: effects of that turn, or a stop, may be unknown."""
     applies: bool = False
-    """Whether it only writes what a person applies: no model is asked (L-18)."""
+    """True if the run only applies a change of a person: no model is called (L-18)."""
     diagnosed: str = ""
     """The errors in changed files that the model was told about last."""
     limit: LimitReached | None = None
@@ -211,16 +211,17 @@ class Sight(Value, frozen=True):
 
 
 class Compaction(Value, frozen=True):
-    """What stands for the first `upto` entries in a request. `masked`: large results before it are left out."""
+    """The summary that replaces the first `upto` entries in a request. `masked`: large results before this entry are
+    left out."""
 
     upto: int = 0
     summary: str = ""
-    kept: tuple[int, ...] = ()
+    kept_seqs: tuple[int, ...] = ()
     masked: int = 0
 
 
 class Totals(Value, frozen=True):
-    """What the chat has spent since it began."""
+    """The resources that the chat has used since it began."""
 
     usage: Usage = Usage()
     turns: int = 0
@@ -249,17 +250,17 @@ class ChatState(Value, frozen=True):
     """The whole conversation, as far as it was not cut by an edit."""
     transcript: History[Entry] = History()
     """The conversation as requests carry it: the same, until a compaction makes it shorter."""
-    run: Run | None = None
+    run: RunState | None = None
     last_end: EndReason | Literal[""] = ""
     last_why: str = ""
     """The same in words, where the reason does not say all."""
     sandbox_notice: str = ""
-    """What was last said about the confinement of commands."""
+    """The last notice about the confinement of commands."""
     last_error: Failure | None = None
-    """What went wrong in the run, or in the last one if that ended so."""
+    """The error of the run, or of the last run if it ended with one."""
     turn: int = 0
     open_turn: OpenTurn | None = None
-    answered: AnsweredTurn | None = None
+    answered_turn: AnsweredTurn | None = None
     calls: tuple[Call, ...] = ()
     question: OpenAction | None = None
     """A question of the loop itself: at the turn cap, or at the guard."""
@@ -270,7 +271,7 @@ class ChatState(Value, frozen=True):
     compacting: Trigger | Literal[""] = ""
     compaction_failures: int = 0
     restoring: RestoreRequested | None = None
-    """What someone asked to undo, redo or keep, and nobody has done yet."""
+    """The undo, redo or keep that was requested and is not carried out yet."""
     jobs: tuple[OpenJob, ...] = ()
     pending_jobs: tuple[OpenJob, ...] = ()
     """Those that have ended, and what they changed is neither committed nor discarded."""
@@ -279,7 +280,7 @@ class ChatState(Value, frozen=True):
     """How many checks have begun in this chat; the next one's key is made of it."""
     shell: Shell = Shell()
     """The chat's shell as the last command left it (T-14)."""
-    seen: dict[str, tuple[Sight, ...]] = msgspec.field(default_factory=dict)
+    seen_files: dict[str, tuple[Sight, ...]] = msgspec.field(default_factory=dict)
     """By path, the latest last: how the model saw the file, and how before each of the messages to which it can be
     taken back (T-13, L-09)."""
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
@@ -295,20 +296,20 @@ MAX_QUEUE = 20
 
 def known_files(state: ChatState) -> dict[str, str]:
     """By path: the hash of the file as the model knows it."""
-    return {path: sights[-1].digest for path, sights in state.seen.items()}
+    return {path: sights[-1].digest for path, sights in state.seen_files.items()}
 
 
 def asks_in_its_middle(call: Call, action: str = "") -> bool:
-    """Whether it waits for the answer to a question (to this one, if it is named), and goes on after it."""
-    asked = call.action
-    if asked is None or (action and asked.action != action):
+    """True if the call waits for the answer to a question (to `action`, if given) and continues after it."""
+    open_action = call.action
+    if open_action is None or (action and open_action.action != action):
         return False
-    return asked.kind == "user_input" and asked.name == ELICITATION
+    return open_action.kind == "user_input" and open_action.name == ELICITATION
 
 
 def runnable_calls(state: ChatState) -> tuple[Call, ...]:
-    """Calls that a worker may take up now. One that asks a person holds back those after it (order of writes);
-    one that someone outside runs holds back nobody (A-02)."""
+    """Return the calls that a worker may process now. A call that asks a person blocks the calls after it (order of
+    writes); a call that runs outside blocks none (A-02)."""
     ready: list[Call] = []
     for call in state.calls:
         if call.phase == "asking":
@@ -319,7 +320,7 @@ def runnable_calls(state: ChatState) -> tuple[Call, ...]:
 
 
 def awaits_action(state: ChatState) -> bool:
-    """Whether the chat can go on only after something from outside."""
+    """True if the chat can continue only after an action from outside."""
     if state.question is not None:
         return True
     if not state.calls or any(call.phase == "started" for call in state.calls):
@@ -328,7 +329,7 @@ def awaits_action(state: ChatState) -> bool:
 
 
 def open_actions(state: ChatState) -> tuple[OpenAction, ...]:
-    """What the chat waits for, in the order in which it was asked."""
+    """Return the actions that the chat waits for, in the order in which they were requested."""
     actions = [call.action for call in state.calls if call.action is not None]
     if state.question is not None:
         actions.append(state.question)
@@ -336,7 +337,8 @@ def open_actions(state: ChatState) -> tuple[OpenAction, ...]:
 
 
 def next_queued(state: ChatState) -> QueueItem | None:
-    """The message that starts the next run: what was said after a stop, then unused steering (L-08)."""
+    """Return the message that starts the next run: first messages sent after a stop, then unused steering (L-08), then
+    the rest of the queue."""
     for item in state.queue:
         if item.after_stop:
             return item
@@ -346,14 +348,14 @@ def next_queued(state: ChatState) -> QueueItem | None:
     return state.queue[0] if state.queue else None
 
 
-def said(item: QueueItem, delivery: Delivery) -> UserMessage:
+def to_user_message(item: QueueItem, delivery: Delivery) -> UserMessage:
     """A queued message as it is used."""
     return UserMessage(item.content, delivery, images=item.images, queue_id=item.id, traceparent=item.traceparent)
 
 
 def starts_queued(state: ChatState) -> bool:
-    """Whether an idle chat goes on with its queue by itself. After a stop or an error what was queued before waits for
-    a person."""
+    """True if an idle chat starts its queue by itself. After a stop or an error, messages that were queued before wait
+    for a person."""
     if not state.queue or state.run is not None or state.options.archived:
         return False
     return state.last_end not in ("interrupted", "error", "budget") or any(item.after_stop for item in state.queue)
@@ -376,8 +378,8 @@ def status(state: ChatState) -> Status:
 
 
 def awaits_person(state: ChatState) -> bool:
-    """Whether the chat can go on only after a person said something. A client's tool works while it is waited for,
-    and so does the run."""
+    """True if the chat can continue only after a person answers. While it waits for a client's tool, the tool is at
+    work, and so is the run."""
     return status(state) == "requires_action" and all(action.of_person for action in open_actions(state))
 
 
@@ -387,7 +389,7 @@ def failure_of(state: ChatState) -> Failure | None:
 
 
 def runnable(state: ChatState) -> bool:
-    """Whether a worker has something to do."""
+    """True if a worker has something to do."""
     return status(state) in ("pending", "running", "interrupting")
 
 
@@ -406,12 +408,12 @@ def is_untitled(state: ChatState) -> bool:
 
 def summary(state: ChatState) -> ChatSummary:
     """The line about a chat that is kept beside its log."""
-    shown, failure = status(state), failure_of(state)
+    chat_status, failure = status(state), failure_of(state)
     return ChatSummary(
         chat=state.chat,
-        status=shown,
+        status=chat_status,
         head=state.head,
-        runnable=shown in ("pending", "running", "interrupting"),
+        runnable=chat_status in ("pending", "running", "interrupting"),
         wake_ms=wake_ms(state),
         title=state.title,
         model=state.options.model,

@@ -1,5 +1,5 @@
-"""The conversation as the next request carries it: compacted, masked and repaired. The log is never rewritten; what
-differs between log and request is decided here, deterministically, so that a request's prefix stays the same from
+"""The conversation as the next request carries it: compacted, masked and repaired. The log is never rewritten;
+differences between log and request are decided here, deterministically, so that a request's prefix stays the same from
 turn to turn (L-19 to L-21)."""
 
 from collections.abc import Iterable, Sequence
@@ -26,38 +26,38 @@ def rebuild(history: History[Entry], compaction: Compaction) -> History[Entry]:
     same objects, and their bytes the same bytes, from turn to turn."""
     opening: list[Entry] = []
     if compaction.upto:
-        opening = _kept(history.cut(compaction.upto), compaction.kept)
+        opening = _select_kept_entries(history.take_first(compaction.upto), compaction.kept_seqs)
         opening.append(UserEntry(SUMMARY_INTRO + compaction.summary, source="summary"))
-    rest = history.slice(compaction.upto)
+    recent_entries = history.slice(compaction.upto)
     border = max(0, compaction.masked - compaction.upto)
-    return repair([*opening, *(mask(entry) for entry in rest[:border]), *rest[border:]])
+    return repair([*opening, *(mask(entry) for entry in recent_entries[:border]), *recent_entries[border:]])
 
 
-def _kept(head: History[Entry], seqs: Sequence[int]) -> list[Entry]:
+def _select_kept_entries(head: History[Entry], seqs: Sequence[int]) -> list[Entry]:
     """The messages that stay verbatim. They are the newest ones, so that a long chat is not searched to its beginning
     at each of its compactions."""
-    left = set(seqs)
-    found: list[Entry] = []
+    remaining_seqs = set(seqs)
+    messages: list[Entry] = []
     place = len(head)
-    while left and place > 0:
+    while remaining_seqs and place > 0:
         place -= 1
         entry = head[place]
-        if isinstance(entry, UserEntry) and entry.seq in left:
-            left.remove(entry.seq)
-            found.append(entry)
-    return found[::-1]
+        if isinstance(entry, UserEntry) and entry.seq in remaining_seqs:
+            remaining_seqs.remove(entry.seq)
+            messages.append(entry)
+    return messages[::-1]
 
 
 def entries(state: ChatState) -> list[Entry]:
-    """What the model sees of the conversation."""
-    shown = state.transcript.slice(0)
-    if shown and isinstance(last := shown[-1], AssistantEntry) and last.calls:
-        shown.append(_match(last, None))
-    return shown
+    """Return the part of the conversation that the model sees."""
+    transcript_entries = state.transcript.slice(0)
+    if transcript_entries and isinstance(last := transcript_entries[-1], AssistantEntry) and last.calls:
+        transcript_entries.append(_match(last, None))
+    return transcript_entries
 
 
 def mask(entry: Entry) -> Entry:
-    """A results entry without its large texts; what a result was stays visible."""
+    """Return a results entry without its large texts; a short description of each result stays."""
     if not isinstance(entry, ResultsEntry) or all(len(r.text) <= MASK_OVER_CHARS for r in entry.results):
         return entry
     return replace(entry, results=tuple(_mask_result(result) for result in entry.results))
@@ -74,11 +74,11 @@ def attach(transcript: History[Entry], entry: Entry) -> History[Entry]:
     """The transcript with one more entry, repaired as it grows: each call has exactly one result, right after it and
     in order; answers without a word and results without a call are left out (L-20). Costs what is new."""
     last = transcript.last
-    asked = last if isinstance(last, AssistantEntry) and last.calls else None
+    calling_entry = last if isinstance(last, AssistantEntry) and last.calls else None
     if isinstance(entry, ResultsEntry):
-        return transcript if asked is None else transcript.append(_match(asked, entry))
-    if asked is not None:
-        transcript = transcript.append(_match(asked, None))
+        return transcript if calling_entry is None else transcript.append(_match(calling_entry, entry))
+    if calling_entry is not None:
+        transcript = transcript.append(_match(calling_entry, None))
     if isinstance(entry, AssistantEntry) and not (entry.text or entry.calls):
         return transcript
     return transcript.append(entry)
@@ -92,12 +92,14 @@ def repair(history: Iterable[Entry]) -> History[Entry]:
     return transcript
 
 
-def _match(asked: AssistantEntry, given: ResultsEntry | None) -> ResultsEntry:
-    if given is not None and [r.call for r in given.results] == [c.call for c in asked.calls]:
-        return given
-    known = {result.call: result for result in given.results} if given is not None else {}
-    results = tuple(known.get(call.call) or ToolResult(call.call, LOST, False) for call in asked.calls)
-    return ResultsEntry(asked.turn, results)
+def _match(calling_entry: AssistantEntry, results_entry: ResultsEntry | None) -> ResultsEntry:
+    if results_entry is not None and [r.call for r in results_entry.results] == [c.call for c in calling_entry.calls]:
+        return results_entry
+    results_by_call = {result.call: result for result in results_entry.results} if results_entry is not None else {}
+    results = tuple(
+        results_by_call.get(call.call) or ToolResult(call.call, LOST, False) for call in calling_entry.calls
+    )
+    return ResultsEntry(calling_entry.turn, results)
 
 
 def estimate(state: ChatState, overhead_chars: int) -> int:
@@ -126,12 +128,12 @@ def recent_start(history: Sequence[Entry], budget_tokens: int = KEEP_RECENT_TOKE
 
 def kept_messages(history: Iterable[Entry], budget_tokens: int = KEEP_USER_TOKENS) -> tuple[int, ...]:
     """The seqs of the newest people's messages that stay verbatim, oldest first."""
-    kept: list[int] = []
-    left = budget_tokens
+    kept_seqs: list[int] = []
+    remaining_tokens = budget_tokens
     for entry in reversed(list(history)):
         if isinstance(entry, UserEntry) and entry.source == "person":
-            left -= tokens(weigh(entry))
-            if left < 0:
+            remaining_tokens -= tokens(weigh(entry))
+            if remaining_tokens < 0:
                 break
-            kept.append(entry.seq)
-    return tuple(reversed(kept))
+            kept_seqs.append(entry.seq)
+    return tuple(reversed(kept_seqs))

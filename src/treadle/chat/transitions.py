@@ -15,9 +15,9 @@ from treadle.chat.state import (
     ChatState,
     asks_in_its_middle,
     awaits_action,
-    said,
     starts_queued,
     status,
+    to_user_message,
 )
 from treadle.did_you_mean import unknown_names
 from treadle.errors import InvalidInput, Refused
@@ -37,8 +37,8 @@ CREATION_LOST = (
 
 
 def transition(state: ChatState, command: c.Command) -> Events:
-    """What the command makes of the chat. Raises Refused or InvalidInput and changes nothing. An empty tuple means
-    that what was asked for is the case already."""
+    """Return the events of a command. Raises Refused or InvalidInput and changes nothing. An empty tuple means that the
+    requested state is already in place."""
     if state.creation_lost:
         raise Refused("unreadable", CREATION_LOST.format(chat=state.chat))
     if state.options.archived and not isinstance(
@@ -104,13 +104,13 @@ def _not_empty(text: str) -> None:
         raise Refused("empty", "The text is empty; say something.")
 
 
-def _busy(state: ChatState, what: str) -> Refused:
+def _busy(state: ChatState, advice: str) -> Refused:
     """A chat that works and one that waits for someone are different answers (law 6)."""
-    shown = status(state)
+    chat_status = status(state)
     words = {"requires_action": "waits for an answer", "pending": "has a run that is not finished"}
     return Refused(
-        "awaiting_action" if shown == "requires_action" else "busy",
-        f"Chat {state.chat} {words.get(shown, f'is {shown}')}; {what}.",
+        "awaiting_action" if chat_status == "requires_action" else "busy",
+        f"Chat {state.chat} {words.get(chat_status, f'is {chat_status}')}; {advice}.",
     )
 
 
@@ -128,7 +128,7 @@ def _send(state: ChatState, command: c.Send) -> Events:
     message = e.UserMessage(command.content, images=command.images, traceparent=traceparent)
     if state.run is None and not starts_queued(state):
         return (message,)
-    if state.run is not None and state.run.lost:
+    if state.run is not None and state.run.has_lost_record:
         return (e.ModelNotice("record_lost", RECORD_LOST), *end_run(state, "superseded"), message)
     if status(state) == "requires_action" and command.delivery == "steering":
         return (*close_calls(state, "steering"), msgspec.structs.replace(message, delivery="steering"))
@@ -149,9 +149,9 @@ def _submit(state: ChatState, command: c.SubmitResults) -> Events:
     if status(state) != "requires_action" or not waiting:
         raise Refused("not_awaiting_action", f"Chat {state.chat} waits for no tool results.")
     expected = {call.action.tool_call_id: call for call in waiting if call.action is not None}
-    sent = [result.tool_call_id for result in command.results]
-    if len(set(sent)) != len(sent) or set(sent) != set(expected):
-        raise Refused("results_mismatch", f"Send exactly one result for each of {sorted(expected)}; got {sent}.")
+    result_ids = [result.tool_call_id for result in command.results]
+    if len(set(result_ids)) != len(result_ids) or set(result_ids) != set(expected):
+        raise Refused("results_mismatch", f"Send exactly one result for each of {sorted(expected)}; got {result_ids}.")
     events: list[Event] = []
     for result in command.results:
         call = expected[result.tool_call_id]
@@ -188,7 +188,7 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
     if command.rule is not None:
         _check_offered(call.action.offers, command.rule, command)
     allowed = command.decision == "allow"
-    done = e.PermissionCompleted(
+    completion = e.PermissionCompleted(
         command.action,
         command.decision,
         command.by,
@@ -197,9 +197,9 @@ def _decide(state: ChatState, command: c.Decide) -> Events:
         rule=command.rule,
     )
     if allowed:
-        return (done,)
+        return (completion,)
     text = "The user refused this call." + (f" They said: {command.feedback}" if command.feedback else "")
-    return (done, e.ExecutionComplete(call.key, False, error=text, result_summary="refused"))
+    return (completion, e.ExecutionComplete(call.key, False, error=text, result_summary="refused"))
 
 
 def _check_offered(offers: tuple[Offer, ...], rule: Rule, command: c.Decide) -> None:
@@ -217,18 +217,18 @@ def _answer(state: ChatState, command: c.Answer) -> Events:
     if question is not None and question.action == command.action:
         if command.answer not in question.options:
             raise InvalidInput(f"Answer with one of {', '.join(question.options)}; got {command.answer!r}.")
-        done = e.UserInputCompleted(command.action, command.answer, command.by)
+        completion = e.UserInputCompleted(command.action, command.answer, command.by)
         if question.name == "limit" and command.answer == CONTINUE:
-            return (done, e.LimitExtended(state.options.max_turns, command.by))
-        return (done,)
+            return (completion, e.LimitExtended(state.options.max_turns, command.by))
+        return (completion,)
     for call in state.calls:
         action = call.action
         if action is not None and action.kind == "user_input" and action.action == command.action:
             _not_empty(command.answer)
-            done = e.UserInputCompleted(command.action, command.answer, command.by)
+            completion = e.UserInputCompleted(command.action, command.answer, command.by)
             if asks_in_its_middle(call, command.action):
-                return (done,)
-            return (done, _completed(call, command.answer, True))
+                return (completion,)
+            return (completion, _completed(call, command.answer, True))
     raise Refused("no_such_action", f"No open question {command.action!r}; it may have been answered already.")
 
 
@@ -296,9 +296,9 @@ def _restore(state: ChatState, command: c.Restore) -> Events:
 def _promote(state: ChatState, command: c.Promote) -> Events:
     item = _queued(state, command.id)
     if state.run is None:
-        return (said(item, "queued"),)
+        return (to_user_message(item, "queued"),)
     if status(state) == "requires_action":
-        return (*close_calls(state, "steering"), said(item, "steering"))
+        return (*close_calls(state, "steering"), to_user_message(item, "steering"))
     return (e.QueueChanged("promoted", command.id),)
 
 
@@ -334,7 +334,7 @@ def _change(state: ChatState, command: c.ChangeOptions) -> Events:
 
 
 def _fixed(options: ChatOptions) -> tuple[str, str, bool]:
-    """What does not change under a run."""
+    """Return the options that cannot change during a run."""
     return options.root, options.world, options.archived
 
 
@@ -347,13 +347,13 @@ def _compact(state: ChatState) -> Events:
 
 
 def _close_job(state: ChatState, command: c.CloseJob) -> Events:
-    open_jobs = state.pending_jobs if command.settled else state.jobs
+    open_jobs = state.pending_jobs if command.settlement else state.jobs
     if all(job.job != command.job for job in open_jobs):
         return ()
     fact: e.Event = e.JobEnded(command.job, command.ending, command.code, command.by, command.concerns, command.pending)
-    if command.settled:
-        fact = e.JobSettled(command.job, command.settled, command.by)
-    return (fact,) if command.changed is None else (fact, command.changed)
+    if command.settlement:
+        fact = e.JobSettled(command.job, command.settlement, command.by)
+    return (fact,) if command.files_changed is None else (fact, command.files_changed)
 
 
 def _expire(state: ChatState, command: c.Expire) -> Events:

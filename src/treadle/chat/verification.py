@@ -1,15 +1,16 @@
-"""Completion is verified (L-16): before a run may end, the model is told once if the task asked for changes and nothing
-was written, the changed files are looked at, and the configured commands are run. Pure: says what comes next and in
-which words; carrying it out is the engine's business.
+"""Verifies completion (L-16): before a run may end, the model is told once if the task asked for changes and nothing
+was written, the changed files are diagnosed, and the configured commands are run. Pure: decides the next step and its
+wording; the engine carries it out.
 
-What failed goes back to the model at most three times. After that a failing command ends the run with an error: the
-completion is refused, and said so. Diagnostics never refuse one in the end: what they find may be older than the run.
+Failures are sent back to the model at most three times. After that a failing command ends the run with an error: the
+completion is refused, and the error says so. Diagnostics never refuse a completion in the end: the errors may be older
+than the run.
 """
 
 from collections.abc import Iterator
 
 from treadle.chat.intent import asks_for_changes, files_to_write, only_asks, words_of
-from treadle.chat.state import MAX_CHANGED, ChatState, Checked, OpenCheck, Run
+from treadle.chat.state import MAX_CHANGED, ChatState, Checked, OpenCheck, RunState
 from treadle.protocol.content import AssistantEntry, UserEntry
 from treadle.protocol.events import DIAGNOSTICS, Event, SessionError, UserMessage
 from treadle.types import CallKey
@@ -35,43 +36,44 @@ _TAIL_CHARS = 6_000
 _LANGUAGES = words_of("py pyi js mjs cjs jsx ts tsx mts cts c cc cpp cxx hpp hh go rs sh bash json toml yaml yml")
 
 
-def verify(state: ChatState, run: Run) -> OpenCheck | Event | None:
-    """What must come before the run may end: a check, something said, or nothing any more."""
+def verify(state: ChatState, run: RunState) -> OpenCheck | Event | None:
+    """Return the step that must come before the run may end: a check, a message, or None."""
     if state.options.mode == "read-only" or run.stop:
         return None
     if _unwritten(state, run):
         file = _unwritten_file(state, run) if run.wrote else ""
         return UserMessage(FILE_NOT_WRITTEN.format(file=file) if file else NOTHING_WRITTEN, source="check")
-    done = {result.command for result in run.checked}
+    checked_commands = {result.command for result in run.checked}
     for command in _planned(state, run):
-        if command not in done:
+        if command not in checked_commands:
             paths = _diagnosable(run) if command == DIAGNOSTICS else ()
             return OpenCheck(CallKey(f"check.{state.checks + 1}"), command, run.check_rounds + 1, paths)
     return _verdict(run)
 
 
-def _verdict(run: Run) -> Event | None:
-    failed = [result for result in run.checked if result.failed and not _known(result, run)]
+def _verdict(run: RunState) -> Event | None:
+    failed = [result for result in run.checked if result.failed and not _is_already_reported(result, run)]
     if failed and run.check_rounds < MAX_ROUNDS:
         return UserMessage(report(failed), source="check")
     refusing = [result.command for result in failed if result.command != DIAGNOSTICS]
     if not refusing:
         return None
-    named = ", ".join(f"`{command}`" for command in refusing)
+    command_list = ", ".join(f"`{command}`" for command in refusing)
     return SessionError(
         "checks_failed",
-        f"The completion was refused: {named} still {'fails' if len(refusing) == 1 else 'fail'} after the model was "
+        f"The completion was refused: {command_list} still {'fails' if len(refusing) == 1 else 'fail'} after "
+        "the model was "
         f"told {MAX_ROUNDS} times. What it did is in the project; look at it, or go on with another message.",
     )
 
 
-def _known(result: Checked, run: Run) -> bool:
-    """Whether the model has been told exactly this and left it so."""
+def _is_already_reported(result: Checked, run: RunState) -> bool:
+    """True if the model has been told exactly this and left it so."""
     return result.command == DIAGNOSTICS and result.text == run.diagnosed
 
 
 def report(failed: list[Checked]) -> str:
-    """What the model is told about failed checks: the command, how it ended, and the end of its output."""
+    """Return the message about failed checks for the model: the command, how it ended, and the end of its output."""
     parts = []
     for result in failed:
         if result.command == DIAGNOSTICS:
@@ -84,28 +86,28 @@ def report(failed: list[Checked]) -> str:
 def tail(text: str) -> str:
     """As much of the end of an output as the model is told."""
     lines = text.strip().split("\n")
-    shown = "\n".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:]
-    return shown if len(shown) == len(text.strip()) else f"[the beginning is left out]\n{shown}"
+    excerpt = "\n".join(lines[-_TAIL_LINES:])[-_TAIL_CHARS:]
+    return excerpt if len(excerpt) == len(text.strip()) else f"[the beginning is left out]\n{excerpt}"
 
 
-def _planned(state: ChatState, run: Run) -> Iterator[str]:
+def _planned(state: ChatState, run: RunState) -> Iterator[str]:
     """The checks of this end, in order: the quick look first. A question that led to no change is not held up."""
     if state.options.diagnose and _diagnosable(run):
         yield DIAGNOSTICS
     if not state.options.checks:
         return
-    if run.wrote or run.completed or not all(only_asks(text) for text in _asked(state, run)):
+    if run.wrote or run.completed or not all(only_asks(text) for text in _find_person_messages(state, run)):
         yield from dict.fromkeys(state.options.checks)
 
 
-def _diagnosable(run: Run) -> tuple[str, ...]:
-    paths = [path for path in run.changed if path.rpartition(".")[2].lower() in _LANGUAGES]
+def _diagnosable(run: RunState) -> tuple[str, ...]:
+    paths = [path for path in run.changed_files if path.rpartition(".")[2].lower() in _LANGUAGES]
     return tuple(paths[-MAX_DIAGNOSED:])
 
 
-def _unwritten(state: ChatState, run: Run) -> bool:
-    """Whether the model should be told that nothing was written. Not if it asks something back and someone is there
-    to answer."""
+def _unwritten(state: ChatState, run: RunState) -> bool:
+    """True if the model should be told that nothing was written. Not if it asks a question and a person is there to
+    answer."""
     if run.reminded or not lacks_change(state, run):
         return False
     last = state.history.last
@@ -113,34 +115,38 @@ def _unwritten(state: ChatState, run: Run) -> bool:
     return not (asks_back and state.options.interactive)
 
 
-def lacks_change(state: ChatState, run: Run) -> bool:
-    """Whether the person asked for a change and none was made, although it may be; or only others than the one of the
-    file that something was to be written to."""
+def lacks_change(state: ChatState, run: RunState) -> bool:
+    """True if the person asked for a change and none was made, although the mode allows it, or if only other files than
+    the requested one were changed."""
     if not state.options.verify or state.options.mode == "read-only":
         return False
     if run.wrote:
         return bool(_unwritten_file(state, run))
-    return any(asks_for_changes(text) for text in _asked(state, run))
+    return any(asks_for_changes(text) for text in _find_person_messages(state, run))
 
 
-def _unwritten_file(state: ChatState, run: Run) -> str:
-    """The file that something was to be written to, where only others were changed; empty if there is none. What is not
-    known to have changed may be anything."""
-    if not run.changed or len(run.changed) >= MAX_CHANGED:
+def _unwritten_file(state: ChatState, run: RunState) -> str:
+    """Return the requested file if only other files were changed; empty if there is none. Empty also if the changed
+    files are not all known."""
+    if not run.changed_files or len(run.changed_files) >= MAX_CHANGED:
         return ""
-    wanted = [file for text in _asked(state, run) for file in files_to_write(text)]
-    changed = [f"/{path}" for path in run.changed]
-    left = (file for file in wanted if not any(path.endswith(f"/{file.removeprefix('./')}") for path in changed))
-    return next(left, "")
+    requested_files = [file for text in _find_person_messages(state, run) for file in files_to_write(text)]
+    changed_paths = [f"/{path}" for path in run.changed_files]
+    unwritten_files = (
+        file
+        for file in requested_files
+        if not any(path.endswith(f"/{file.removeprefix('./')}") for path in changed_paths)
+    )
+    return next(unwritten_files, "")
 
 
-def _asked(state: ChatState, run: Run) -> list[str]:
-    """What the person said in this run."""
-    said: list[str] = []
+def _find_person_messages(state: ChatState, run: RunState) -> list[str]:
+    """Return the person's messages in this run, newest first."""
+    messages: list[str] = []
     for index in range(len(state.history) - 1, -1, -1):
         entry = state.history[index]
         if isinstance(entry, UserEntry) and entry.source == "person":
-            said.append(entry.text)
+            messages.append(entry.text)
             if entry.seq <= run.first:
                 break
-    return said
+    return messages

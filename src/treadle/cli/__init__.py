@@ -106,14 +106,14 @@ def main() -> int:
         case ["--help" | "-h"]:
             print(help_text())
             return 0
-        case ["completion", "--ids"]:  # a shell waits for it while somebody types
+        case ["completion", "--ids"]:  # a shell waits for it while the user types
             from treadle.cli.chat_names import newest
             from treadle.inert import print_line
 
             print_line("\n".join(newest()))
             return 0
         case arguments:
-            # What is loaded stays: looking through it for garbage, time and again while it grows, finds none.
+            # Loaded modules stay in use: collecting garbage again and again while they load finds none.
             set_threshold(YOUNG_OBJECTS)
             from treadle.cli.group import invoke
 

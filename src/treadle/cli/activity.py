@@ -1,5 +1,5 @@
-"""The passing line of what goes on in silence: a model that thinks, a command that runs. It moves and tells the
-seconds, so that nobody takes waiting for hanging. On a terminal only."""
+"""The status line of a silent activity: a model that thinks, a command that runs. It moves and counts the seconds, so
+that waiting does not look like hanging. On a terminal only."""
 
 import asyncio
 import time
@@ -21,7 +21,8 @@ class Activity:
         self._timer: asyncio.TimerHandle | None = None
 
     def show(self, text: str, tail: str = "") -> None:
-        """What goes on, and the last that was heard of it. The same text is the same activity, and its time runs on."""
+        """Show the activity `text` and the last news about it, `tail`. The same text is the same activity, and its
+        clock continues."""
         fresh = text != self._text or not self._terminal.has_status
         if fresh and text != self._text:
             self._since = time.monotonic()
@@ -38,7 +39,7 @@ class Activity:
         self._timer = None
         if self._terminal.has_status:
             self._ticks += 1
-            with suppress(OSError):  # a timer has nobody to tell; the next event will say so
+            with suppress(OSError):  # a timer has no caller to report to; the next event raises the error
                 self._draw(self._clock())
             self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 

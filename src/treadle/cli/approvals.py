@@ -20,29 +20,30 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 async def asked_of_people(agent: Agent) -> list[tuple[Chat, OpenAction]]:
-    """What a person can answer, of all chats: client tools wait for a program."""
+    """Return the open actions of all chats that a person can answer. Client tools, which wait for a program, are left
+    out."""
     listed = await agent.chats(archived=False)
     chats = [agent.chat(each.summary.chat) for each in listed if each.summary.status == "requires_action"]
     return [(chat, action) for chat in chats for action in await chat.actions() if action.of_person]
 
 
-async def find_approval(agent: Agent, named: str) -> tuple[Chat, OpenAction]:
+async def find_approval(agent: Agent, approval_ref: str) -> tuple[Chat, OpenAction]:
     """The approval that a person means: by its chat, by chat and action (c_…:3.1), or by the action alone; without a
     name, the only one."""
-    if not named:
+    if not approval_ref:
         return await _only_approval(agent)
-    chat_part, colon, wanted = named.rpartition(":")
+    chat_part, colon, action_id = approval_ref.rpartition(":")
     if not colon:
-        chat_part, wanted = named, ""
-    if re.fullmatch(r"\d+\.\d+", named):
-        return await _by_action(agent, named)
+        chat_part, action_id = approval_ref, ""
+    if re.fullmatch(r"\d+\.\d+", approval_ref):
+        return await _by_action(agent, approval_ref)
     chat = agent.chat(await find_chat(agent.deps.store, chat_part))
     actions = [action for action in await chat.actions() if action.kind == "permission"]
-    chosen = [action for action in actions if not wanted or action.action == wanted]
-    if not chosen:
-        what = f"does not ask for {wanted}" if wanted else "asks for no approval"
-        raise Refused("no_such_action", f"the chat {chat.id} {what} (any more); see: treadle pending")
-    return chat, chosen[0]
+    matches = [action for action in actions if not action_id or action.action == action_id]
+    if not matches:
+        problem = f"does not ask for {action_id}" if action_id else "asks for no approval"
+        raise Refused("no_such_action", f"the chat {chat.id} {problem} (any more); see: treadle pending")
+    return chat, matches[0]
 
 
 async def _only_approval(agent: Agent) -> tuple[Chat, OpenAction]:
@@ -57,18 +58,18 @@ async def _only_approval(agent: Agent) -> tuple[Chat, OpenAction]:
     return waiting[0]
 
 
-async def _by_action(agent: Agent, wanted: str) -> tuple[Chat, OpenAction]:
-    found = [
+async def _by_action(agent: Agent, action_id: str) -> tuple[Chat, OpenAction]:
+    matches = [
         (chat, action)
         for chat, action in await asked_of_people(agent)
-        if action.kind == "permission" and action.action == wanted
+        if action.kind == "permission" and action.action == action_id
     ]
-    if not found:
-        raise NotFound(f"no chat asks for {wanted!r} (any more); see: treadle pending")
-    if len(found) > 1:
-        shown = ", ".join(f"{chat.id}:{wanted}" for chat, _ in found[:5])
-        raise InvalidInput(f"{len(found)} chats ask for {wanted} ({shown}); name the chat, too")
-    return found[0]
+    if not matches:
+        raise NotFound(f"no chat asks for {action_id!r} (any more); see: treadle pending")
+    if len(matches) > 1:
+        candidates = ", ".join(f"{chat.id}:{action_id}" for chat, _ in matches[:5])
+        raise InvalidInput(f"{len(matches)} chats ask for {action_id} ({candidates}); name the chat, too")
+    return matches[0]
 
 
 async def edited(chat: Chat, action: OpenAction, text: str) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from treadle.cli.options import EXIT_ERROR, EXIT_OK, Named
+from treadle.cli.options import EXIT_ERROR, EXIT_OK, SelectionArguments
 from treadle.cli.session import find_chat, project_root
 from treadle.cli.terminal import Terminal, write_json
 from treadle.errors import InvalidInput, NotFound, ToolError
@@ -15,7 +15,7 @@ from treadle.files import ChatFiles, RunSpan
 from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.lines.changes import ASIDE, Aside, change_lines, count, is_folder, sort_out, without_parents
-from treadle.lines.hunks import Shown
+from treadle.lines.hunks import FileDiff
 from treadle.presentation.notices import summary
 from treadle.presentation.styled import Colour, Span, spans
 from treadle.protocol import wire
@@ -28,8 +28,8 @@ MOST = 500
 _COLOURS: dict[str, Colour] = {"A": "green", "D": "red", "+": "green", "-": "red", "@": "cyan", "[": "dim"}
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """What was named, in a chat."""
+class SelectedChanges(msgspec.Struct, frozen=True):
+    """The changes that were selected in a chat."""
 
     chat: Chat
     files: ChatFiles
@@ -38,20 +38,22 @@ class Chosen(msgspec.Struct, frozen=True):
     hunks: Mapping[str, tuple[int, ...]]
     even_kept: bool = False
     aside: Collection[Aside] = ASIDE
-    """What is only counted."""
+    """Kinds of changes that are only counted."""
 
 
-async def choose(agent: Agent, wanted: Named) -> Chosen:
-    chat = await _chat(agent, wanted.chat)
+async def choose(agent: Agent, arguments: SelectionArguments) -> SelectedChanges:
+    chat = await _chat(agent, arguments.chat)
     root = (await chat.state()).options.root
     if not root:
         raise InvalidInput(f"the chat {chat.id} has no project root, so it has changed no files")
-    paths = tuple(_recorded(root, path) for path in wanted.paths)
-    hunks = _hunks(root, wanted.hunks)
+    paths = tuple(_recorded(root, path) for path in arguments.paths)
+    hunks = _hunks(root, arguments.hunks)
     if paths and hunks:
         raise InvalidInput("name either files or hunks; a hunk names its file itself")
-    aside: frozenset[Aside] = frozenset(("git",)) if wanted.caches else ASIDE
-    return Chosen(chat, chat.files, await _span(chat.files, wanted), paths, hunks, wanted.even_kept, aside)
+    aside: frozenset[Aside] = frozenset(("git",)) if arguments.caches else ASIDE
+    return SelectedChanges(
+        chat, chat.files, await _span(chat.files, arguments), paths, hunks, arguments.even_kept, aside
+    )
 
 
 async def _chat(agent: Agent, name: str) -> Chat:
@@ -66,7 +68,7 @@ async def _chat(agent: Agent, name: str) -> Chat:
     raise NotFound(f"no chat has worked in {here}; name one (treadle chats lists them), or go to its project")
 
 
-async def refuse_unknown_words(choice: Chosen, selection: Named) -> None:
+async def refuse_unknown_words(choice: SelectedChanges, selection: SelectionArguments) -> None:
     """For a command that found nothing: NotFound for a word that is no chat, no file and nothing that the chat ever
     changed."""
     unknown = [(word, path) for word, path in zip(selection.paths, choice.paths, strict=True) if _is_missing(word)]
@@ -86,17 +88,17 @@ def _holds(root: str, folder: str) -> bool:
     return is_below(folder, os.path.realpath(root))
 
 
-async def _span(files: ChatFiles, wanted: Named) -> RunSpan:
-    if wanted.everything:
+async def _span(files: ChatFiles, arguments: SelectionArguments) -> RunSpan:
+    if arguments.everything:
         return RunSpan()
-    if wanted.run is None:
-        return await files.last_run(even_kept=wanted.even_kept)
+    if arguments.run is None:
+        return await files.last_run(even_kept=arguments.even_kept)
     runs = await files.runs()
-    if not 1 <= wanted.run <= len(runs):
+    if not 1 <= arguments.run <= len(runs):
         raise InvalidInput(
-            f"there is no run {wanted.run}: {count(len(runs), 'run')} of this chat may have changed files"
+            f"there is no run {arguments.run}: {count(len(runs), 'run')} of this chat may have changed files"
         )
-    return runs[wanted.run - 1]
+    return runs[arguments.run - 1]
 
 
 def _recorded(root: str, typed: str) -> str:
@@ -110,7 +112,7 @@ def _recorded(root: str, typed: str) -> str:
 
 
 def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    hunks_by_path: dict[str, tuple[int, ...]] = {}
     for each in typed:
         path, colon, numbers = each.rpartition(":")
         parts = numbers.split(",")
@@ -119,8 +121,8 @@ def _hunks(root: str, typed: Sequence[str]) -> dict[str, tuple[int, ...]]:
                 f"{inert_line(each)} names no hunk; write PATH:N, or PATH:N,M, as treadle diff counts them"
             )
         key = _recorded(root, path)
-        found[key] = (*found.get(key, ()), *map(int, parts))
-    return found
+        hunks_by_path[key] = (*hunks_by_path.get(key, ()), *map(int, parts))
+    return hunks_by_path
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------
@@ -144,17 +146,17 @@ def print_conflicts(terminal: Terminal, conflicts: Iterable[FileConflict]) -> No
             terminal.line(f"    {line}", *_colours(line))
 
 
-def print_diff(terminal: Terminal, found: Iterable[Shown], aside: Collection[Aside] = ASIDE) -> None:
-    """The changes of files in full; what is put aside is only counted."""
-    looks = {each.change.path: each for each in found}
+def print_diff(terminal: Terminal, file_diffs: Iterable[FileDiff], aside: Collection[Aside] = ASIDE) -> None:
+    """Print the changes of files in full. Changes in `aside` are only counted."""
+    looks = {each.change.path: each for each in file_diffs}
     parts = sort_out((each.change for each in looks.values()), aside)
-    for file in sorted(without_parents(parts.told), key=lambda file: decode_path(file.path).split("/")):
+    for file in sorted(without_parents(parts.reported_files), key=lambda file: decode_path(file.path).split("/")):
         _print_file(terminal, looks[file.path])
     for counted in parts.counts:
         terminal.line(f"[{counted}]", "dim")
 
 
-def _print_file(terminal: Terminal, each: Shown) -> None:
+def _print_file(terminal: Terminal, each: FileDiff) -> None:
     file, path = each.change, shown_path(each.change.path)
     print_changes(terminal, [file], ())
     for note in () if is_folder(file) else each.notes:
@@ -183,31 +185,33 @@ def _colours(line: str) -> list[Colour]:
 # -- undo, redo and keep ----------------------------------------------------------------------------------------------
 
 
-async def tell_begun(terminal: Terminal, choice: Chosen, as_json: bool) -> None:
-    """What somebody began and did not see to its end is completed before anything is looked at."""
-    if not as_json and (request := await choice.files.begun()) is not None:
+async def tell_begun(terminal: Terminal, choice: SelectedChanges, as_json: bool) -> None:
+    """Report an unfinished undo, redo or keep, which is completed before anything else."""
+    if not as_json and (request := await choice.files.find_unfinished_restore()) is not None:
         terminal.note(f"the {request.kind} that was begun before and did not end is completed first", "yellow")
 
 
 async def tell(
-    terminal: Terminal, choice: Chosen, done: Restored, word: str, as_json: bool, *, listed: bool = False
+    terminal: Terminal, choice: SelectedChanges, restored: Restored, word: str, as_json: bool, *, listed: bool = False
 ) -> int:
-    """What came of it, `listed` file by file if that was not shown before; and the exit code."""
-    if done.error:
-        raise ToolError(done.error)
-    code = EXIT_ERROR if done.conflicts else EXIT_OK
+    """Print the result and return the exit code. `listed`: print file by file, if that was not shown before."""
+    if restored.error:
+        raise ToolError(restored.error)
+    code = EXIT_ERROR if restored.conflicts else EXIT_OK
     if as_json:
-        write_json({"chat": choice.chat.id} | wire.whole(done))
+        write_json({"chat": choice.chat.id} | wire.to_wire_form(restored))
         return code
-    whole = (await choice.chat.whole(Envelope(0, choice.chat.id, 0, done))).data  # however many files they are
-    assert isinstance(whole, Restored)
+    full_restored = (
+        await choice.chat.load_full_event(Envelope(0, choice.chat.id, 0, restored))
+    ).data  # however many files they are
+    assert isinstance(full_restored, Restored)
     if listed:
-        print_changes(terminal, whole.files)
-        print_conflicts(terminal, whole.conflicts)
+        print_changes(terminal, full_restored.files)
+        print_conflicts(terminal, full_restored.conflicts)
     back = {"undone": "redo", "redone": "undo"}.get(word, "")
-    hint = f" · back: treadle {back} {choice.chat.id}" if back and whole.files else ""
-    if whole.files:
-        terminal.note(f"{word}: {summary(whole.files)}{hint}", "dim")
-    if whole.conflicts:
-        terminal.note(f"not changed: {len(whole.conflicts)}", "yellow")
+    hint = f" · back: treadle {back} {choice.chat.id}" if back and full_restored.files else ""
+    if full_restored.files:
+        terminal.note(f"{word}: {summary(full_restored.files)}{hint}", "dim")
+    if full_restored.conflicts:
+        terminal.note(f"not changed: {len(full_restored.conflicts)}", "yellow")
     return code

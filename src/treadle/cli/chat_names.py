@@ -1,6 +1,6 @@
-"""The chats that a shell offers when somebody asks it to complete a word: ids and titles, newest first, and that within
-a blink. So nothing of Treadle is loaded, and the file of the SQLite store is read as it is; a test sees to it that this
-agrees with the store. Where there is no such file, no chats are offered."""
+"""The chats that a shell offers for completion: ids and titles, newest first, without a noticeable delay. So nothing of
+Treadle is loaded, and the file of the SQLite store is read directly; a test ensures that this agrees with the store.
+Without such a file, no chats are offered."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""What the scripted model of `treadle web --demo` says: a repair that shows an answer in Markdown, a plan, tools, an
+"""The script of the model of `treadle web --demo`: a repair that shows an answer in Markdown, a plan, tools, an
 approval and a question. Every chat plays it from the beginning."""
 
 import json

@@ -1,5 +1,5 @@
-"""The dialogue at the terminal: approvals and questions of a chat, put to the person who sits there (S-08, U-03).
-Ctrl-D and Ctrl-C leave: the chat goes on waiting, and can be answered from anywhere. If somebody answers elsewhere, the
+"""The dialogue at the terminal: asks the person there for the approvals and answers that a chat needs (S-08, U-03).
+Ctrl-D and Ctrl-C leave: the chat keeps waiting, and can be answered from anywhere. If it is answered elsewhere, the
 terminal says so and follows the chat."""
 
 import asyncio
@@ -28,7 +28,7 @@ _SCOPES: dict[str, RuleScope] = {"o": "once", "c": "chat", "p": "project", "u": 
 _DIFF: dict[str, Colour] = {"+": "green", "-": "red", "@": "cyan"}
 _WATCH_S = 1.0
 _STALE = ("no_such_action", "hash_mismatch")
-"""Refusals of an answer that came too late: somebody else answered, or what is asked has changed."""
+"""Codes of a refused answer that came too late: the action was answered elsewhere, or its content has changed."""
 
 
 __all__ = ["Dialogue", "agreed", "answer_next", "follow", "may_go_on", "someone_is_there"]
@@ -37,33 +37,34 @@ __all__ = ["Dialogue", "agreed", "answer_next", "follow", "may_go_on", "someone_
 async def follow(
     chat: Chat,
     following: Following,
-    after: int,
+    after_seq: int,
     *,
     as_json: bool,
     asks: bool = False,
     resumed: bool = False,
     plain: bool = False,
 ) -> int:
-    """Carry out a command and show what comes behind `after`: as lines of JSON, or on a screen, where somebody is
-    asked what the chat asks if `asks`. Of a chat that is `resumed` Ctrl-C only takes leave. `plain`: line by line."""
+    """Carry out a command and show the events after `after_seq`, as lines of JSON or on a screen. `asks`: ask the
+    person the questions of the chat on the screen. `resumed`: the chat existed before, so Ctrl-C only detaches.
+    `plain`: line by line."""
     if as_json:
-        return await drive(chat, following, JsonLines(), after, detaches=resumed)
+        return await drive(chat, following, JsonLines(), after_seq, detaches=resumed)
     terminal = Terminal(plain=plain)
     screen = Screen(terminal, asks=asks, watches=resumed)
     state = await chat.state()
     screen.begin(chat.id, state.options.model, state.options.root, resumed=resumed)
     screen.knows(state)
     if not asks:
-        return await drive(chat, following, screen, after, detaches=resumed)
+        return await drive(chat, following, screen, after_seq, detaches=resumed)
     with Keyboard() as keys:
-        return await _converse(chat, following, screen, after, Dialogue(terminal, keys), detaches=resumed)
+        return await _converse(chat, following, screen, after_seq, Dialogue(terminal, keys), detaches=resumed)
 
 
 async def _converse(
-    chat: Chat, following: Following, show: Screen, after: int, dialogue: "Dialogue", *, detaches: bool
+    chat: Chat, following: Following, show: Screen, after_seq: int, dialogue: "Dialogue", *, detaches: bool
 ) -> int:
-    """Drive the chat, and answer what it asks as long as somebody does. Esc stops the run meanwhile."""
-    show.seq = after
+    """Drive the chat and answer its questions until the person leaves. Esc stops the run meanwhile."""
+    show.seq = after_seq
     while True:
         attending = asyncio.ensure_future(dialogue.attend(chat))
         try:
@@ -82,11 +83,11 @@ async def _converse(
         actions = [action for action in await chat.actions() if action.of_person]
         if not actions:
             return code
-        answered = await dialogue.answer(chat, actions[0])
-        if answered is None:
+        answer = await dialogue.answer(chat, actions[0])
+        if answer is None:
             return code
-        show.asked(actions[0])
-        following = answered
+        show.mark_as_asked(actions[0])
+        following = answer
 
 
 _BY_SIGNAL = 128
@@ -99,20 +100,20 @@ class Dialogue:
 
     async def attend(self, chat: Chat) -> None:
         """While the chat works: Esc stops it, and what its sub-agents ask is asked here."""
-        left: set[str] = set()
+        skipped_chats: set[str] = set()
         while True:
             escaping = asyncio.ensure_future(self._stop_on_escape(chat))
             try:
-                child, action = await _asked_below(chat, left)
+                child, action = await _asked_below(chat, skipped_chats)
             finally:
                 escaping.cancel()
             self._terminal.note(f"── sub-agent {child.id} asks:", "yellow")
-            answered = await self.answer(child, action)
-            if answered is None:
-                left.add(child.id)
+            answer = await self.answer(child, action)
+            if answer is None:
+                skipped_chats.add(child.id)
             else:
-                with suppress(TreadleError):  # somebody was faster
-                    await answered
+                with suppress(TreadleError):  # it was answered elsewhere
+                    await answer
 
     async def _stop_on_escape(self, chat: Chat) -> None:
         while (key := await self._keys.key()) != END:
@@ -121,7 +122,7 @@ class Dialogue:
                     await chat.interrupt()
 
     async def answer(self, chat: Chat, action: OpenAction) -> Following | None:
-        """What the person answers; None if they leave."""
+        """Ask the person about the action. Return the command with the answer; None if the person leaves."""
         words = {f"  {line}" for line in why_asked(action)}
         for line in waiting(action):
             head = not line.startswith(" ")
@@ -129,7 +130,7 @@ class Dialogue:
             for part in self._terminal.folded(f"── {line}") if head else self._folded(line, words):
                 self._terminal.note(part, *((colour,) if colour else ()))
         choosing = asyncio.ensure_future(self._choose(chat, action))
-        closing = asyncio.ensure_future(_closed(chat, action))
+        closing = asyncio.ensure_future(_wait_until_closed(chat, action))
         try:
             await asyncio.wait((choosing, closing), return_when=asyncio.FIRST_COMPLETED)
             if not choosing.done():
@@ -137,16 +138,16 @@ class Dialogue:
                 self._terminal.note("")
                 self.note_stale()
                 return chat.resume()
-            chosen = await choosing
+            answer = await choosing
         finally:
             for task in (choosing, closing):
                 task.cancel()
-        if chosen is None:
+        if answer is None:
             self._terminal.note(f"── left; answer later with: {how_to_answer(chat.id, action)}", "dim")
-        return chosen
+        return answer
 
     def _folded(self, line: str, words: Container[str]) -> list[str]:
-        """Words break where words end; what would be done is shown as it is."""
+        """Wrap prose at word boundaries. Lines of the action itself are not wrapped."""
         return self._terminal.folded(line, "    ") if line in words else [line]
 
     def note_stale(self) -> None:
@@ -168,8 +169,8 @@ class Dialogue:
             if word == "y":
                 return chat.approve(action)
             if word == "n":
-                why = await self._ask("why not? (sent to the model; may be empty) ")
-                return chat.deny(action, why or "")
+                feedback = await self._ask("why not? (sent to the model; may be empty) ")
+                return chat.deny(action, feedback or "")
             if word == "e" and action.name == "run_command" and (command := await self._rewritten(chat, action)):
                 return chat.approve(action, arguments=await edited(chat, action, command))
             if word in _SCOPES and action.offers:
@@ -180,7 +181,7 @@ class Dialogue:
                     return chat.approve(action, rule=rule)
 
     async def _press(self, prompt: str) -> str:
-        """One key. What lay in the buffer before the prompt is no answer to it."""
+        """Wait for one key. Keys that were pressed before the prompt are discarded."""
         self._keys.forget()
         self._prompt(prompt)
         key = await self._keys.key()
@@ -216,29 +217,30 @@ class Dialogue:
         self._terminal.ask(f"   {prompt}")
 
 
-async def _asked_below(chat: Chat, left: Container[str]) -> tuple[Chat, OpenAction]:
-    """What the first sub-agent of the chat asks, at any depth, that asks something and was not left alone before."""
+async def _asked_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction]:
+    """Wait for an action of a sub-agent, at any depth, that a person can answer. Sub-agents in `skipped_chats` are
+    skipped."""
     while True:
-        if (found := await _first_below(chat, left)) is not None:
-            return found
+        if (open_request := await _first_below(chat, skipped_chats)) is not None:
+            return open_request
         await asyncio.sleep(_WATCH_S)
 
 
-async def _first_below(chat: Chat, left: Container[str]) -> tuple[Chat, OpenAction] | None:
+async def _first_below(chat: Chat, skipped_chats: Container[str]) -> tuple[Chat, OpenAction] | None:
     for call in (await chat.state()).calls:
         for child in children_of(call.plan) if call.phase == "started" else ():
             with suppress(NotFound):  # not begun yet
-                below = chat.other(child.chat)
+                below = chat.get_chat(child.chat)
                 actions = [action for action in await below.actions() if action.of_person]
-                if actions and child.chat not in left:
+                if actions and child.chat not in skipped_chats:
                     return below, actions[0]
-                if (found := await _first_below(below, left)) is not None:
-                    return found
+                if (open_request := await _first_below(below, skipped_chats)) is not None:
+                    return open_request
     return None
 
 
-async def _closed(chat: Chat, action: OpenAction) -> None:
-    """Wait until the action is no longer open, because somebody answered it elsewhere or the run was stopped."""
+async def _wait_until_closed(chat: Chat, action: OpenAction) -> None:
+    """Wait until the action is no longer open: it was answered elsewhere, or the run was stopped."""
     while True:
         state = await read_patiently(chat.state)
         if action not in open_actions(state):
@@ -271,7 +273,7 @@ async def answer_next(terminal: Terminal, chat: Chat, *, asks: bool) -> Followin
 
 
 async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:
-    """Whether it may be done: nobody is to be asked, or is there to be, or they say yes."""
+    """True if the action may be carried out: no question is to be asked, no person is there, or the person says yes."""
     if not asks or not someone_is_there() or await agreed(question):
         return True
     terminal.note("nothing was changed", "dim")
@@ -279,7 +281,7 @@ async def may_go_on(terminal: Terminal, question: str, *, asks: bool) -> bool:
 
 
 async def agreed(question: str) -> bool:
-    """Whether somebody says yes, by one key."""
+    """Ask the person. True if they answer yes, by one key."""
     with Keyboard() as keys:
         keys.forget()
         Terminal().ask(question)

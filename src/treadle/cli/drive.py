@@ -1,9 +1,9 @@
-"""Driving a chat from a terminal: passes events to a display and signals to the chat, and makes an exit code of the
+"""Driving a chat from a terminal: passes events to a display and signals to the chat, and derives an exit code from the
 end.
 
-Ctrl-C asks for a stop, which is recorded, and the run settles; a second one leaves at once. Who only watches a chat
-that was there before (`detaches`) leaves it by Ctrl-C. SIGTERM and SIGHUP leave everything as a crash would, but give
-the lease back.
+Ctrl-C requests a stop, which is recorded, and the run settles; a second one leaves at once. With `detaches`, Ctrl-C
+only leaves: the process watches a chat that existed before. SIGTERM and SIGHUP leave everything as a crash would, but
+give the lease back.
 """
 
 import asyncio
@@ -65,13 +65,13 @@ _CODES: dict[EndReason, int] = {
 
 
 class Show:
-    """Where events go. What the events have told already need not be told again."""
+    """A display of events. Its other methods need not repeat facts that the events have shown."""
 
     def event(self, envelope: Envelope) -> None:
         raise NotImplementedError
 
-    def changed(self, files: Sequence[FileChange], world: str) -> None:
-        """What the run that ends now did to each file, of the project or of a world of it."""
+    def set_changed_files(self, files: Sequence[FileChange], world: str) -> None:
+        """Receive the net change of each file by the run that ends now, in the project or in a world of it."""
 
     def living(self, jobs: Sequence[JobView]) -> None:
         """The background commands that live on after the run that ends now."""
@@ -79,18 +79,19 @@ class Show:
     def ready(self, chat: Chat) -> None:
         """From now on signals are heard."""
 
-    def left(self, chat: Chat, *, driven: bool) -> None:
-        """Whoever watched leaves; the chat was `driven` by this process, or goes on in another."""
+    def report_detach(self, chat: Chat, *, driven: bool) -> None:
+        """Report that this process stops watching. `driven`: True if it drove the chat; otherwise the chat continues
+        elsewhere."""
 
 
 class JsonLines(Show):
-    """What `--json` prints: one event a line, each written out at once."""
+    """The display of `--json`: one event a line, each flushed at once."""
 
     def event(self, envelope: Envelope) -> None:
         write_json_line(wire.to_json(envelope))
         sys.stdout.buffer.flush()
 
-    def left(self, chat: Chat, *, driven: bool) -> None:
+    def report_detach(self, chat: Chat, *, driven: bool) -> None:
         print_note(f"treadle: {left_text(chat, driven)}")
 
 
@@ -123,29 +124,29 @@ class Ending:
                 self.code = EXIT_TURN_CAP if self._capped else EXIT_WAITING
 
 
-async def drive(chat: Chat, following: Following, show: Show, after: int, *, detaches: bool = False) -> int:
+async def drive(chat: Chat, following: Following, show: Show, after_seq: int, *, detaches: bool = False) -> int:
     """Carry out a command and show everything recorded behind `after`, until the chat is idle or waits."""
     ending = Ending()
     steps: list[FileChange] = []
     with Signals(chat, detaches=detaches) as signals:
         show.ready(chat)
-        steps += [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after)
-        async with aclosing(_complete(chat, following, after)) as events:
+        steps += [] if isinstance(show, JsonLines) else await _earlier_steps(chat, after_seq)
+        async with aclosing(_complete(chat, following, after_seq)) as events:
             async for envelope in events:
                 ending.event(envelope)
                 if isinstance(show, JsonLines):
                     show.event(envelope)
                     continue
-                envelope = await chat.whole(envelope)
+                envelope = await chat.load_full_event(envelope)
                 if isinstance(envelope.data, SessionIdle):
-                    show.changed(await chat.files.net(steps), (await chat.state()).options.world)
+                    show.set_changed_files(await chat.files.net(steps), (await chat.state()).options.world)
                     show.living(await _living(chat))
                     steps.clear()
                 steps += steps_of(envelope)
                 show.event(envelope)
         return ending.code
     if detaches and signals.ended_by == signal.SIGINT:
-        show.left(chat, driven=chat.driven_here)
+        show.report_detach(chat, driven=chat.driven_here)
     return 128 + signals.ended_by
 
 
@@ -157,16 +158,17 @@ async def _living(chat: Chat) -> list[JobView]:
 
 
 def steps_of(envelope: Envelope) -> tuple[FileChange, ...]:
-    """What an event tells of changed files."""
+    """Return the file changes that an event records."""
     return envelope.data.files if isinstance(envelope.data, FilesChanged | Undone | Redone) else ()
 
 
-async def _earlier_steps(chat: Chat, after: int) -> list[FileChange]:
-    """What the run that is under way did to files up to here: in another process, or before it waited for somebody."""
+async def _earlier_steps(chat: Chat, after_seq: int) -> list[FileChange]:
+    """Return the file changes of the current run up to `after_seq`: made in another process, or before the chat
+    waited."""
     run = (await chat.state()).run
-    if run is None or run.first >= after:
+    if run is None or run.first >= after_seq:
         return []
-    earlier = [await chat.whole(each) for each in await chat.events(run.first) if each.seq <= after]
+    earlier = [await chat.load_full_event(each) for each in await chat.events(run.first) if each.seq <= after_seq]
     return [step for each in earlier for step in steps_of(each)]
 
 

@@ -47,16 +47,18 @@ class LazyGroup(click.Group):
             from treadle.did_you_mean import did_you_mean
 
             message = f'treadle "{" ".join(args)}"' if len(args) > 1 else f"treadle run {name}"
-            near = did_you_mean(name, COMMANDS) or f"; see them with: treadle --help. If it is a message: {message}"
-            raise click.UsageError(f"No such command {name!r}{near}")
+            suggestion = (
+                did_you_mean(name, COMMANDS) or f"; see them with: treadle --help. If it is a message: {message}"
+            )
+            raise click.UsageError(f"No such command {name!r}{suggestion}")
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _print_version(ctx: click.Context, _option: click.Parameter, is_requested: bool) -> None:
+    if is_requested:
         print_line(version_text())
         ctx.exit()
 
@@ -75,25 +77,27 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 @click.option("--plain", is_flag=True, help="Text line by line, as for a screen reader.")
 @click.option("--inline", is_flag=True, help="Below the prompt, with the terminal's own scrollback.")
 @click.pass_context
-def cli(ctx: click.Context, /, **given: Any) -> Any:
+def cli(ctx: click.Context, /, **flags: Any) -> Any:
     """An agent that works in your project and that you can kill at any moment."""
     if ctx.invoked_subcommand is None:
         return _app(ctx.params)
-    if ctx.invoked_subcommand != PROMPT and (said := [name for name, value in given.items() if value not in _UNSAID]):
-        name = "--continue" if said[0] == "go_on" else f"--{said[0].replace('_', '-')}"
+    if ctx.invoked_subcommand != PROMPT and (
+        used_flags := [name for name, value in flags.items() if value not in _UNSAID]
+    ):
+        name = "--continue" if used_flags[0] == "go_on" else f"--{used_flags[0].replace('_', '-')}"
         raise click.UsageError(f"{name} opens the app; behind a command's name it is that command's own.")
     return None
 
 
-def _app(given: dict[str, Any]) -> Any:
-    from treadle.cli.open_app import Wanted, on_a_terminal, open_app
+def _app(params: dict[str, Any]) -> Any:
+    from treadle.cli.open_app import AppArguments, on_a_terminal, open_app
 
     if not on_a_terminal():
-        return _run_piped(given)
-    wanted = dict(given)
-    if wanted.pop("go_on", False):
-        wanted["resume"] = LAST
-    return open_app(Wanted(**wanted))
+        return _run_piped(params)
+    arguments = dict(params)
+    if arguments.pop("go_on", False):
+        arguments["resume"] = LAST
+    return open_app(AppArguments(**arguments))
 
 
 def _run_piped(options: dict[str, Any]) -> Any:
@@ -113,10 +117,10 @@ def in_loop(body: Body) -> Body:
     """Make a coroutine function a command."""
 
     @wraps(body)
-    def command(**given: Any) -> Any:
+    def command(**arguments: Any) -> Any:
         import asyncio
 
-        return asyncio.run(body(**given))
+        return asyncio.run(body(**arguments))
 
     return command
 
@@ -126,10 +130,10 @@ def in_agent(*, works: bool = False) -> Decorator:
 
     def wrap(body: Body) -> Body:
         @wraps(body)
-        def command(**given: Any) -> Any:
+        def command(**arguments: Any) -> Any:
             from treadle.cli.session import with_agent
 
-            return with_agent(lambda agent: body(agent, **given), works=works)
+            return with_agent(lambda agent: body(agent, **arguments), works=works)
 
         return command
 
@@ -137,8 +141,8 @@ def in_agent(*, works: bool = False) -> Decorator:
 
 
 def invoke(arguments: list[str]) -> int:
-    """Run a command; whatever becomes of it, the exit code of the table in docs/reference/command-line.md. One that
-    returns nothing has done what it was asked for."""
+    """Run a command and return an exit code of the table in docs/reference/command-line.md, also after any exception. A
+    command that returns None succeeded."""
     try:
         if os.environ.get("TREADLE_FAULTS"):
             import_module("treadle.testing.faults").install_from_environment()
@@ -209,7 +213,7 @@ def _print_traceback(error: Exception) -> int:
 
 
 def _say_no_more() -> None:
-    """Whoever read our output has left: nothing more is written, not even at exit."""
+    """Discard all further output, also at exit, because the reader of our output has closed the pipe."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())

@@ -21,7 +21,7 @@ _MODES = 3
 
 
 def someone_is_there() -> bool:
-    """Whether a person sees what is shown and can answer."""
+    """True if a person can see the output and answer."""
     try:
         if not (sys.stdout.isatty() and sys.stderr.isatty()):
             return False
@@ -46,9 +46,9 @@ class Keyboard:
     _entered: "Keyboard | None" = None
 
     def __init__(self) -> None:
-        own = not sys.stdin.isatty()
-        self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY) if own else sys.stdin.fileno()
-        self._own = own
+        has_own_tty = not sys.stdin.isatty()
+        self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY) if has_own_tty else sys.stdin.fileno()
+        self._own = has_own_tty
         self._before: list[int | list[bytes | int]] | None = None
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class Keyboard:
 
     @classmethod
     def restore_now(cls) -> None:
-        """For whoever leaves without looking back."""
+        """Restore the terminal at once, for an exit without clean-up."""
         if cls._entered is not None:
             cls._entered.restore()
 
@@ -91,13 +91,13 @@ class Keyboard:
                 termios.tcsetattr(self._fd, termios.TCSANOW, now)
 
     def forget(self) -> None:
-        """What was typed before something was asked is no answer to it."""
+        """Discard keys that were typed before the question."""
         with suppress(termios.error):
             termios.tcflush(self._fd, termios.TCIFLUSH)
 
     async def key(self) -> str:
-        """What is pressed next, with a figure or Enter that came in the same moment; the end of input is Ctrl-D. Keys
-        without a letter, and what was pasted, are nothing."""
+        """Wait for a key, with a digit or Enter that came at the same moment; the end of input is Ctrl-D. Empty for
+        keys without a letter and for pasted text."""
         typed = await self._typed()
         if typed is None:
             return END
@@ -122,11 +122,11 @@ class Keyboard:
         write_inert(sys.stderr, inert(text))
         while (typed := await self._typed()) is not None and typed not in (ESCAPE, END):
             for letter in typed if typed[0] != ESCAPE else "":
-                kept = _KEEP[letter](text) if letter in _KEEP else text
+                shortened = _KEEP[letter](text) if letter in _KEEP else text
                 if letter in "\r\n":
                     return text.strip()
-                write_inert(sys.stderr, join_inert([ERASE_LETTER] * (len(text) - len(kept))))
-                text = kept
+                write_inert(sys.stderr, join_inert([ERASE_LETTER] * (len(text) - len(shortened))))
+                text = shortened
                 if letter.isprintable():
                     text += letter
                     write_inert(sys.stderr, inert(letter))

@@ -16,17 +16,17 @@ from treadle.inert import inert_line, print_line
 
 if TYPE_CHECKING:
     from treadle.config import Config
-    from treadle.tui.app import Left
+    from treadle.tui.app import AppExit
     from treadle.tui.connection import Connection
 
 
 GARBAGE = (3_000, 3, 500)
-"""Garbage is looked for among few objects at once, which takes a millisecond or two, and among all when nobody types:
-a key must not wait for it."""
+"""Thresholds of the garbage collector: small collections take a millisecond or two, and a full one runs only while no
+key is typed. A key must not wait for it."""
 
 
-class Wanted(NamedTuple):
-    """What was typed behind `treadle`."""
+class AppArguments(NamedTuple):
+    """The arguments of `treadle`."""
 
     prompt: str = ""
     resume: str | None = None
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     mode: str | None = None
     plain: bool = False
     inline: bool = False
-    """Whether the app stands below the prompt, and the conversation goes to the terminal's scrollback."""
+    """True if the app is drawn below the prompt, and the conversation goes to the terminal's scrollback."""
 
 
 def on_a_terminal() -> bool:
@@ -48,24 +48,26 @@ def on_a_terminal() -> bool:
         return False
 
 
-def open_app(wanted: Wanted) -> int:
+def open_app(arguments: AppArguments) -> int:
     from treadle.cli.project import project_root
 
-    root = str(project_root(wanted.root, force=wanted.force_root))
-    if wanted.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
+    root = str(project_root(arguments.root, force=arguments.force_root))
+    if arguments.plain or os.environ.get("TERM") == "dumb" or os.environ.get("TREADLE_PLAIN"):
         import asyncio
 
         from treadle.cli.plain import converse
 
-        if wanted.server:
+        if arguments.server:
             raise click.UsageError("the chats of a server are not shown as plain text; use a terminal with a screen")
-        return asyncio.run(converse(root, wanted.prompt, wanted.resume, {"model": wanted.model, "mode": wanted.mode}))
-    return run_app(wanted, root)
+        return asyncio.run(
+            converse(root, arguments.prompt, arguments.resume, {"model": arguments.model, "mode": arguments.mode})
+        )
+    return run_app(arguments, root)
 
 
-def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
-    """The screen comes first; what a run needs is loaded behind it. `first_words` introduce a demonstration, to which
-    nobody comes back."""
+def run_app(arguments: AppArguments, root: str, first_words: str = "") -> int:
+    """Run the app. The screen comes first; modules that a run needs are loaded after it. `first_words` introduce a
+    demonstration, which is not resumed later."""
     gc.disable()  # until all is loaded: what is loaded stays, and looking through it finds nothing
     import asyncio
 
@@ -73,22 +75,24 @@ def run_app(wanted: Wanted, root: str, first_words: str = "") -> int:
     from treadle.tui.app import Start
     from treadle.tui.launch import run
 
-    async def live() -> "Left | None":
+    async def live() -> "AppExit | None":
         async with AsyncExitStack() as stack:
             begin = start._replace(make_demo=partial(_make_demo, stack))
-            return await run(_connecting(wanted, root, stack), begin, home=home_of(os.environ), inline=wanted.inline)
+            return await run(
+                _connecting(arguments, root, stack), begin, home=home_of(os.environ), inline=arguments.inline
+            )
 
     start = Start(
         root,
-        wanted.model or os.environ.get("TREADLE_MODEL", ""),
-        wanted.prompt,
-        wanted.resume or "",
-        picks=wanted.resume == "",
+        arguments.model or os.environ.get("TREADLE_MODEL", ""),
+        arguments.prompt,
+        arguments.resume or "",
+        picks=arguments.resume == "",
         first_words=first_words,
     )
-    left = asyncio.run(live())
-    if left is not None and not first_words:
-        _say_goodbye(left, wanted.server)
+    exit_state = asyncio.run(live())
+    if exit_state is not None and not first_words:
+        _say_goodbye(exit_state, arguments.server)
     return EXIT_OK
 
 
@@ -108,7 +112,7 @@ def _make_demo(stack: AsyncExitStack) -> tuple[str, str]:
     return str(folder / "project"), f"scripted:{folder / 'demo.toml'}"
 
 
-def _connecting(wanted: Wanted, root: str, stack: AsyncExitStack) -> "Callable[[], Awaitable[Connection]]":
+def _connecting(arguments: AppArguments, root: str, stack: AsyncExitStack) -> "Callable[[], Awaitable[Connection]]":
     async def connect() -> "Connection":
         connection = await connected()
         gc.freeze()
@@ -119,27 +123,27 @@ def _connecting(wanted: Wanted, root: str, stack: AsyncExitStack) -> "Callable[[
     async def connected() -> "Connection":
         import asyncio
 
-        if wanted.server:
+        if arguments.server:
             from treadle.tui.remote import Remote
 
             token = os.environ.get("TREADLE_TOKEN", "")
-            options = {"model": wanted.model or "", "root": root, "mode": wanted.mode or ""}
-            remote = Remote(wanted.server, token, options)
+            options = {"model": arguments.model or "", "root": root, "mode": arguments.mode or ""}
+            remote = Remote(arguments.server, token, options)
             stack.push_async_callback(remote.close)
             return remote
-        config = await asyncio.to_thread(_prepared, wanted)
+        config = await asyncio.to_thread(_prepared, arguments)
         return await stack.enter_async_context(_embedded(config, root))
 
     return connect
 
 
-def _prepared(wanted: Wanted) -> "Config":
+def _prepared(arguments: AppArguments) -> "Config":
     """The settings, with all that a run needs loaded behind the screen."""
     import treadle.tui.code
     import treadle.tui.embedded  # noqa: F401
     from treadle.config import load
 
-    return load(flags={"model": wanted.model, "mode": wanted.mode})
+    return load(flags={"model": arguments.model, "mode": arguments.mode})
 
 
 @asynccontextmanager
@@ -157,14 +161,14 @@ async def _embedded(config: "Config", root: str) -> "AsyncIterator[Any]":
             await connection.close()
 
 
-def _say_goodbye(left: "Left", server: str) -> None:
-    """Whether the run goes on, and how to come back."""
-    if not left.chat:
+def _say_goodbye(exit_state: "AppExit", server: str) -> None:
+    """Print if the run goes on, and how to come back."""
+    if not exit_state.chat:
         return
-    back = f"treadle {f'--server {inert_line(server)} ' if server else ''}--resume {left.chat}"
-    if left.busy and left.stays:
-        print_line(f"The run goes on at {inert_line(left.place)}. Come back: {back}")
-    elif left.busy:
+    back = f"treadle {f'--server {inert_line(server)} ' if server else ''}--resume {exit_state.chat}"
+    if exit_state.busy and exit_state.stays:
+        print_line(f"The run goes on at {inert_line(exit_state.place)}. Come back: {back}")
+    elif exit_state.busy:
         print_line(f"The run is paused, and nothing works on it. Continue it with: {back}")
     else:
         print_line(f"Come back: {back}")

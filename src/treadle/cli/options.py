@@ -1,5 +1,5 @@
-"""What the declarations of commands share: options of several commands, options gathered into one value, exit
-codes. Loads little more than click, so that `treadle COMMAND --help` is there at once."""
+"""Declarations that several commands share: options, options gathered into one value, exit codes. Loads little more
+than click, so that `treadle COMMAND --help` is there at once."""
 
 import math
 from collections.abc import Callable
@@ -45,11 +45,11 @@ class NetworkCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         typed = args[: args.index("--")] if "--" in args else args
-        made = [
+        expanded = [
             f"{word}={ALL_HOSTS}" if word == "--network" and not _names_hosts(typed[at + 1 : at + 2]) else word
             for at, word in enumerate(typed)
         ]
-        return super().parse_args(ctx, made + args[len(typed) :])
+        return super().parse_args(ctx, expanded + args[len(typed) :])
 
 
 def _names_hosts(words: list[str]) -> bool:
@@ -107,8 +107,8 @@ def run_options(body: Body) -> Body:
     return click.option("--run", type=number, metavar="N", help="This run instead of the last; counted from 1.")(body)
 
 
-class Named(NamedTuple):
-    """What was typed to name changes: at most a chat, paths or hunks, and which run."""
+class SelectionArguments(NamedTuple):
+    """The arguments that select changes: at most a chat, paths or hunks, and a run."""
 
     words: tuple[str, ...] = ()
     """At most a chat, and then paths."""
@@ -137,11 +137,11 @@ def gathered(struct: Any, name: str) -> Decorator:
 
     def wrap(body: Body) -> Body:
         @wraps(body)
-        def command(**given: Any) -> Any:
-            value = struct(**{field: given.pop(field) for field in struct._fields if field in given})
+        def command(**flags: Any) -> Any:
+            value = struct(**{field: flags.pop(field) for field in struct._fields if field in flags})
             if hasattr(value, "check"):
                 value.check()
-            return body(**given, **{name: value})
+            return body(**flags, **{name: value})
 
         return command
 

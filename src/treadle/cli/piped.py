@@ -1,5 +1,5 @@
-"""Standard input: context for a task, something to apply or to import. Read to its end, up to a limit; whoever waits
-for it is told, and Ctrl-C ends the wait."""
+"""Standard input: context for a task, something to apply or to import. Read to its end, up to a limit; a note tells the
+user that the command waits, and Ctrl-C ends the wait."""
 
 import os
 import select
@@ -24,7 +24,7 @@ _PIECE = 65_536
 
 
 def is_piped() -> bool:
-    """Whether standard input holds something for us: a pipe, a file or a socket; no terminal, and not /dev/null."""
+    """True if standard input has data: a pipe, a file or a socket; no terminal, and not /dev/null."""
     try:
         kind = os.fstat(sys.stdin.fileno()).st_mode
     except (AttributeError, OSError, ValueError):  # closed
@@ -39,19 +39,19 @@ def read_text(limit: int, shorter: str, instead: str = "") -> str:
 
 
 def _read_stdin(limit: int, instead: str = "") -> bytes:
-    """What comes up to a little more than `limit`. A socket that stays silent is taken for empty: programs that start
-    others leave one open."""
+    """Read standard input until a little more than `limit`. A socket that stays silent is treated as empty: programs
+    that start others leave one open."""
     fd = sys.stdin.fileno()
     data = bytearray()
     silent = stat.S_ISSOCK(os.fstat(fd).st_mode)
-    began, told = time.monotonic(), False
+    began, has_warned = time.monotonic(), False
     with _ended_by_ctrl_c():
         while True:
             ready, _, _ = select.select([fd], [], [], _PATIENCE_S)
             if not ready and silent and not data and time.monotonic() - began > _SOCKET_S:
                 return b""
-            if not ready and not told and not silent:
-                told = True
+            if not ready and not has_warned and not silent:
+                has_warned = True
                 print_note(f"treadle: waiting for standard input to end{instead}")
             if ready:
                 piece = os.read(fd, _PIECE)
@@ -62,16 +62,16 @@ def _read_stdin(limit: int, instead: str = "") -> bytes:
 
 @contextmanager
 def _ended_by_ctrl_c() -> Iterator[None]:
-    """An event loop only notes the first Ctrl-C, and nobody would look while this waits."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is None or before == signal.SIG_IGN:
+    """Let Ctrl-C raise at once. The handler of an event loop only sets a flag, which is not read during this wait."""
+    old_handler = signal.getsignal(signal.SIGINT)
+    if old_handler is None or old_handler == signal.SIG_IGN:
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, old_handler)
 
 
 def read_bytes(file: str) -> bytes:
@@ -84,8 +84,8 @@ def read_bytes(file: str) -> bytes:
 
 def read_file(file: str, limit: int, shorter: str) -> str:
     try:
-        with Path(file).open("rb") as opened:
-            data = opened.read(limit + 1)
+        with Path(file).open("rb") as stream:
+            data = stream.read(limit + 1)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror or error}") from error
     return checked(data, file, limit, shorter)
@@ -102,7 +102,7 @@ def checked(data: bytes, name: str, limit: int, shorter: str) -> str:
         raise InvalidInput(f"{name} is no UTF-8 text: {error.reason} at byte {error.start:,}") from error
 
 
-def with_context(prompt: str, given: str) -> str:
+def with_context(prompt: str, piped_text: str) -> str:
     """The task, and below it what was piped in."""
-    ended = given if given.endswith("\n") else f"{given}\n"
-    return f"{prompt}\n\n<{STANDARD_INPUT}>\n{ended}</{STANDARD_INPUT}>"
+    body = piped_text if piped_text.endswith("\n") else f"{piped_text}\n"
+    return f"{prompt}\n\n<{STANDARD_INPUT}>\n{body}</{STANDARD_INPUT}>"

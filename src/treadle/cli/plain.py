@@ -1,5 +1,5 @@
-"""The app as plain text: a line in, what comes of it line by line, and so on. For screen readers, dumb terminals and
-whoever likes it; nothing is drawn over, and nothing moves."""
+"""The app as plain text: a line in, the output line by line, and so on. For screen readers, dumb terminals and users
+who prefer it; nothing is redrawn, and nothing moves."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,7 @@ async def converse(root: str, first: str, resume: str | None, flags: Mapping[str
 
 async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
     from treadle.cli.dialogue import follow
-    from treadle.message_expansion import spoken
+    from treadle.message_expansion import expand_message
 
     try:
         await chat.open()
@@ -69,8 +69,8 @@ async def _turn(agent: "Agent", chat: "Chat", text: str) -> None:
             return
         state = await chat.state()
         agent.remember_model(state.options.model)
-        said, images = await spoken(agent, state.options, text)
-        await follow(chat, chat.send(said, images=images), state.head, as_json=False, asks=True, plain=True)
+        message, images = await expand_message(agent, state.options, text)
+        await follow(chat, chat.send(message, images=images), state.head, as_json=False, asks=True, plain=True)
     except TreadleError as error:
         _say(str(error))
 
@@ -91,12 +91,14 @@ async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
             _say("\n".join(f"/{each}: {does}" for each, does in lines.items()))
         case "undo" | "redo" | "keep":
             files = chat.files
-            done = await (
+            restored = await (
                 files.undo(paths=words.split()) if name == "undo"
                 else files.redo() if name == "redo" else files.keep(paths=words.split())
             )  # fmt: skip
             past = {"undo": "undone", "redo": "redone", "keep": "kept"}[name]
-            _say(done.error or f"{past}: {len(done.files)} changes; left as they are: {len(done.conflicts)}")
+            _say(
+                restored.error or f"{past}: {len(restored.files)} changes; left as they are: {len(restored.conflicts)}"
+            )
         case "model" if words:
             agent.deps.models.get(words)
             await agent.chat(chat.id, model=words).open()
@@ -113,13 +115,13 @@ async def _command(agent: "Agent", chat: "Chat", text: str) -> bool:
             rules = (*state.options.rules, *agent.rules.all())
             _say("\n".join(f"{rule.effect} {rule.tool} {rule.pattern} ({rule.scope})" for rule in rules) or "no rules")
         case _ if (slash := find_slash(text)) is not None:
-            if told := await slash[0].run(agent, chat, slash[1]):
-                _say(told)
-        case _ if name in (own := await commands(agent, state.options)):
+            if reply := await slash[0].run(agent, chat, slash[1]):
+                _say(reply)
+        case _ if name in (custom_commands := await commands(agent, state.options)):
             return False
         case _:
-            near = did_you_mean(name, [*_OWN_WORDS, *SLASHES, *own])
-            raise InvalidInput(f"there is no command /{name}{near}; see /help")
+            suggestion = did_you_mean(name, [*_OWN_WORDS, *SLASHES, *custom_commands])
+            raise InvalidInput(f"there is no command /{name}{suggestion}; see /help")
     return True
 
 

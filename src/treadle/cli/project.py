@@ -7,10 +7,10 @@ from treadle.errors import InvalidInput
 from treadle.inert import inert_line
 
 
-def project_root(named: str | None, *, force: bool = False) -> Path:
-    """The folder a run works in: what was named, else the git root, else the working directory. The whole disk and a
-    whole home folder are refused unless forced (S-02)."""
-    root = Path(named).expanduser().resolve() if named else _git_root(Path.cwd())
+def project_root(folder: str | None, *, force: bool = False) -> Path:
+    """Return the folder that a run works in: `folder`, else the git root, else the working directory. The whole disk
+    and a whole home folder are refused unless forced (S-02)."""
+    root = Path(folder).expanduser().resolve() if folder else _git_root(Path.cwd())
     if not root.is_dir():
         raise InvalidInput(f"the project root {root} is no folder; name one with --root")
     try:
@@ -20,9 +20,9 @@ def project_root(named: str | None, *, force: bool = False) -> Path:
             f"the path of the project, {inert_line(str(root))}, is not valid UTF-8 and cannot be recorded; "
             "rename the folder, or name another one with --root"
         ) from None
-    if not force and (whole := _whole(root)):
+    if not force and (description := _describe_broad_root(root)):
         raise InvalidInput(
-            f"{root} is {whole}, and a model would be let loose on all of it; "
+            f"{root} is {description}, and a model would be let loose on all of it; "
             "name a project with --root, or insist with --force-root"
         )
     return root
@@ -41,7 +41,7 @@ def _git_root(start: Path) -> Path:
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
-def _whole(root: Path) -> str:
+def _describe_broad_root(root: Path) -> str:
     if root.parent == root:
         return "the whole disk"
     home = os.path.expanduser("~")

@@ -1,6 +1,6 @@
-"""Markdown on a terminal while it comes: words wrap at the edge and are shown as soon as they are whole; headings,
-lists, emphasis, tables and code are told apart by their look. Nothing that was written is lost: what is no markup stays
-as it is."""
+"""Markdown on a terminal while it arrives: words wrap at the edge and are shown as soon as they are complete;
+headings, lists, emphasis, tables and code have a look of their own. No text is lost: text that is not markup is
+shown as it is."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ class Prose:
     def _begin(self) -> None:
         self._pending = ""
         self._inside = False
-        """Whether the beginning of the present line is written."""
+        """True if the beginning of the current line is written."""
         self._column = self._hang = 0
         self._base: tuple[Colour, ...] = ()
         self._word: list[Span] = []
@@ -50,7 +50,7 @@ class Prose:
             pass
 
     def end(self) -> None:
-        """Whatever was held back is shown."""
+        """Show the text that was held back."""
         while self._pending and self._step(last=True):
             pass
         self._put_word()
@@ -58,7 +58,7 @@ class Prose:
         self._begin()
 
     def drop(self) -> None:
-        """What was held back is void."""
+        """Discard the text that was held back."""
         self._begin()
 
     # -- lines --------------------------------------------------------------------------------------------------------
@@ -69,36 +69,36 @@ class Prose:
             return False
         if self._inside:
             return self._continue(last)
-        whole, newline, rest = self._pending.partition("\n")
+        full_line, newline, remaining = self._pending.partition("\n")
         complete = bool(newline) or last
         if self._fence:
-            return complete and self._code(whole, rest)
-        if self._markup and whole.lstrip(" ").startswith("|"):
-            return complete and self._row(whole, rest)
+            return complete and self._code(full_line, remaining)
+        if self._markup and full_line.lstrip(" ").startswith("|"):
+            return complete and self._row(full_line, remaining)
         self._put_table()
-        stripped = whole.lstrip(" \t")
+        stripped = full_line.lstrip(" \t")
         if stripped[:3] in ("```", "~~~") or (not complete and stripped in ("", "`", "``", "~", "~~")):
-            return complete and self._line_with_fence(whole, rest)
+            return complete and self._line_with_fence(full_line, remaining)
         if not complete and " " not in stripped:
             return False
         return self._begin_line(complete)
 
-    def _line_with_fence(self, whole: str, rest: str) -> bool:
-        found = _FENCE.fullmatch(whole)
-        if found is None:
+    def _line_with_fence(self, full_line: str, remaining: str) -> bool:
+        match = _FENCE.fullmatch(full_line)
+        if match is None:
             return self._begin_line(True)
-        self._fence = found[1]
-        self._paint_code = _painter(found[2].strip()) if self._markup else line
-        self._line(line(whole, "dim"), rest)
+        self._fence = match[1]
+        self._paint_code = _painter(match[2].strip()) if self._markup else line
+        self._line(line(full_line, "dim"), remaining)
         return True
 
-    def _code(self, whole: str, rest: str) -> bool:
-        shown = whole.strip()
-        if len(shown) >= len(self._fence) and not shown.strip(self._fence[0]):
+    def _code(self, full_line: str, remaining: str) -> bool:
+        stripped = full_line.strip()
+        if len(stripped) >= len(self._fence) and not stripped.strip(self._fence[0]):
             self._fence = ""
-            self._line(line(whole, "dim"), rest)
+            self._line(line(full_line, "dim"), remaining)
         else:
-            self._line(self._paint_code(whole), rest)
+            self._line(self._paint_code(full_line), remaining)
         return True
 
     def _line(self, text: Line, remainder: str) -> None:
@@ -106,25 +106,25 @@ class Prose:
         self._write((*text, Span("\n")))
 
     def _begin_line(self, complete: bool) -> bool:
-        found = _BLOCK.match(self._pending) if self._markup or complete else None
+        match = _BLOCK.match(self._pending) if self._markup or complete else None
         self._inside, self._column, self._hang, self._base = True, 0, 0, ()
-        if found is None or "\n" in found[0]:
+        if match is None or "\n" in match[0]:
             indent = re.match(r"[ \t]*", self._pending)
             self._hang = self._column = len(indent[0]) if indent else 0
             self._write(line(self._pending[: self._column]))
             self._pending = self._pending[self._column :]
             return True
-        mark = line(found[0])
-        self._pending = self._pending[found.end() :]
-        if found["head"] and self._markup:
+        mark = line(match[0])
+        self._pending = self._pending[match.end() :]
+        if match["head"] and self._markup:
             self._base = ("bold", "cyan")
             return True
-        self._hang = self._column = len(found[0])
-        if found["item"] and self._markup:
-            mark = spans(found["indent"], Span("•" if found["item"] in "-*+" else found["item"], ("cyan",)), " ")
-            self._hang = self._column = len(found["indent"]) + len(found["item"]) + 1
-        elif found["quote"] and self._markup:
-            self._base, mark = ("dim",), line(f"{found['indent']}│ ", "dim")
+        self._hang = self._column = len(match[0])
+        if match["item"] and self._markup:
+            mark = spans(match["indent"], Span("•" if match["item"] in "-*+" else match["item"], ("cyan",)), " ")
+            self._hang = self._column = len(match["indent"]) + len(match["item"]) + 1
+        elif match["quote"] and self._markup:
+            self._base, mark = ("dim",), line(f"{match['indent']}│ ", "dim")
         self._write(mark)
         return True
 
@@ -138,34 +138,36 @@ class Prose:
             self._inside, self._spaces = False, 0
             return True
         line, newline, _ = self._pending.partition("\n")
-        whole = bool(newline) or last
-        if not whole and line[0] in "`*" and self._open(line):
+        is_complete = bool(newline) or last
+        if not is_complete and line[0] in "`*" and self._open(line):
             return False
-        found = _UNIT.match(line)
-        assert found is not None
-        if not whole and found.end() == len(line):
+        match = _UNIT.match(line)
+        assert match is not None
+        if not is_complete and match.end() == len(line):
             return False
-        self._pending = self._pending[found.end() :]
-        self._take(found)
+        self._pending = self._pending[match.end() :]
+        self._take(match)
         return True
 
     def _open(self, line: str) -> bool:
-        """Whether an emphasis begins here whose end may be still to come."""
+        """True if an emphasis begins here whose end may still arrive."""
         mark = re.match(r"`+|\*+", line)
-        found = _UNIT.match(line)
-        closed = found is not None and found["word"] is None and found.end() < len(line)
-        return not closed and mark is not None and (mark[0][0] == "`" or mark[0] in ("*", "**")) and len(line) < _HELD
+        match = _UNIT.match(line)
+        is_closed = match is not None and match["word"] is None and match.end() < len(line)
+        return (
+            not is_closed and mark is not None and (mark[0][0] == "`" or mark[0] in ("*", "**")) and len(line) < _HELD
+        )
 
-    def _take(self, found: "re.Match[str]") -> None:
-        if found["space"]:
+    def _take(self, match: "re.Match[str]") -> None:
+        if match["space"]:
             self._put_word()
-            self._spaces = len(found["space"])
-        elif not self._markup or found["word"] is not None:
-            self._word.append(Span(found[0], self._base))
-        elif found["code"] is not None:
-            self._words(found["code"], tuple(dict.fromkeys((*self._base, "cyan"))))
+            self._spaces = len(match["space"])
+        elif not self._markup or match["word"] is not None:
+            self._word.append(Span(match[0], self._base))
+        elif match["code"] is not None:
+            self._words(match["code"], tuple(dict.fromkeys((*self._base, "cyan"))))
         else:
-            self._words(found["bold"].replace("`", ""), tuple(dict.fromkeys((*self._base, "bold"))))
+            self._words(match["bold"].replace("`", ""), tuple(dict.fromkeys((*self._base, "bold"))))
 
     def _words(self, text: str, look: tuple[Colour, ...]) -> None:
         for number, part in enumerate(re.split(r"[ \t]+", text)):
@@ -190,9 +192,9 @@ class Prose:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _row(self, whole: str, rest: str) -> bool:
-        self._rows.append(whole)
-        self._pending = rest
+    def _row(self, full_line: str, remaining: str) -> bool:
+        self._rows.append(full_line)
+        self._pending = remaining
         return True
 
     def _put_table(self) -> None:
@@ -221,7 +223,7 @@ class Prose:
 
 
 def _unmarked(cell: str) -> str:
-    return re.sub(r"\*\*([^*]+)\*\*|`([^`]+)`", lambda found: found[1] or found[2], cell).replace("\\|", "|")
+    return re.sub(r"\*\*([^*]+)\*\*|`([^`]+)`", lambda match: match[1] or match[2], cell).replace("\\|", "|")
 
 
 def columns(text: str) -> int:

@@ -17,7 +17,16 @@ from treadle.handle import Chat
 from treadle.inert import inert, inert_line
 from treadle.presentation.call_line import QUIET, call_lines, check_lines
 from treadle.presentation.names import model_name, tail
-from treadle.presentation.notices import changed, cost, end, how_to_answer, how_to_go_on, living, notice, waiting
+from treadle.presentation.notices import (
+    cost,
+    describe_changes,
+    end,
+    how_to_answer,
+    how_to_go_on,
+    living,
+    notice,
+    waiting,
+)
 from treadle.presentation.styled import Span, spans
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Usage
@@ -39,7 +48,7 @@ class Screen(Show):
         self._terminal = terminal or Terminal()
         self._echo = echo
         self._asks = asks
-        """Somebody sits here: what the chat waits for is asked for in a dialogue."""
+        """True if a person is there: a dialogue asks the questions of the chat."""
         self._watches = watches
         """It was there before and is left by Ctrl-C: that is told once."""
         self._coalescer = Coalescer()
@@ -63,14 +72,14 @@ class Screen(Show):
         self._ended = False
         self._changed: Sequence[e.FileChange] = ()
         self._world = ""
-        """What the run did to each file, from its beginning on."""
+        """The world of the net file changes of the run, counted from its beginning; empty for the project itself."""
         self._living: Sequence[JobView] = ()
 
     def begin(self, chat: ChatId, model: str, root: str, *, resumed: bool = False) -> None:
         head = f"{'resuming' if resumed else 'chat'} {chat} · "
         room = max(40, self._terminal.width - len(head) - 4)
-        shown = model_name(model, room // 2)
-        self._terminal.note(f"{head}{shown} · {tail(inert_line(root), room - len(shown))}", "dim")
+        model_text = model_name(model, room // 2)
+        self._terminal.note(f"{head}{model_text} · {tail(inert_line(root), room - len(model_text))}", "dim")
 
     def knows(self, state: ChatState) -> None:
         """Calls that were under way before this process began."""
@@ -84,14 +93,14 @@ class Screen(Show):
         self._terminal.note(text, "dim")
 
     def counts(self, state: ChatState) -> None:
-        """What the whole chat came to, where only its end was shown."""
+        """Take over the totals of the whole chat, of which only the end was shown."""
         self._usage, self._turns, self._done = state.totals.usage, state.totals.turns, state.totals.tool_calls
 
-    def changed(self, files: Sequence[e.FileChange], world: str) -> None:
-        """What the run that ends now did to each file, of the project or of a world of it."""
+    def set_changed_files(self, files: Sequence[e.FileChange], world: str) -> None:
+        """Store the net change of each file by the run that ends now, in the project or in a world of it."""
         self._changed, self._world = files, world
 
-    def asked(self, action: e.OpenAction) -> None:
+    def mark_as_asked(self, action: e.OpenAction) -> None:
         """A person was shown this, and need not see it again."""
         if action.kind == "permission" and action.call:
             self._asked.add(action.call)
@@ -102,7 +111,7 @@ class Screen(Show):
             self._terminal.note(f"   Ctrl-C leaves; {stop}", "dim")
             self._watches = False
 
-    def left(self, chat: Chat, *, driven: bool) -> None:
+    def report_detach(self, chat: Chat, *, driven: bool) -> None:
         self._end_text()
         self._terminal.tell(f"── {left_text(chat, driven)}", "yellow")
 
@@ -113,7 +122,7 @@ class Screen(Show):
     def event(self, envelope: e.Envelope) -> None:
         event = envelope.data
         self.seq = envelope.seq or self.seq
-        self._heard()
+        self._resume_timer()
         match event:
             case e.MessageDelta(text=text):
                 self._received += text
@@ -138,12 +147,12 @@ class Screen(Show):
             case e.CheckCompleted(check=check):
                 self._terminal.show(check_lines(self._calls.get(check, ("", ""))[1], event, self._terminal.width))
             case e.UserMessage():
-                self._said(event)
+                self._show_user_message(event)
             case e.PlanUpdated(steps=steps):
                 self._plan(steps)
             case e.TaskComplete(summary=summary) if summary:
                 self._terminal.stream(spans(Span("✓", ("green",)), " "))
-                self._whole(summary)
+                self._show_full_text(summary)
             case e.ModelCall():
                 self._side_call(event)
             case e.RunEnd():
@@ -165,18 +174,18 @@ class Screen(Show):
 
     def _due(self) -> None:
         self._timer = None
-        with suppress(BrokenPipeError):  # a timer has nobody to tell; the next event will say so
+        with suppress(BrokenPipeError):  # a timer has no caller to report to; the next event raises the error
             self._say(self._coalescer.due(time.monotonic()))
 
     def _say(self, text: str) -> None:
-        """A piece of the answer: as it is, or with its Markdown where somebody looks at it."""
+        """Write a piece of the answer: formatted as Markdown on a terminal, otherwise as it is."""
         if self._prose is not None:
             self._prose.feed(inert(text))  # before it is wrapped: an escape is wider than its character
         else:
             self._terminal.stream(text)
 
     def _with_markdown(self) -> "Prose":
-        from treadle.cli.prose import Prose  # who reads from a pipe gets the text as it is
+        from treadle.cli.prose import Prose  # not needed for a pipe, which gets the text as it is
 
         terminal = self._terminal
         return Prose(terminal.stream, lambda: terminal.width, markup=terminal.colours)
@@ -232,10 +241,10 @@ class Screen(Show):
                 self._done += 1
                 self._activity.end()
                 lines = call_lines(name or "call", summary, event, self._terminal.width)
-                told = event.call in self._asked and event.success and event.diff_stat is not None
-                self._terminal.show(lines[:1] if told else lines)
+                has_shown_diff = event.call in self._asked and event.success and event.diff_stat is not None
+                self._terminal.show(lines[:1] if has_shown_diff else lines)
 
-    def _said(self, message: e.UserMessage) -> None:
+    def _show_user_message(self, message: e.UserMessage) -> None:
         if message.source == "check":
             self._terminal.note("> (check)", "dim")
             for line in inert(message.content).split("\n"):
@@ -253,9 +262,9 @@ class Screen(Show):
     def _side_call(self, call: e.ModelCall) -> None:
         self._usage += call.usage
         if call.purpose == "summary" and call.text:
-            self._whole(call.text)
+            self._show_full_text(call.text)
 
-    def _whole(self, text: str) -> None:
+    def _show_full_text(self, text: str) -> None:
         """A text that is there at once."""
         self._say(text)
         self._end_prose()
@@ -264,8 +273,8 @@ class Screen(Show):
     def _notice(self, event: e.Event) -> None:
         if isinstance(event, e.TurnRetry | e.CompactionComplete | e.SubagentCompleted):
             self._usage += event.usage
-        if told := notice(event):
-            text, colour = told
+        if styled_notice := notice(event):
+            text, colour = styled_notice
             self._terminal.tell(text, colour)
         if isinstance(event, e.TurnRetry):
             self._activity.show("waiting to try again …")
@@ -275,7 +284,7 @@ class Screen(Show):
         if self._turns or self._done or self._ended:
             spent = cost(self._usage, self._turns, self._done, 0 if self._echo else time.monotonic() - self._began)
             self._terminal.tell(f"── {end(idle)} · {spent}", "dim")
-            for line in changed(chat, self._changed, self._world):
+            for line in describe_changes(chat, self._changed, self._world):
                 self._terminal.tell(f"   {line}", "dim")
             for line in living(chat, self._living):
                 self._terminal.tell(f"   {line}", "yellow")
@@ -284,7 +293,7 @@ class Screen(Show):
             self._terminal.note(f"── nothing to do: the chat is idle ({end(idle)})", "dim")
         self._terminal.tell(f"   {how_to_go_on(chat, idle.reason)}", "dim")
 
-    def _heard(self) -> None:
+    def _resume_timer(self) -> None:
         if self._waits_since:
             self._began += time.monotonic() - self._waits_since
             self._waits_since = 0.0

@@ -1,5 +1,5 @@
-"""What the commands share: settings, an agent on the user's database, chats by what a person types for them, and the
-folder that a run works in."""
+"""Functions that the commands share: settings, an agent on the user's database, finding a chat by the text that a
+person types, and the folder that a run works in."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def configured(flags: Mapping[str, Any] | None = None) -> Config:
-    """The settings in force; what is odd about their sources is told."""
+    """Return the settings in force, and print warnings about their sources."""
     config = load(flags=flags)
     warn(config.warnings)
     return config
@@ -55,7 +55,7 @@ async def open_agent(
     """An agent for the length of a command; with the tools of installed packages if it `works`. One that `stays` beyond
     a run has the time to make titles."""
     make_last_resort_inert()
-    freeze()  # what is loaded up to here is never garbage, and looking through it takes long
+    freeze()  # modules loaded so far are never garbage, and scanning them takes long
     _make_home(config.home, works)
     settings = config.settings
     models = ModelRegistry(os.environ, home=config.home)
@@ -130,7 +130,7 @@ def _telemetry(settings: Settings) -> "bool | Telemetry":
 
     from treadle.telemetry.settings import Telemetry
 
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # what matters is told by us, once
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # we report the important errors ourselves, once
     return Telemetry(settings.otel_endpoint, settings.otel_protocol, settings.otel_content)
 
 
@@ -142,26 +142,26 @@ def with_agent(work: Callable[[Agent], Awaitable[T]], *, works: bool = False) ->
     return asyncio.run(run())
 
 
-async def find_chat(store: Store, named: str) -> ChatId:
+async def find_chat(store: Store, chat_ref: str) -> ChatId:
     """The chat that a person means: its id, a part of the beginning of it that no other has, or `last`."""
-    if not named:
+    if not chat_ref:
         raise InvalidInput("name a chat: its id, the beginning of it, or `last`")
-    if named == LAST:
+    if chat_ref == LAST:
         newest = await store.list(limit=1)
         if not newest:
             raise NotFound("there is no chat yet; begin one with: treadle run PROMPT")
         return newest[0].summary.chat
-    ids = [listed.summary.chat for listed in await store.list(ChatFilter(query=named))]
-    if named in ids:
-        return ChatId(named)
-    found = [chat for chat in ids if chat.startswith(named) or chat.startswith(f"c_{named}")]
-    if not found:
+    ids = [listed.summary.chat for listed in await store.list(ChatFilter(query=chat_ref))]
+    if chat_ref in ids:
+        return ChatId(chat_ref)
+    matches = [chat for chat in ids if chat.startswith(chat_ref) or chat.startswith(f"c_{chat_ref}")]
+    if not matches:
         from treadle.did_you_mean import did_you_mean
 
-        known = [listed.summary.chat for listed in await store.list(limit=1000)]
-        near = did_you_mean(named if named.startswith("c_") else f"c_{named}", [LAST, *known])
-        raise NotFound(f"there is no chat {named!r}{near or ';'} see them with: treadle chats")
-    if len(found) > 1:
-        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
-        raise InvalidInput(f"{named!r} is the beginning of {len(found)} chats ({shown}); type more of it")
-    return found[0]
+        known_ids = [listed.summary.chat for listed in await store.list(limit=1000)]
+        suggestion = did_you_mean(chat_ref if chat_ref.startswith("c_") else f"c_{chat_ref}", [LAST, *known_ids])
+        raise NotFound(f"there is no chat {chat_ref!r}{suggestion or ';'} see them with: treadle chats")
+    if len(matches) > 1:
+        examples = ", ".join(matches[:5]) + (" …" if len(matches) > 5 else "")
+        raise InvalidInput(f"{chat_ref!r} is the beginning of {len(matches)} chats ({examples}); type more of it")
+    return matches[0]

@@ -26,29 +26,29 @@ class _LastWords(JsonLines):
             case e.AssistantMessage(content=content) if content:
                 self.text = content
             case e.SessionError() | e.TurnRetry() | e.LimitReached() as odd:
-                told = notice(odd)
-                _say(told[0] if told is not None else "")
+                styled_notice = notice(odd)
+                _say(styled_notice[0] if styled_notice is not None else "")
             case _:
                 pass
 
 
-async def print_output(chat: Chat, text: str, schema: str, after: int) -> int:
+async def print_output(chat: Chat, text: str, schema: str, after_seq: int) -> int:
     """Give the task, and again what is wrong with the answer, until it fits; then print it."""
     shape = _shape(schema)
     await chat.command(c.ChangeOptions({"output_schema": shape.schema}))
     show = _LastWords()
-    for left in range(REPAIRS, -1, -1):
-        code = await drive(chat, chat.send(text, traceparent=os.environ.get("TRACEPARENT", "")), show, after)
-        after = (await chat.state()).head
+    for repairs_left in range(REPAIRS, -1, -1):
+        code = await drive(chat, chat.send(text, traceparent=os.environ.get("TRACEPARENT", "")), show, after_seq)
+        after_seq = (await chat.state()).head
         if code != EXIT_OK:
             return code
         try:
-            made = shape.read(show.text)
+            output = shape.read(show.text)
         except Unfit as unfit:
-            _say(f"the answer does not fit the output schema{'; asked again' if left else ''}:\n{unfit}")
+            _say(f"the answer does not fit the output schema{'; asked again' if repairs_left else ''}:\n{unfit}")
             text = AGAIN.format(problem=unfit)
             continue
-        write_json_line(msgspec.json.format(msgspec.json.encode(made), indent=2))
+        write_json_line(msgspec.json.format(msgspec.json.encode(output), indent=2))
         return EXIT_OK
     return EXIT_ERROR
 

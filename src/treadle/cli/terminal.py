@@ -25,9 +25,9 @@ _NEWLINE = inert("\n")
 
 
 class Terminal:
-    """Keeps track of whether the cursor stands at the beginning of a line, and of one passing line of status, which
-    is shown on a real terminal only and gone as soon as anything else is written. `plain`: for somebody who reads line
-    by line, as on a dumb terminal."""
+    """Tracks if the cursor is at the beginning of a line, and one temporary line of status, which is shown on a real
+    terminal only and erased as soon as anything else is written. `plain`: for reading line by line, as on a dumb
+    terminal."""
 
     def __init__(
         self,
@@ -42,9 +42,10 @@ class Terminal:
         env = os.environ if environment is None else environment
         plain = plain or env.get("TERM") == "dumb" or bool(env.get("TREADLE_PLAIN"))
         self.has_columns = _is_terminal(self._out)
-        """Whether lines end somewhere: what is longer is broken between words, or the terminal does it within them."""
+        """True if lines have a limited width. Longer lines are broken between words, or else by the terminal within
+        words."""
         self.live = self.has_columns and not plain
-        """Whether somebody sees what passes; not so on a dumb terminal."""
+        """True if temporary output can be shown; False on a dumb terminal."""
         colour = not env.get("NO_COLOR") and not plain
         self.colours = colour and self.has_columns
         self._err_colour = colour and _is_terminal(self._err)
@@ -110,7 +111,7 @@ class Terminal:
         )
 
     def status(self, text: str) -> None:
-        """What goes on just now. Never in the middle of a line of the answer."""
+        """Show the current activity. Never in the middle of a line of the answer."""
         if self.live and self._at_start:
             self.clear()
             self._status = _fitting(inert_line(text), self.width - 2)

@@ -40,20 +40,21 @@ Answer = Callable[[OpenAction], str | Awaitable[str]]
 Show = Callable[[Envelope], object]
 
 SETTLED = frozenset({"not_awaiting_action", "results_mismatch", "no_such_action", "idempotency_mismatch", "archived"})
-"""Somebody else was quicker, an earlier life of this client perhaps, or the time was over: the log says what counts."""
+"""Codes of an answer that came too late: another client answered first, perhaps an earlier process of this one, or the
+deadline passed. The log decides."""
 REMEMBERED = 10_000
 
 T = TypeVar("T")
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a run came to."""
+    """The result of a run."""
 
     text: str
     reason: str
     """Why it ended, as in `session.run_end`; or `action_required`: it waits for `actions`."""
     error: str = ""
-    """What went wrong, or which limit ended it, in words."""
+    """The error, or the limit that ended the run, in words."""
     actions: tuple[OpenAction, ...] = ()
 
 
@@ -112,18 +113,18 @@ class RunFollower:
         self._tasks: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._queued = ""
         self._first = 0
-        """Runs that ended before this seq are somebody else's."""
+        """Runs that ended before this seq belong to other requests."""
 
     async def see_through(self, content: str | None, show: Show | None) -> Reply:
         info = await self._chat.info()
-        after = info.head
+        after_seq = info.head
         if content is not None:
-            sent = await self._chat.send(content)
-            self._queued, self._first = sent.queued, sent.head
+            accepted = await self._chat.send(content)
+            self._queued, self._first = accepted.queued, accepted.head
         elif info.status in ("idle", "error"):
             return await self._last_reply(info.last_end, info.last_why)
         try:
-            async with contextlib.aclosing(self._chat.events(after)) as events:
+            async with contextlib.aclosing(self._chat.events(after_seq)) as events:
                 while True:
                     envelope = await self._next(events)
                     if show is not None:
@@ -152,9 +153,9 @@ class RunFollower:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
 
-    async def _last_reply(self, reason: str, why: str) -> Reply:
-        said = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
-        return Reply(said[-1] if said else "", reason or "done", why)
+    async def _last_reply(self, reason: str, explanation: str) -> Reply:
+        answers = [entry.content for entry in await self._chat.messages() if entry.role == "assistant"]
+        return Reply(answers[-1] if answers else "", reason or "done", explanation)
 
     async def _take(self, seq: int, event: Event) -> Reply | None:
         match event:
@@ -176,7 +177,7 @@ class RunFollower:
         return None
 
     async def _over(self) -> bool:
-        """Not for whoever sent a message that is still queued and will have its turn."""
+        """True if no later run will answer the message. False while it is queued and will have its own run."""
         if not self._queued:
             return True
         info = await self._chat.info()
@@ -186,18 +187,18 @@ class RunFollower:
         calls = [action for action in actions if action.kind == "external_tool"]
         if calls:
             self._begin(tuple(action.tool_call_id for action in calls), self._submit(calls))
-        left = []
+        open_actions = []
         for action in actions:
             if action.kind == "permission" and self._approve is not None:
                 self._begin((action.action, action.hash), self._decide(action, self._approve))
             elif action.kind == "user_input" and self._answer is not None:
                 self._begin((action.action,), self._reply(action, self._answer))
             elif action.of_person:
-                left.append(action)
-        if not left:
+                open_actions.append(action)
+        if not open_actions:
             return None
         await asyncio.gather(*self._tasks.values())
-        return Reply(self._text, "action_required", actions=tuple(left))
+        return Reply(self._text, "action_required", actions=tuple(open_actions))
 
     def _begin(self, key: tuple[str, ...], work: Coroutine[Any, Any, None]) -> None:
         if key in self._tasks:
@@ -224,18 +225,18 @@ class RunFollower:
             self._handlers.settle(calls)
 
     async def _decide(self, action: OpenAction, approve: Approve) -> None:
-        said = await _value(approve(action))
-        if said is True:
+        decision = await _value(approve(action))
+        if decision is True:
             await _unless_settled(self._chat.approve(action))
         else:
-            await _unless_settled(self._chat.deny(action, said if isinstance(said, str) else ""))
+            await _unless_settled(self._chat.deny(action, decision if isinstance(decision, str) else ""))
 
     async def _reply(self, action: OpenAction, answer: Answer) -> None:
         await _unless_settled(self._chat.answer(action, await _value(answer(action))))
 
 
-async def _value(given: T | Awaitable[T]) -> T:
-    return await given if inspect.isawaitable(given) else given
+async def _value(maybe_awaitable: T | Awaitable[T]) -> T:
+    return await maybe_awaitable if inspect.isawaitable(maybe_awaitable) else maybe_awaitable
 
 
 async def _unless_settled(work: Awaitable[object]) -> bool:

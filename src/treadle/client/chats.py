@@ -40,7 +40,7 @@ class ClientChat:
     def __init__(self, http: Http, id: str, patience_s: float, warnings: Sequence[str] = ()) -> None:
         self.id = ChatId(id)
         self.warnings = tuple(warnings)
-        """What is odd about the options of a chat that was created here."""
+        """Warnings about the options of a chat that was created here."""
         self._http = http
         self._patience_s = patience_s
         self._at = f"/api/chats/{id}"
@@ -61,11 +61,12 @@ class ClientChat:
         return await self._post("messages", {name: value for name, value in body.items() if value})
 
     async def commands(self) -> tuple[CommandView, ...]:
-        """What can be typed as `/name words`: own commands, and prompts of the chat's MCP servers."""
+        """Return the commands that can be typed as `/name words`: own commands, and prompts of the chat's MCP
+        servers."""
         return (await self._http.get(f"{self._at}/commands", CommandList)).commands
 
     async def resources(self) -> tuple[ResourceView, ...]:
-        """What can be attached as `@server:uri`."""
+        """Return the resources that can be attached as `@server:uri`."""
         return (await self._http.get(f"{self._at}/resources", ResourceList)).resources
 
     async def interrupt(self) -> Accepted:
@@ -89,26 +90,26 @@ class ClientChat:
         return await self._decide(action, "deny", feedback=feedback)
 
     async def _decide(self, action: OpenAction, decision: Literal["allow", "deny"], **more: Any) -> Accepted:
-        said = {name: value for name, value in more.items() if value}
-        return await self._post(f"approvals/{action.action}", {"decision": decision, "hash": action.hash, **said})
+        fields = {name: value for name, value in more.items() if value}
+        return await self._post(f"approvals/{action.action}", {"decision": decision, "hash": action.hash, **fields})
 
     async def answer(self, action: OpenAction | str, text: str) -> Accepted:
-        named = action if isinstance(action, str) else action.action
-        return await self._post(f"answers/{named}", {"answer": text})
+        action_id = action if isinstance(action, str) else action.action
+        return await self._post(f"answers/{action_id}", {"answer": text})
 
     async def submit(self, results: Sequence[Result], key: str = "") -> None:
         """Hand in the results of all open calls of client tools (A-03). `key`: see `Http.change`."""
-        sent = [{"tool_call_id": r.tool_call_id, "output": r.output, "is_error": r.is_error} for r in results]
-        await self._http.change("POST", f"{self._at}/tool-results", {"results": sent}, object, key)
+        payload = [{"tool_call_id": r.tool_call_id, "output": r.output, "is_error": r.is_error} for r in results]
+        await self._http.change("POST", f"{self._at}/tool-results", {"results": payload}, object, key)
 
     async def edit(self, message: int, content: str, *, files: bool = False) -> Accepted:
         """Replace your message at this seq and run again from there; with `files` those go back to that point first."""
-        said = {"content": content, "files": files}
-        return await self._http.change("PUT", f"{self._at}/messages/{message}", said, Accepted)
+        payload = {"content": content, "files": files}
+        return await self._http.change("PUT", f"{self._at}/messages/{message}", payload, Accepted)
 
     @property
     def files(self) -> ClientFiles:
-        """What the chat did to the files of its project, and the way back: undo, redo, keep."""
+        """The chat's changes to the files of its project, with undo, redo and keep."""
         return ClientFiles(self._http, self._at)
 
     async def jobs(self) -> list[ClientJob]:
@@ -121,8 +122,8 @@ class ClientChat:
         return (await self._http.get(f"{self._at}/children", ChildList)).children
 
     async def actions(self, *, below: bool = False) -> tuple[ActionView, ...]:
-        """What it waits for from a person; with `below` what the chats below it wait for, too. Answer each in the chat
-        that it names: `client.chat(view.chat).approve(view.action)`."""
+        """Return the actions that wait for a person; with `below`, also those of the chats below this one. Answer each
+        in the chat that it names: `client.chat(view.chat).approve(view.action)`."""
         return (await self._http.get(f"{self._at}/actions", ActionList, {"below": str(below).lower()})).actions
 
     async def apply(
@@ -133,14 +134,14 @@ class ClientChat:
         block: int | None = None,
         patch: str | None = None,
     ) -> Accepted:
-        """Write a fenced block of the last answer, or `content`, to a file; what comes of it is told by the events.
-        `block`: which one, from 1; without it the only one. `patch` instead of all that is applied whole or not at
-        all."""
-        said = {"path": path, "content": content, "block": block, "patch": patch}
-        return await self._post("apply", {name: value for name, value in said.items() if value is not None})
+        """Write a fenced block of the last answer, or `content`, to a file; the events report the result. `block`: its
+        number, from 1; optional if there is only one. `patch`: a patch instead of the above, which is applied whole or
+        not at all."""
+        payload = {"path": path, "content": content, "block": block, "patch": patch}
+        return await self._post("apply", {name: value for name, value in payload.items() if value is not None})
 
     async def run_command(self, line: str) -> Accepted:
-        """Run a command of a person's own in the project; what comes of it is told by the events."""
+        """Run a command of a person's own in the project; the events report the result."""
         return await self._post("apply", {"command": line})
 
     async def compact(self) -> Accepted:
@@ -162,13 +163,13 @@ class ClientChat:
         """The last entries of the conversation."""
         return (await self._http.get(f"{self._at}/messages", MessageList, {"limit": str(limit)})).messages
 
-    def events(self, after: int = 0, *, deltas: bool = True) -> AsyncGenerator[Envelope, None]:
+    def events(self, after_seq: int = 0, *, deltas: bool = True) -> AsyncGenerator[Envelope, None]:
         """Every event behind `after`, and live ones between them, until you leave. Comes back by itself after any
         disconnection: each event comes once and in order, and `assistant.reset` says when partial text comes again."""
-        return follow(self._http, self.id, after, deltas, self._patience_s)
+        return follow(self._http, self.id, after_seq, deltas, self._patience_s)
 
-    async def _post(self, what: str, body: Mapping[str, Any]) -> Accepted:
-        return await self._http.change("POST", f"{self._at}/{what}", body, Accepted)
+    async def _post(self, endpoint: str, body: Mapping[str, Any]) -> Accepted:
+        return await self._http.change("POST", f"{self._at}/{endpoint}", body, Accepted)
 
 
 class Chats:
@@ -184,32 +185,32 @@ class Chats:
         `system_prompt`, `labels`, `title` …; without `dynamic_tools` it gets the tools of this client."""
         options.setdefault("dynamic_tools", self._tools())
         body = {"content": content, **options} if content else options
-        made = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), ChatView)
-        return ClientChat(self._http, made.id, self._patience_s, made.warnings)
+        view = await self._http.change("POST", "/api/chats", msgspec.to_builtins(body), ChatView)
+        return ClientChat(self._http, view.id, self._patience_s, view.warnings)
 
     async def get(self, id: str) -> ClientChat:
-        """A chat that exists. ApiError with status 404 if it does not, or is somebody else's."""
+        """Return an existing chat. ApiError with status 404 if there is none, or if it belongs to another user."""
         chat = ClientChat(self._http, id, self._patience_s)
         await chat.info()
         return chat
 
     async def search(self, text: str, *, archived: bool | None = None, limit: int = 50) -> tuple[FoundChat, ...]:
         """Chats by words in them, newest change first."""
-        wanted = {"text": text, "limit": str(limit)}
+        query = {"text": text, "limit": str(limit)}
         if archived is not None:
-            wanted["archived"] = str(archived).lower()
-        return (await self._http.get("/api/search", FoundList, wanted)).chats
+            query["archived"] = str(archived).lower()
+        return (await self._http.get("/api/search", FoundList, query)).chats
 
     async def list(
         self, *, status: Status | None = None, archived: bool | None = None, label: str = "", query: str = ""
     ) -> AsyncIterator[ChatLine]:
         """Chats, newest change first."""
-        wanted = {"status": status or "", "label": label, "query": query}
-        wanted["archived"] = "" if archived is None else str(archived).lower()
+        filters = {"status": status or "", "label": label, "query": query}
+        filters["archived"] = "" if archived is None else str(archived).lower()
         cursor = ""
         while True:
-            asked = {name: value for name, value in (wanted | {"cursor": cursor}).items() if value}
-            page = await self._http.get("/api/chats", ChatList, asked)
+            params = {name: value for name, value in (filters | {"cursor": cursor}).items() if value}
+            page = await self._http.get("/api/chats", ChatList, params)
             for line in page.chats:
                 yield line
             if not (cursor := page.next):

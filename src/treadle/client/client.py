@@ -43,11 +43,11 @@ class Client:
         type hints and the docstring. A handler that is not async runs in a thread."""
 
         def decorate(function: AnyFunction) -> ClientTool:
-            made = ClientTool(function, name)
-            if made.name in self.tools:
-                raise InvalidInput(f"This client has a tool {made.name!r} already; names must be unique.")
-            self.tools[made.name] = made
-            return made
+            client_tool = ClientTool(function, name)
+            if client_tool.name in self.tools:
+                raise InvalidInput(f"This client has a tool {client_tool.name!r} already; names must be unique.")
+            self.tools[client_tool.name] = client_tool
+            return client_tool
 
         return decorate if function is None else decorate(function)
 
@@ -55,13 +55,13 @@ class Client:
         """A handle to a chat by its id; nothing is asked of the server yet."""
         return ClientChat(self._http, id, self._patience_s)
 
-    async def race(self, task: str, **wanted: Unpack[RaceKeywords]) -> ClientRace:
+    async def race(self, task: str, **race_options: Unpack[RaceKeywords]) -> ClientRace:
         """Begin a race: so many attempts at a task of a project (`root`), of which the best is committed. `models` are
         given out in turn; `check` is a command that must succeed in the world of an attempt; `judge` a model that
         chooses; with `all` no attempt is stopped because another has passed. Options are those of the API."""
-        body = {"task": task, **msgspec.to_builtins(wanted, enc_hook=os.fspath)}
-        begun = await self._http.change("POST", "/api/races", body, ChatView)
-        return ClientRace(ClientChat(self._http, begun.id, self._patience_s, begun.warnings))
+        body = {"task": task, **msgspec.to_builtins(race_options, enc_hook=os.fspath)}
+        chat_view = await self._http.change("POST", "/api/races", body, ChatView)
+        return ClientRace(ClientChat(self._http, chat_view.id, self._patience_s, chat_view.warnings))
 
     async def run(
         self,
@@ -76,8 +76,8 @@ class Client:
         back what the run came to. Survives restarts of the server; after one of the client, call it again without
         `content`. `approve` and `answer` are asked for what needs a person; without them the reply says what the chat
         waits for. `show` gets every event."""
-        named = self.chat(chat) if isinstance(chat, str) else chat
-        return await RunFollower(named, self._handlers, approve, answer).see_through(content, show)
+        client_chat = self.chat(chat) if isinstance(chat, str) else chat
+        return await RunFollower(client_chat, self._handlers, approve, answer).see_through(content, show)
 
     async def close(self) -> None:
         """End handlers that still run, and the connection. Nothing is lost: the chats wait for their answers."""

@@ -47,8 +47,8 @@ class Gap(Exception):
 class Place:
     """How far a reader is: the last event it has, and the turn of which it has seen pieces."""
 
-    def __init__(self, after: int) -> None:
-        self.after = after
+    def __init__(self, after_seq: int) -> None:
+        self.after = after_seq
         self.connected = False
         """True if the server has answered since this was last set to False."""
         self._turn = 0
@@ -75,17 +75,18 @@ class Place:
         return fresh
 
     def reset(self, chat: ChatId) -> Envelope | None:
-        """After a reconnection the text so far comes again: what was seen of it is to be dropped."""
+        """After a reconnection the text so far comes again: return the event that discards the text seen before, if
+        any."""
         turn, self._turn = self._turn, 0
         return Envelope(0, chat, time.time_ns() // 1_000_000, AssistantReset(turn)) if turn else None
 
 
 async def follow(
-    http: Http, chat: ChatId, after: int, deltas: bool, patience_s: float
+    http: Http, chat: ChatId, after_seq: int, deltas: bool, patience_s: float
 ) -> AsyncGenerator[Envelope, None]:
-    """Every event behind `after`, and live ones between them, for as long as somebody reads. ApiError when the chat
+    """Yield every event after `after_seq`, and live ones between them, until the caller stops. ApiError when the chat
     cannot be read, or its server could not be reached for too long."""
-    place, pause = Place(after), Pause()
+    place, pause = Place(after_seq), Pause()
     lost_at = time.monotonic()
     while True:
         failure: ApiError | None = None

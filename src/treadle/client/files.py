@@ -1,5 +1,5 @@
-"""The changed files of a chat over HTTP, `chat.files`: list, undo, redo, keep. Whoever drives the chat carries it out;
-a request is repeated under its key until the outcome is there."""
+"""The changed files of a chat over HTTP, `chat.files`: list, undo, redo, keep. The worker that drives the chat carries
+the request out; the client repeats a request under its key until the outcome is there."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,8 @@ class UndoSelection(ChangeSelection, total=False):
 
 
 class Restoration(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the files, or would. With a `status` it is not known yet: nobody has carried it out so far."""
+    """The outcome of a request or a preview for the files. With a `status` it is not known yet: the request is not
+    carried out."""
 
     restore: str = ""
     """Its name; of an undo, what a redo refers to."""
@@ -45,7 +46,7 @@ class Restoration(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileChange, ...] = ()
     total: int = 0
     conflicts: tuple[FileConflict, ...] = ()
-    """What was left alone, and why."""
+    """The files that were left alone, with the reason."""
     error: str = ""
     """Why nothing was done at all."""
 
@@ -60,31 +61,31 @@ class ClientFiles:
 
     async def runs(self) -> tuple[RunView, ...]:
         """The runs that changed something, or might have, oldest first."""
-        found: tuple[RunView, ...] = ()
+        runs: tuple[RunView, ...] = ()
         while True:
-            query = {"after": str(len(found)), "limit": str(PAGE)}
+            query = {"after": str(len(runs)), "limit": str(PAGE)}
             page = await self._http.get(f"{self._at}/runs", RunList, query)
-            found += page.runs
-            if not page.runs or len(found) >= page.total:
-                return found
+            runs += page.runs
+            if not page.runs or len(runs) >= page.total:
+                return runs
 
     async def changes(self, run: Run = "last", path: str = "", *, even_kept: bool = False) -> tuple[ChangedFile, ...]:
-        """What is left of the chat's changes, with hunks, numbered as `undo` and `keep` take them."""
-        wanted = {"run": str(run), "path": path, "even_kept": str(even_kept).lower(), "limit": str(PAGE)}
-        found: tuple[ChangedFile, ...] = ()
+        """Return the remaining changes of the chat, with hunks, numbered as `undo` and `keep` take them."""
+        query = {"run": str(run), "path": path, "even_kept": str(even_kept).lower(), "limit": str(PAGE)}
+        files: tuple[ChangedFile, ...] = ()
         while True:
-            page = await self._http.get(f"{self._at}/changes", Changes, wanted | {"after": str(len(found))})
-            found += page.files
-            if not page.files or len(found) >= page.total:
-                return found
+            page = await self._http.get(f"{self._at}/changes", Changes, query | {"after": str(len(files))})
+            files += page.files
+            if not page.files or len(files) >= page.total:
+                return files
 
     async def preview(self, **choice: Unpack[UndoSelection]) -> Restoration:
-        """What an undo of the same would do now. Changes nothing."""
+        """Return the result that the same undo would have now. Changes nothing."""
         return await self._http.change("POST", f"{self._at}/undo", {**choice, "preview": True}, Restoration)
 
     async def undo(self, **choice: Unpack[UndoSelection]) -> Restoration:
-        """Take changes back: of the last run, or of others. What somebody changed since is left alone, or merged
-        (`merge=True`); what was kept stays unless `even_kept=True`."""
+        """Undo changes of the last run, or of others. Later changes by others are left alone, or merged (`merge=True`);
+        kept changes stay unless `even_kept=True`."""
         return await self._outcome("undo", choice)
 
     async def redo(self, undo: str = "", *, merge: bool = False) -> Restoration:
@@ -99,13 +100,13 @@ class ClientFiles:
         self, message: int, *, conversation: bool = True, files: bool = True, merge: bool = False
     ) -> Restoration:
         """Go back to before an earlier message of yours: the conversation, the files, or both."""
-        wanted = {"message": message, "conversation": conversation, "files": files, "merge": merge}
-        return await self._outcome("back", wanted)
+        body = {"message": message, "conversation": conversation, "files": files, "merge": merge}
+        return await self._outcome("back", body)
 
     async def _outcome(self, word: str, body: Mapping[str, Any]) -> Restoration:
         key, until = new_id("k"), time.monotonic() + self._wait_s
         while True:
             query = {"wait": str(ASK_S)}
-            found = await self._http.change("POST", f"{self._at}/{word}", body, Restoration, key, query)
-            if not found.status or time.monotonic() > until:
-                return found
+            restoration = await self._http.change("POST", f"{self._at}/{word}", body, Restoration, key, query)
+            if not restoration.status or time.monotonic() > until:
+                return restoration

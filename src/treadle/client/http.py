@@ -46,7 +46,7 @@ class Http:
         self._patience_s = patience_s
         self._session: aiohttp.ClientSession | None = None
         self.away = False
-        """Whether the server could not be reached when it was last tried."""
+        """True if the last attempt could not reach the server."""
 
     async def get(self, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> T:
         return msgspec.json.decode(await self._ask("GET", path, None, {}, query or {}), type=kind)
@@ -109,7 +109,7 @@ class Http:
         self.away = False
         try:
             if response.status >= 400:
-                raise refusal(response.status, await _rest(response))
+                raise refusal(response.status, await _read_body(response))
             yield _pieces(response)
         finally:
             response.close()
@@ -129,15 +129,15 @@ class Http:
 
 
 def refusal(status: int, answer: bytes) -> ApiError:
-    """The error in an answer, whoever gave it: a proxy does not speak our language."""
+    """Return the error of an answer. An answer that is not Treadle's, such as a proxy's, is quoted."""
     try:
-        said = msgspec.json.decode(answer, type=ErrorReply).error
+        error_body = msgspec.json.decode(answer, type=ErrorReply).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ApiError(status, "http", f"The server answered {status}: {answer[:200].decode(errors='replace')!r}")
-    return ApiError(status, said.code, said.message)
+    return ApiError(status, error_body.code, error_body.message)
 
 
-async def _rest(response: aiohttp.ClientResponse) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.read()
     except (aiohttp.ClientError, TimeoutError, OSError):

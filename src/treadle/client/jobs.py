@@ -17,13 +17,13 @@ class ClientJob:
         self._at = f"{at}/jobs/{view.job}"
 
     async def tail(self, offset: int = -TAIL) -> JobOutput:
-        """What it has written from a byte on; a negative offset counts from the end. Go on from `next`."""
+        """Return the output from a byte on; a negative offset counts from the end. Continue from `next`."""
         return await self._http.get(f"{self._at}/output", JobOutput, {"offset": str(offset)})
 
     async def send(self, text: str = "", *, enter: bool = True, end: bool = False) -> JobView:
         """Write to its input, with a line end behind it unless `enter` is false; `end` closes the input."""
-        said = {"text": text, "enter": enter, "end": end}
-        self.view = await self._http.change("POST", f"{self._at}/input", said, JobView)
+        payload = {"text": text, "enter": enter, "end": end}
+        self.view = await self._http.change("POST", f"{self._at}/input", payload, JobView)
         return self.view
 
     async def stop(self) -> JobView:

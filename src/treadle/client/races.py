@@ -20,10 +20,10 @@ class ClientRace:
 
     async def result(self) -> RaceResult:
         """Wait until it is over. RunFailed if it came to nothing."""
-        seen: list[Envelope] = []
+        envelopes: list[Envelope] = []
         async with aclosing(self.chat.events(deltas=False)) as events:
             async for envelope in events:
-                seen.append(envelope)
+                envelopes.append(envelope)
                 if isinstance(envelope.data, RunEnd):
                     break
-        return result_of(self.chat.id, seen)
+        return result_of(self.chat.id, envelopes)

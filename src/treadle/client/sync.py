@@ -55,8 +55,8 @@ class ClientChat(Facade[asynchronous.ClientChat]):
     def jobs(self) -> "list[ClientJob]":
         return [ClientJob(self._loop, job) for job in self._loop.run(self._wrapped.jobs())]
 
-    def events(self, after: int = 0, *, deltas: bool = True) -> Iterator[Envelope]:
-        return self._loop.each(self._wrapped.events(after, deltas=deltas))
+    def events(self, after_seq: int = 0, *, deltas: bool = True) -> Iterator[Envelope]:
+        return self._loop.each(self._wrapped.events(after_seq, deltas=deltas))
 
 
 class ClientFiles(Facade[files.ClientFiles]):
@@ -117,8 +117,8 @@ class Chats(Facade[asynchronous.Chats]):
 
     search = waited(asynchronous.Chats.search)
 
-    def list(self, **wanted: Any) -> list[ChatLine]:
-        return list(self._loop.each(self._wrapped.list(**wanted)))
+    def list(self, **filters: Any) -> list[ChatLine]:
+        return list(self._loop.each(self._wrapped.list(**filters)))
 
 
 class Client(LoopOwner[client.Client]):
@@ -136,8 +136,8 @@ class Client(LoopOwner[client.Client]):
     def chat(self, id: str) -> ClientChat:
         return ClientChat(self._loop, self._wrapped.chat(id))
 
-    def race(self, task: str, **wanted: Unpack[RaceKeywords]) -> ClientRace:
-        return ClientRace(self._loop, self._loop.run(self._wrapped.race(task, **wanted)))
+    def race(self, task: str, **race_options: Unpack[RaceKeywords]) -> ClientRace:
+        return ClientRace(self._loop, self._loop.run(self._wrapped.race(task, **race_options)))
 
     def run(
         self,
@@ -148,5 +148,5 @@ class Client(LoopOwner[client.Client]):
         answer: Answer | None = None,
         show: Show | None = None,
     ) -> Reply:
-        named = chat if isinstance(chat, str) else chat.id
-        return self._loop.run(self._wrapped.run(named, content, approve=approve, answer=answer, show=show))
+        chat_id = chat if isinstance(chat, str) else chat.id
+        return self._loop.run(self._wrapped.run(chat_id, content, approve=approve, answer=answer, show=show))

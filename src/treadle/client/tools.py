@@ -41,7 +41,7 @@ class ClientTool:
 
     @property
     def spec(self) -> DynamicTool:
-        """What the server and the model are told."""
+        """The description of the tool for the server and the model."""
         description, schema = documented(inspect.getdoc(self.function) or "", self._signature.schema)
         return DynamicTool(self.name, description, schema)
 

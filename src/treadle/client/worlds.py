@@ -1,5 +1,5 @@
-"""Your worlds on a server, `client.worlds` (W-11 to W-13): views of projects in which chats work until somebody commits
-them."""
+"""Your worlds on a server, `client.worlds` (W-11 to W-13): views of projects in which chats work until they are
+committed."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -16,7 +16,7 @@ from treadle.types import CallKey
 
 
 class WorldCommit(msgspec.Struct, frozen=True):
-    """What a commit did, and where it is recorded: `client.chat(done.chat).files.undo()` takes it back."""
+    """The result of a commit, and the chat that records it: `client.chat(done.chat).files.undo()` takes it back."""
 
     chat: str
     files: tuple[FileChange, ...]
@@ -33,7 +33,7 @@ class ClientWorlds:
         return (await self._http.get("/api/worlds", WorldList)).worlds
 
     async def show(self, id: str) -> WorldChanges:
-        """What a commit would change now, and what is in its way."""
+        """Return the changes that a commit would make now, and its conflicts."""
         return await self._http.get(f"/api/worlds/{id}", WorldChanges)
 
     async def diff(self, id: str) -> str:
@@ -41,22 +41,22 @@ class ClientWorlds:
         return (await self.show(id)).diff
 
     async def commit(self, id: str) -> WorldCommit:
-        """Make what was changed in it the project's own. ApiError `conflict` if somebody changed the same files:
-        nothing is made."""
-        begun = await self._http.change("POST", f"/api/worlds/{id}/commit", {}, ChatView)
-        done, files = ExecutionComplete(CallKey(""), success=False), tuple[FileChange, ...]()
-        async with aclosing(self._chat(begun.id).events(deltas=False)) as events:
+        """Apply the changes of the world to the project. ApiError `conflict` if the same files were changed in the
+        project: nothing is applied."""
+        chat_view = await self._http.change("POST", f"/api/worlds/{id}/commit", {}, ChatView)
+        completion, files = ExecutionComplete(CallKey(""), success=False), tuple[FileChange, ...]()
+        async with aclosing(self._chat(chat_view.id).events(deltas=False)) as events:
             async for envelope in events:
                 match envelope.data:
-                    case ExecutionComplete() as done:
+                    case ExecutionComplete() as completion:
                         pass
                     case FilesChanged(files=files):
                         pass
                     case RunEnd():
                         break
-        if not done.success:
-            raise ApiError(409, "conflict", done.error or done.result)
-        return WorldCommit(begun.id, files, done.result)
+        if not completion.success:
+            raise ApiError(409, "conflict", completion.error or completion.result)
+        return WorldCommit(chat_view.id, files, completion.result)
 
     async def rebase(self, id: str) -> tuple[str, ...]:
         """Put it onto what changed meanwhile: the paths of texts that both had changed. ApiError `conflict` if they
@@ -64,5 +64,5 @@ class ClientWorlds:
         return (await self._http.change("POST", f"/api/worlds/{id}/rebase", {}, Rebased)).merged
 
     async def drop(self, id: str) -> WorldView:
-        """Remove it with all that was changed in it. ApiError `world_busy` if somebody works there."""
+        """Remove the world with all its changes. ApiError `world_busy` if a chat works there."""
         return await self._http.change("POST", f"/api/worlds/{id}/drop", {}, WorldView)

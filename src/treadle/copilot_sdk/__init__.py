@@ -1,9 +1,9 @@
-"""A runtime for the Copilot SDKs (issue 15): the JSON-RPC protocol that they speak to their command line, answered by
-the library. A session there is a chat here. Decides nothing about chats; docs/reference/copilot-sdk.md says method by
-method what is there. What is said and what it means is in `copilot_words/`.
+"""A runtime for the Copilot SDKs (issue 15): the JSON-RPC protocol between an SDK and its command line, answered by the
+library. A session there is a chat here. Decides nothing about chats; docs/reference/copilot-sdk.md lists the supported
+methods. `copilot_words/` translates the messages.
 
-- `server`: the runtime as a whole, and where programs and sessions come together
-- `session`: one chat and the programs that are attached to it; `requests` what it asks of them, `hooks` theirs,
-  `methods` and `extension_methods` what they may call, `attachments` what they may send along
+- `server`: the runtime as a whole, which connects programs and sessions
+- `session`: one chat and the programs that are attached to it; `requests`: its requests to them; `hooks`: their hooks;
+  `methods` and `extension_methods`: the methods that they may call; `attachments`: the files that they may send
 - `extensions`: MCP servers and skills that programs bring for a session
 """

@@ -1,4 +1,4 @@
-"""What a program attaches to a message: pictures go to the model, the rest is named, or quoted, below the text."""
+"""Attachments of a program's message: pictures go to the model, the rest is named, or quoted, below the text."""
 
 import base64
 import binascii

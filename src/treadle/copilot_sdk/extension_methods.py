@@ -1,4 +1,4 @@
-"""What may be called of a session about its tools, custom agents, skills and MCP servers; and what every call has."""
+"""Methods of a session for its tools, custom agents, skills and MCP servers; and the base of all calls."""
 
 import asyncio
 import os
@@ -53,8 +53,8 @@ class ExtensionCall(msgspec.Struct):
         return {"agents": [agent_shown(agent) for agent in self.config.custom_agents or ()]}
 
     async def agent_now(self) -> Any:
-        chosen = self.config.custom_agent
-        return {"agent": agent_shown(chosen) if chosen is not None else None}
+        custom_agent = self.config.custom_agent
+        return {"agent": agent_shown(custom_agent) if custom_agent is not None else None}
 
     async def choose_agent(self) -> Any:
         name = self.params.get("name")
@@ -65,7 +65,9 @@ class ExtensionCall(msgspec.Struct):
         return await self.agent_now()
 
     async def skills(self) -> Any:
-        found = await asyncio.to_thread(found_skills, self.session.agent, self.config, self.session.options.project)
+        all_skills = await asyncio.to_thread(
+            found_skills, self.session.agent, self.config, self.session.options.project
+        )
         root, disabled = self.session.options.root, self.config.disabled_skills or ()
         return {
             "skills": [
@@ -77,7 +79,7 @@ class ExtensionCall(msgspec.Struct):
                     "enabled": name not in disabled,
                     "path": os.path.join(root, skill.path),
                 }
-                for name, (skill, source) in found.items()
+                for name, (skill, source) in all_skills.items()
             ]
         }
 
@@ -91,22 +93,22 @@ class ExtensionCall(msgspec.Struct):
         return {"warnings": [], "errors": []}
 
     async def used_skills(self) -> Any:
-        known = {skill.name: skill.path for skill in self.session.options.skills}
+        skill_paths = {skill.name: skill.path for skill in self.session.options.skills}
         events = await self.session.chat.events_of(e.ExecutionStart)
         starts = [each.data for each in events if isinstance(each.data, e.ExecutionStart)]
-        used = {start.arguments.get("name"): start.call for start in starts if start.name == SKILL_TOOL}
-        shown = [
-            {"name": n, "path": known[n], "invokedAtTurn": int(call.split(".")[0])}
-            for n, call in used.items()
-            if n in known
+        skill_calls = {start.arguments.get("name"): start.call for start in starts if start.name == SKILL_TOOL}
+        entries = [
+            {"name": n, "path": skill_paths[n], "invokedAtTurn": int(call.split(".")[0])}
+            for n, call in skill_calls.items()
+            if n in skill_paths
         ]
-        return {"skills": [{**each, "content": ""} for each in shown]}
+        return {"skills": [{**each, "content": ""} for each in entries]}
 
     async def _links(self) -> "dict[str, Link]":
         options = self.session.options
         hub = self.session.agent.mcp.hub if self.session.servers else None
-        found = await hub.servers(options.root, options.own_servers, options.world) if hub is not None else ()
-        return {link.declared.name: link for link in found}
+        links = await hub.servers(options.root, options.own_servers, options.world) if hub is not None else ()
+        return {link.declared.name: link for link in links}
 
     async def servers(self) -> Any:
         links = await self._links()
@@ -145,5 +147,5 @@ def _state(link: "Link | None") -> str:
 
 
 def _server(name: str, link: "Link | None") -> dict[str, Any]:
-    why = link.connection.why if link is not None and link.connection is not None else ""
-    return {"name": name, "status": _state(link), **({"error": why} if why else {})}
+    reason = link.connection.why if link is not None and link.connection is not None else ""
+    return {"name": name, "status": _state(link), **({"error": reason} if reason else {})}

@@ -1,5 +1,5 @@
-"""What a session has beside its tools, on top of the library: MCP servers and skills that programs bring for it alone,
-and what its custom agent is told."""
+"""Extensions of a session beside its tools: MCP servers and skills that programs bring for it alone, and the prompt of
+its custom agent."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,9 +15,9 @@ from treadle.skills.places import in_folder
 from treadle.skills.reading import skills
 
 
-def builtin_names(agent: Agent, options: ChatOptions, found: tuple[Skill, ...]) -> list[str]:
+def builtin_names(agent: Agent, options: ChatOptions, session_skills: tuple[Skill, ...]) -> list[str]:
     """The tools that Treadle has for such a chat itself."""
-    base = msgspec.structs.replace(options, tools=None, dynamic_tools=(), interactive=True, skills=found)
+    base = msgspec.structs.replace(options, tools=None, dynamic_tools=(), interactive=True, skills=session_skills)
     return [spec.name for spec in agent.deps.tools.specs(base) if not spec.server and spec.name not in (FIND, CALL)]
 
 
@@ -34,31 +34,31 @@ def bring(agent: Agent, session: str, configs: Iterable[Config], stopped: Iterab
 
 
 def found_skills(agent: Agent, config: Config, project: Project) -> dict[str, tuple[Skill, str]]:
-    """All skills of a session by name, with where they come from: of the folders that the program names and, if it
-    wants that, those that a chat here would have without it. What is disabled is among them."""
+    """Return all skills of a session by name, with their sources: the folders that the program names and, if it asks
+    for them, those that a chat here would have without it. Disabled skills are included."""
     folders = [Path(each).expanduser() for each in config.skill_directories or ()]
-    found = [
+    sourced_skills = [
         ("custom", skill) for skill in skills([each for folder in folders for each in in_folder("skills", folder)])
     ]
     if config.enable_config_discovery:
         usual = agent.documents.all("skills", project)
-        found += [
+        sourced_skills += [
             ("project" if not Path(skill.path).is_absolute() else "personal-agents", skill) for skill in skills(usual)
         ]
-    return {skill.name: (skill, source) for source, skill in reversed(found)}
+    return {skill.name: (skill, source) for source, skill in reversed(sourced_skills)}
 
 
 def extras_of(agent: Agent, config: Config, project: Project, servers: Iterable[str]) -> Extras:
     """Reads files. An agent has the skills that it names, whole and from the beginning, and no others."""
-    found = {
+    enabled_skills = {
         name: each
         for name, each in found_skills(agent, config, project).items()
         if name not in (config.disabled_skills or ())
     }
     custom = config.custom_agent
     if custom is None:
-        return Extras(tuple(servers), tuple(skill for skill, _ in found.values()))
-    bodies = [_body(found[name][0], project) for name in custom.skills or () if name in found]
+        return Extras(tuple(servers), tuple(skill for skill, _ in enabled_skills.values()))
+    bodies = [_body(enabled_skills[name][0], project) for name in custom.skills or () if name in enabled_skills]
     return Extras(tuple(servers), (), "\n\n".join([custom.prompt or "", *bodies]).strip())
 
 

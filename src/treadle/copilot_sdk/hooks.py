@@ -1,7 +1,7 @@
-"""The hooks of programs. They are asked at the one place where every call passes (`treadle.ports.hooks`); the rest of
-them at the beginning and the end of a session, before a message is sent, and when a run fails.
+"""The hooks of programs. Call hooks run at the one place that every call passes (`treadle.ports.hooks`); the others run
+at the beginning and the end of a session, before a message is sent, and when a run fails.
 
-A session whose program has hooks and has left runs no calls: what was to be checked is not let through unchecked."""
+A session whose program had hooks and has left runs no calls: a call that a hook should check never runs unchecked."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ import msgspec
 from treadle.copilot_words.config import HOOKS
 from treadle.copilot_words.names import own_arguments, shown_arguments, shown_name
 from treadle.errors import ToolError
-from treadle.jsonrpc.connection import Connection, Gone, RpcError
+from treadle.jsonrpc.connection import Connection, PeerDisconnected, RpcError
 from treadle.ports.hooks import AskPerson, HookVerdict, Instead
 from treadle.ports.toolset import Invocation, Outcome
 from treadle.protocol.tools import ToolSpec
@@ -43,21 +43,21 @@ class SessionHooks:
         self._root = root
         self._programs = programs
         self.wanted = False
-        """Whether a program with hooks was ever attached."""
+        """True if a program with hooks was ever attached."""
         self.asking: set[str] = set()
         """Calls for which a hook wants a person to be asked."""
         self._context: dict[str, str] = {}
-        """By call: what the model is to read beside its result."""
+        """By call: text for the model in addition to the result."""
         self._verdicts: dict[str, tuple[Sequence[Connection], Mapping[str, Any], Verdict]] = {}
         """By call: which programs were asked, about which arguments, and their verdict. A call is looked at again after
         an approval; the same programs are asked once about the same arguments."""
 
-    async def invoke(self, kind: str, **given: Any) -> list[Mapping[str, Any]]:
+    async def invoke(self, kind: str, **hook_input: Any) -> list[Mapping[str, Any]]:
         """The outputs of the hooks. Use it where a hook that fails decides nothing."""
         outputs = []
         for program in list(self._programs()):
             with suppress(HookFailed):
-                outputs.append(await self._ask(program, kind, given))
+                outputs.append(await self._ask(program, kind, hook_input))
         return outputs
 
     async def check(self, kind: str, payload: Mapping[str, Any]) -> AsyncIterator[Mapping[str, Any]]:
@@ -77,14 +77,14 @@ class SessionHooks:
         try:
             async with asyncio.timeout(ANSWER_S):
                 answer = await program.request("hooks.invoke", params)
-        except (RpcError, Gone, TimeoutError) as error:
+        except (RpcError, PeerDisconnected, TimeoutError) as error:
             raise HookFailed(NO_ANSWER.format(kind)) from error
         output = answer.get("output") if isinstance(answer, Mapping) else answer
         if output is not None and not isinstance(output, Mapping):
             raise HookFailed(NO_ANSWER.format(kind))
         return output or {}
 
-    async def before(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
+    async def before_call(self, call: str, name: str, arguments: Mapping[str, Any]) -> Verdict:
         if not self.wanted:
             return None
         programs = list(self._programs())
@@ -116,7 +116,7 @@ class SessionHooks:
                 self._context[call] = str(output["additionalContext"])
         return own_arguments(name, payload["toolArgs"]) if is_modified else None
 
-    async def after(self, call: str, name: str, arguments: Mapping[str, Any], text: str, success: bool) -> str:
+    async def after_call(self, call: str, name: str, arguments: Mapping[str, Any], text: str, success: bool) -> str:
         """The text of a result as the hooks leave it. The call is done: a hook that fails is reported beside it."""
         self._verdicts.pop(call, None)
         self.asking.discard(call)
@@ -163,15 +163,16 @@ class SessionHooks:
             return prompt, str(failure)
         return payload["prompt"], ""
 
-    async def started(self, source: str, prompt: str) -> str:
-        """What the model is to know at the beginning of the session."""
-        said = await self.invoke("sessionStart", source=source, initialPrompt=prompt)
-        return "\n\n".join(str(each["additionalContext"]) for each in said if each.get("additionalContext"))
+    async def fetch_start_context(self, source: str, prompt: str) -> str:
+        """Return additional context for the model at the beginning of the session."""
+        outputs = await self.invoke("sessionStart", source=source, initialPrompt=prompt)
+        return "\n\n".join(str(each["additionalContext"]) for each in outputs if each.get("additionalContext"))
 
     async def stopping(self, *, again: bool) -> str:
-        """What the model is to be told instead of coming to an end; `again`: it was told so already."""
-        said = await self.invoke("agentStop", stopReason="end_turn", stopHookActive=again)
-        return next((str(each.get("reason") or "Go on.") for each in said if each.get("decision") == "block"), "")
+        """Return the message that makes the model continue instead of ending; empty if it may end. `again`: True if a
+        hook made it continue already."""
+        outputs = await self.invoke("agentStop", stopReason="end_turn", stopHookActive=again)
+        return next((str(each.get("reason") or "Go on.") for each in outputs if each.get("decision") == "block"), "")
 
 
 def _result(text: str) -> dict[str, str]:
@@ -193,11 +194,11 @@ class ProgramHooks:
     def __init__(self) -> None:
         self.of: Callable[[str], SessionHooks | None] = lambda _chat: None
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
         hooks = self.of(invocation.chat)
         if hooks is None:  # a run that went on after a restart, before its program came again
             return UNCHECKED if HOOKS in invocation.options.labels else ""
-        verdict = await hooks.before(invocation.call, spec.name, invocation.arguments)
+        verdict = await hooks.before_call(invocation.call, spec.name, invocation.arguments)
         arguments = verdict if isinstance(verdict, dict) else None
         if invocation.call in hooks.asking and not isinstance(verdict, str):
             return AskPerson(ASKED, arguments)
@@ -208,9 +209,9 @@ class ProgramHooks:
         hooks = self.of(invocation.chat)
         return await hooks.meta(server, tool, invocation.arguments) if hooks is not None else None
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         hooks = self.of(invocation.chat)
         if hooks is None:
             return outcome
-        text = await hooks.after(invocation.call, spec.name, invocation.arguments, outcome.text, outcome.success)
+        text = await hooks.after_call(invocation.call, spec.name, invocation.arguments, outcome.text, outcome.success)
         return outcome if text == outcome.text else msgspec.structs.replace(outcome, text=text)

@@ -1,5 +1,5 @@
-"""What may be called of a session (`copilot_words.methods`). Each is a few lines: parameters in, the library, an answer
-out."""
+"""The methods of a session (`copilot_words.methods`). Each is a few lines: parameters in, a call of the library, an
+answer out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from treadle.copilot_words.events import MODES, stamp
 from treadle.jsonrpc.connection import INVALID_PARAMS, RpcError
 from treadle.protocol import commands as c
 from treadle.protocol import events as e
-from treadle.protocol.trace_context import brought
+from treadle.protocol.trace_context import extract_traceparent
 
 _COMMANDS = {"compact": "Sum up the conversation to make room.", "model": "Say which model answers."}
 _REFUSED_OF_MESSAGES = {
@@ -32,20 +32,20 @@ class Method(ExtensionCall):
         if self.params.get("agentMode"):
             await self._change_mode(text_of(self.params, "agentMode"))
         mode = str(self.params.get("mode") or "enqueue")
-        attachments, trace = self.params.get("attachments") or (), brought(self.params)
+        attachments, trace = self.params.get("attachments") or (), extract_traceparent(self.params)
         return await self.session.send(text_of(self.params, "prompt"), mode, attachments, trace)
 
     async def _change_mode(self, name: str) -> None:
         """RpcError for a mode that there is not, and while a run goes on in another one."""
-        wanted = _OWN_MODES.get(name)
-        if wanted is None:
+        mode = _OWN_MODES.get(name)
+        if mode is None:
             raise RpcError(INVALID_PARAMS, f"There is no mode {name!r}; there is: {', '.join(_OWN_MODES)}.")
-        if wanted == self.session.options.mode:
+        if mode == self.session.options.mode:
             return
         is_sent = self.method.startswith("session.send")
         if is_sent and status(await self.session.chat.state()) not in ("idle", "error"):
             raise RpcError(INVALID_PARAMS, f"The session works in another mode than {name!r}; wait until it is idle.")
-        await self.session.change({"mode": wanted})
+        await self.session.change({"mode": mode})
 
     async def send(self) -> Any:
         return {"messageId": await self._sending()}
@@ -65,14 +65,14 @@ class Method(ExtensionCall):
         return await self.detach()
 
     async def compact(self) -> Any:
-        done: e.CompactionComplete | None = None
+        completion: e.CompactionComplete | None = None
         async for envelope in self.session.chat.compact():
             if isinstance(envelope.data, e.CompactionComplete):
-                done = envelope.data
-        if done is None or not done.success:
+                completion = envelope.data
+        if completion is None or not completion.success:
             return {"success": False, "tokensRemoved": 0, "messagesRemoved": 0}
-        removed = max(0, done.tokens_before - done.tokens_after)
-        return {"success": True, "tokensRemoved": removed, "messagesRemoved": done.upto}
+        removed_tokens = max(0, completion.tokens_before - completion.tokens_after)
+        return {"success": True, "tokensRemoved": removed_tokens, "messagesRemoved": completion.upto}
 
     # -- programs among themselves ------------------------------------------------------------------------------------
 
@@ -82,19 +82,21 @@ class Method(ExtensionCall):
 
     async def dialogue_answer(self) -> Any:
         """To a dialogue, or that a command is done."""
-        given = self.params.get("result", {"error": self.params.get("error")})
-        return {"success": self.session.dialogues.answer(text_of(self.params, "requestId"), given)}
+        reply = self.params.get("result", {"error": self.params.get("error")})
+        return {"success": self.session.dialogues.answer(text_of(self.params, "requestId"), reply)}
 
     async def commands(self) -> Any:
         """Those of programs, and what the runtime itself can be told in this way."""
-        own = _COMMANDS if self.params.get("includeBuiltins") is not False else {}
-        brought = self.session.dialogues.commands if self.params.get("includeClientCommands") is not False else {}
-        kinds = (("builtin", own), ("client", brought))
+        builtin_commands = _COMMANDS if self.params.get("includeBuiltins") is not False else {}
+        client_commands = (
+            self.session.dialogues.commands if self.params.get("includeClientCommands") is not False else {}
+        )
+        kinds = (("builtin", builtin_commands), ("client", client_commands))
         return {
             "commands": [
                 {"name": name, "kind": kind, "description": about, "allowDuringAgentExecution": kind == "client"}
-                for kind, found in kinds
-                for name, about in found.items()
+                for kind, descriptions in kinds
+                for name, about in descriptions.items()
             ]
         }
 
@@ -107,25 +109,25 @@ class Method(ExtensionCall):
     async def invoke_command(self) -> Any:
         name = text_of(self.params, "name")
         if name == "compact":
-            done = await self.compact()
-            return {"kind": "text", "text": f"{done['tokensRemoved']:,} tokens less."}
+            outcome = await self.compact()
+            return {"kind": "text", "text": f"{outcome['tokensRemoved']:,} tokens less."}
         if name == "model":
             return {"kind": "text", "text": f"The model is {self.session.shown_model}."}
         if error := await self.session.dialogues.execute(name, str(self.params.get("input") or "")):
             raise RpcError(INVALID_PARAMS, error)
         return {"kind": "completed"}
 
-    # -- what happened ------------------------------------------------------------------------------------------------
+    # -- history ------------------------------------------------------------------------------------------------------
 
     async def get_messages(self) -> Any:
         return {"events": await self.session.events()}
 
     async def read_events(self) -> Any:
         """A page of the history; the cursor is the number of events before it."""
-        told = await self.session.events()
-        begin = min(len(told), _count_of(self.params, "cursor", 0))
-        end = min(len(told), begin + _count_of(self.params, "max", len(told)))
-        return {"events": told[begin:end], "cursor": str(end), "hasMore": end < len(told), "cursorStatus": "ok"}
+        events = await self.session.events()
+        begin = min(len(events), _count_of(self.params, "cursor", 0))
+        end = min(len(events), begin + _count_of(self.params, "max", len(events)))
+        return {"events": events[begin:end], "cursor": str(end), "hasMore": end < len(events), "cursorStatus": "ok"}
 
     async def tail(self) -> Any:
         return {"cursor": str(len(await self.session.events()))}
@@ -155,22 +157,22 @@ class Method(ExtensionCall):
             "alreadyInUse": len(self.session.programs) > 1,
         }
 
-    # -- what a program is asked for ----------------------------------------------------------------------------------
+    # -- requests to a program ----------------------------------------------------------------------------------------
 
-    def _asked(self, wanted: str) -> list[dict[str, Any]]:
-        return [data for kind, data in self.session.requests.open.values() if kind == wanted]
+    def _list_open_requests(self, request_kind: str) -> list[dict[str, Any]]:
+        return [data for kind, data in self.session.requests.open.values() if kind == request_kind]
 
     async def tool_result(self) -> Any:
         request = text_of(self.params, "requestId")
-        done = await self.session.requests.submit(request, self.params.get("result"), self.params.get("error"))
-        return {"success": done}
+        is_accepted = await self.session.requests.submit(request, self.params.get("result"), self.params.get("error"))
+        return {"success": is_accepted}
 
     async def permission(self) -> Any:
-        given = self.params.get("result")
-        decided = self.session.requests.decide(
-            text_of(self.params, "requestId"), given if isinstance(given, Mapping) else {}
+        answer = self.params.get("result")
+        decision = self.session.requests.decide(
+            text_of(self.params, "requestId"), answer if isinstance(answer, Mapping) else {}
         )
-        return {"success": await decided}
+        return {"success": await decision}
 
     async def user_input(self) -> Any:
         response = self.params.get("response")
@@ -178,18 +180,21 @@ class Method(ExtensionCall):
         return {"success": await self.session.requests.answer(text_of(self.params, "requestId"), str(answer or ""))}
 
     async def pending_tools(self) -> Any:
-        return {"items": self._asked("external_tool.requested")}
+        return {"items": self._list_open_requests("external_tool.requested")}
 
     async def pending_permissions(self) -> Any:
         return {
-            "items": [{**each, "request": each["permissionRequest"]} for each in self._asked("permission.requested")]
+            "items": [
+                {**each, "request": each["permissionRequest"]}
+                for each in self._list_open_requests("permission.requested")
+            ]
         }
 
     async def approve_all(self) -> Any:
         requests = self.session.requests
         requests.approve_all = bool(self.params.get("enabled", True))
-        for asked in self._asked("permission.requested") if requests.approve_all else ():
-            await requests.decide(asked["requestId"], {"kind": "approve-once"})
+        for request in self._list_open_requests("permission.requested") if requests.approve_all else ():
+            await requests.decide(request["requestId"], {"kind": "approve-once"})
         return {"success": True, "enabled": requests.approve_all}
 
     # -- the rest -----------------------------------------------------------------------------------------------------
@@ -212,8 +217,8 @@ class Method(ExtensionCall):
         items = (await self.session.chat.state()).queue
         common = {"kind": "message", "agentMode": "interactive"}
         steering = [each.content for each in items if each.delivery == "steering"]
-        shown = [{**common, "id": each.id, "displayText": each.content} for each in items]
-        return {"items": shown, "steeringMessages": steering}
+        entries = [{**common, "id": each.id, "displayText": each.content} for each in items]
+        return {"items": entries, "steeringMessages": steering}
 
     async def drop_queued(self) -> Any:
         """The last one, or all."""
@@ -223,7 +228,7 @@ class Method(ExtensionCall):
         return {"removed": bool(items)}
 
     async def options_update(self) -> Any:
-        """What a program may change later has a method of its own, where Treadle has it."""
+        """Refuse options that have a method of their own. Others are accepted without effect."""
         if self.params.get("model"):
             raise RpcError(INVALID_PARAMS, "Change the model with session.model.switchTo.")
         if self.params.get("reasoningEffort"):

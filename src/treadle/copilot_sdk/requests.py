@@ -1,6 +1,6 @@
-"""What a chat waits for, asked of the programs that are attached to it: approvals, their own tools, questions. All of
-it is durable in the chat; what is here is only who was asked. A program that comes later, or after the runtime was
-killed, is asked again.
+"""Passes the open actions of a chat to the attached programs: approvals, their own tools, questions. The actions are
+durable in the chat; this module only remembers which programs were asked. A program that attaches later, or after the
+runtime was killed, is asked again.
 
 Tools of programs pass a gate here: their hooks, then the approval that the SDKs ask for each of them. Results are held
 until all calls of a turn have theirs, because the chat takes them together (A-03)."""
@@ -16,10 +16,10 @@ import msgspec
 from treadle.chat.state import ChatState, open_actions, status
 from treadle.copilot_sdk.hooks import SessionHooks, result_text
 from treadle.copilot_words.config import Tool
-from treadle.copilot_words.permissions import asked, custom_tool, decided, rule_of
+from treadle.copilot_words.permissions import build_permission_request, custom_tool, parse_decision, rule_of
 from treadle.errors import NotFound, Refused
 from treadle.handle import Chat
-from treadle.jsonrpc.connection import Connection, Gone, RpcError
+from treadle.jsonrpc.connection import Connection, PeerDisconnected, RpcError
 from treadle.protocol.commands import Result
 from treadle.protocol.events import OpenAction
 from treadle.tools.registry import ALIASES
@@ -36,7 +36,8 @@ _FAILURES: Mapping[str, Literal["", "rejected", "denied", "timeout"]] = {
 }
 """The types of results that say why there is none."""
 _FAILED = "Failed to execute `{}` tool with arguments: {} due to error: Error: Tool execution failed"
-"""What a program's exception said is for the program: it may hold what the model must not see."""
+"""The result of a failed tool. The text of a program's exception is left out: it may contain data that the model must
+not see."""
 
 
 class Requests:
@@ -58,9 +59,10 @@ class Requests:
         self._background = background
         self._trace = trace
         self.open: dict[str, tuple[str, dict[str, Any]]] = {}
-        """By request: the event that asks for it, for whoever comes later."""
+        """By request: the event that asks for it, for programs that attach later."""
         self.again: set[str] = set()
-        """Requests that a later program was asked, too. That nobody is there with it answers nothing."""
+        """Requests that were also sent to a program that attached later. Its answer that no person is available is
+        ignored."""
         self.approve_all = False
         self._begun: set[str] = set()
         self._arguments: dict[str, dict[str, Any]] = {}
@@ -70,7 +72,7 @@ class Requests:
         self._settling = asyncio.Lock()
 
     async def attend(self) -> None:
-        """Ask for what the chat waits for and nobody was asked for yet."""
+        """Send the actions that the chat waits for and that were not sent yet."""
         waiting = {action.action: action for action in await self._waiting()}
         for request in [each for each in self.open if each.removeprefix(GATE) not in waiting]:
             del self.open[request]
@@ -89,7 +91,9 @@ class Requests:
                 arguments = await self._chat.arguments(action)
                 state = await self._chat.state()
                 name = next((call.request.name for call in state.calls if call.key == action.call), action.name)
-                self._announce_permission(action.action, asked(action, ALIASES.get(name, name), arguments))
+                self._announce_permission(
+                    action.action, build_permission_request(action, ALIASES.get(name, name), arguments)
+                )
             case "external_tool":
                 await self._gate(action)
             case "user_input":
@@ -99,8 +103,8 @@ class Requests:
         self.open[request] = kind, data
         self._tell(kind, data)
 
-    def _announce_permission(self, request: str, what: dict[str, Any]) -> None:
-        data = {"requestId": request, "permissionRequest": what}
+    def _announce_permission(self, request: str, permission_request: dict[str, Any]) -> None:
+        data = {"requestId": request, "permissionRequest": permission_request}
         if self.approve_all:
             self.open[request] = "permission.requested", data
             self._background(self.decide(request, {"kind": "approve-once"}))
@@ -111,7 +115,7 @@ class Requests:
 
     async def decide(self, request: str, result: Mapping[str, Any]) -> bool:
         """A program's answer to an approval; False if it is no longer asked for."""
-        decision = decided(result)
+        decision = parse_decision(result)
         if decision is None or (decision.absent and request in self.again):
             return True
         action = next((each for each in await self._waiting() if each.action == request.removeprefix(GATE)), None)
@@ -119,8 +123,8 @@ class Requests:
             return False
         if request.startswith(GATE):
             kind = "approved" if decision.decision == "allow" else "denied-interactively-by-user"
-            done = {"requestId": request, "toolCallId": action.call, "result": {"kind": kind}}
-            self._tell("permission.completed", done)
+            event_data = {"requestId": request, "toolCallId": action.call, "result": {"kind": kind}}
+            self._tell("permission.completed", event_data)
             if decision.decision == "allow":
                 await self._announce_tool(action)
             else:
@@ -144,19 +148,19 @@ class Requests:
     # -- tools of programs --------------------------------------------------------------------------------------------
 
     async def _gate(self, action: OpenAction) -> None:
-        said = await self._hooks.before(action.call, action.name, action.arguments)
-        if isinstance(said, str):
-            await self._keep(action, said, failed=True, kind="denied")
+        verdict = await self._hooks.before_call(action.call, action.name, action.arguments)
+        if isinstance(verdict, str):
+            await self._keep(action, verdict, failed=True, kind="denied")
             return
-        self._arguments[action.call] = action.arguments if said is None else said
+        self._arguments[action.call] = action.arguments if verdict is None else verdict
         tool = next((each for each in self._tools() if each.name == action.name), None)
         if tool is not None and tool.skip_permission and action.call not in self._hooks.asking:
             await self._announce_tool(action)
             return
-        what = custom_tool(
+        permission_request = custom_tool(
             action.call, action.name, (tool.description if tool else "") or "", self._arguments[action.call]
         )
-        self._announce_permission(f"{GATE}{action.action}", what)
+        self._announce_permission(f"{GATE}{action.action}", permission_request)
 
     async def _announce_tool(self, action: OpenAction) -> None:
         trace = self._trace(await self._chat.state(), action.call)
@@ -180,9 +184,9 @@ class Requests:
         kind = result.get("resultType") if isinstance(result, Mapping) else None
         failed = error is not None or (kind is not None and kind != "success")
         arguments = self._arguments.get(action.call, action.arguments)
-        given = msgspec.json.encode(arguments).decode()
-        text = _FAILED.format(action.name, given) if error is not None else result_text(result)
-        text = await self._hooks.after(action.call, action.name, arguments, text, not failed)
+        arguments_json = msgspec.json.encode(arguments).decode()
+        text = _FAILED.format(action.name, arguments_json) if error is not None else result_text(result)
+        text = await self._hooks.after_call(action.call, action.name, arguments, text, not failed)
         await self._keep(action, text, failed=failed, kind=str(kind), final=kind == "rejected")
         return True
 
@@ -213,14 +217,14 @@ class Requests:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     async def _question(self, action: OpenAction) -> None:
-        """Ask one program after the other; if none answers, whoever comes later is asked."""
-        asked = {"question": action.text, "choices": list(action.options), "allowFreeform": True}
-        told = {"requestId": action.action, **asked, "toolCallId": action.call}
-        self._announce(action.action, "user_input.requested", told)
+        """Ask one program after the other; if none answers, programs that attach later are asked."""
+        question = {"question": action.text, "choices": list(action.options), "allowFreeform": True}
+        event_data = {"requestId": action.action, **question, "toolCallId": action.call}
+        self._announce(action.action, "user_input.requested", event_data)
         for program in self._answering():
             try:
-                answer = await program.request("userInput.request", {"sessionId": self._chat.id, **asked})
-            except (RpcError, Gone):
+                answer = await program.request("userInput.request", {"sessionId": self._chat.id, **question})
+            except (RpcError, PeerDisconnected):
                 continue
             if isinstance(answer, Mapping) and await self.answer(action.action, str(answer.get("answer", ""))):
                 return

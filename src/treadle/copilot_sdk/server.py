@@ -65,7 +65,7 @@ class Runtime:
         self.connections: set[Connection] = set()
         self.sessions: dict[str, Session] = {}
         self._opening = asyncio.Lock()
-        self.ended = asyncio.Event()
+        self.end_requested = asyncio.Event()
         """Set when a program wants the runtime to end."""
         self._hooks = hooks
         hooks.of = lambda chat: self.sessions[chat].hooks if chat in self.sessions else None
@@ -121,14 +121,20 @@ class Runtime:
         return {"version": __version__, "protocolVersion": PROTOCOL}
 
     async def auth_status(self, _connection: Connection, _params: Params) -> Any:
-        """Nobody logs in here: what counts is whether the runtime's model can be used."""
-        why = await asyncio.to_thread(self._names.why_not)
-        said = why or f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
-        return {"isAuthenticated": not why, "statusMessage": said, **({} if why else {"authType": "api-key"})}
+        """Report that the runtime is authenticated if its model can be used. There is no login."""
+        reason = await asyncio.to_thread(self._names.why_not)
+        status_message = (
+            reason or f"Treadle uses {self._options.model} with its own key; no GitHub account is involved."
+        )
+        return {
+            "isAuthenticated": not reason,
+            "statusMessage": status_message,
+            **({} if reason else {"authType": "api-key"}),
+        }
 
     async def models(self, _connection: Connection, _params: Params) -> Any:
-        found = await asyncio.to_thread(self._names.usable)
-        return {"models": [model_shown(name, info) for name, info in found.items()]}
+        usable_models = await asyncio.to_thread(self._names.usable)
+        return {"models": [model_shown(name, info) for name, info in usable_models.items()]}
 
     async def tools(self, _connection: Connection, _params: Params) -> Any:
         specs = self.agent.deps.tools.specs(msgspec.structs.replace(self._options, interactive=True))
@@ -141,7 +147,7 @@ class Runtime:
         return {"success": False, "error": "not running in TUI+server mode: there is no screen here"}
 
     async def shutdown(self, _connection: Connection, _params: Params) -> Any:
-        self.ended.set()
+        self.end_requested.set()
         return {}
 
     # -- sessions -----------------------------------------------------------------------------------------------------
@@ -172,22 +178,24 @@ class Runtime:
             await chat.open()
         except ChatExists as error:
             raise RpcError(INVALID_PARAMS, f"There is a session {session} already; resume it.") from error
-        made = self.sessions[session] = self._session(chat, (await chat.state()).options)
-        await made.attach(connection, config, "new")
+        created_session = self.sessions[session] = self._session(chat, (await chat.state()).options)
+        await created_session.attach(connection, config, "new")
         if transforms(config.system_message) or config.servers:
-            await made.configure(config)
+            await created_session.configure(config)
         if config.name:
             await chat.command(Rename(config.name, by="program"))
-        self._warn(made, connection, params)
+        self._warn(created_session, connection, params)
         self.tell_all("session.created", session)
-        return _made(made)
+        return _describe_session(created_session)
 
     def _with_instructions(self, options: ChatOptions, folders: Iterable[str]) -> ChatOptions:
         """Those of the project count most: they come last, and keep their room."""
-        own = self.agent.prepare(options).options.instructions
+        own_instructions = self.agent.prepare(options).options.instructions
         paths = [os.path.join(options.root, os.path.expanduser(folder)) for folder in folders]
-        others = read_folders(paths, INSTRUCTION_BYTES - len(own.encode()))
-        return msgspec.structs.replace(options, instructions="\n\n".join(filter(None, (others, own))))
+        folder_instructions = read_folders(paths, INSTRUCTION_BYTES - len(own_instructions.encode()))
+        return msgspec.structs.replace(
+            options, instructions="\n\n".join(filter(None, (folder_instructions, own_instructions)))
+        )
 
     def _config(self, params: Params) -> Config:
         config = read_config(params)
@@ -198,7 +206,7 @@ class Runtime:
     async def resume(self, connection: Connection, params: Params) -> Any:
         config = self._config(params)
         async with self._opening:
-            session = await self._opened(config.session_id)
+            session = await self._open_session(config.session_id)
         changes: dict[str, Any] = {}
         if config.provider is not None or config.model:
             ref = self._model(config.session_id, config, connection)
@@ -214,9 +222,9 @@ class Runtime:
         await session.chat.resume()
         await session.ask_again(connection)
         self._warn(session, connection, params)
-        return _made(session)
+        return _describe_session(session)
 
-    async def _opened(self, id: str) -> Session:
+    async def _open_session(self, id: str) -> Session:
         if id in self.sessions:
             return self.sessions[id]
         chat = self.agent.chat(id)
@@ -230,7 +238,9 @@ class Runtime:
         return self.sessions[id]
 
     def _session(self, chat: Chat, options: ChatOptions) -> Session:
-        return Session(self.agent, chat, options, self._names.shown, lambda: self.tell_all("session.updated", chat.id))
+        return Session(
+            self.agent, chat, options, self._names.shorten_ref, lambda: self.tell_all("session.updated", chat.id)
+        )
 
     def _model(self, session: str, config: Config, connection: Connection) -> str:
         async def token(provider: str) -> str:
@@ -241,8 +251,8 @@ class Runtime:
 
         if config.provider is not None:
             return self._brought.bring(session, config.provider, config.model or self._names.default_name, token)
-        found = self._brought.bring_named(session, config.providers or (), config.models or (), config.model, token)
-        return found or self._names.ref_of(config.model)
+        model_ref = self._brought.bring_named(session, config.providers or (), config.models or (), config.model, token)
+        return model_ref or self._names.ref_of(config.model)
 
     def _warn(self, session: Session, connection: Connection, params: Params) -> None:
         if fields := without_effect(params):
@@ -275,7 +285,7 @@ class Runtime:
     async def current_model(self, connection: Connection, params: Params) -> Any:
         options = self._of(connection, params).options
         effort = {"reasoningEffort": options.reasoning_effort} if options.reasoning_effort else {}
-        return {"modelId": self._names.shown(options.model), **effort}
+        return {"modelId": self._names.shorten_ref(options.model), **effort}
 
     def _of(self, connection: Connection, params: Params) -> Session:
         session = self.sessions.get(text_of(params, "sessionId"))
@@ -293,37 +303,37 @@ class Runtime:
         ]
 
     async def list(self, _connection: Connection, params: Params) -> Any:
-        wanted = params.get("filter")
-        folder = wanted.get("cwd") if isinstance(wanted, Mapping) else None
-        found = [each for each in await self._listed() if not folder or each.summary.root == folder]
-        return {"sessions": [session_shown(listed) for listed in found]}
+        filters = params.get("filter")
+        folder = filters.get("cwd") if isinstance(filters, Mapping) else None
+        listed_chats = [each for each in await self._listed() if not folder or each.summary.root == folder]
+        return {"sessions": [session_shown(listed) for listed in listed_chats]}
 
     async def metadata(self, _connection: Connection, params: Params) -> Any:
         id = text_of(params, "sessionId")
-        found = next((listed for listed in await self._listed() if listed.summary.chat == id), None)
-        return {"session": session_shown(found) if found is not None else None}
+        listed_chat = next((listed for listed in await self._listed() if listed.summary.chat == id), None)
+        return {"session": session_shown(listed_chat) if listed_chat is not None else None}
 
     async def last(self, _connection: Connection, _params: Params) -> Any:
-        found = await self._listed()
-        return {"sessionId": found[0].summary.chat if found else None}
+        listed_chats = await self._listed()
+        return {"sessionId": listed_chats[0].summary.chat if listed_chats else None}
 
     async def fork(self, _connection: Connection, params: Params) -> Any:
         """A copy of a session, whole or up to what came before an event."""
-        chat = (await self._opened(text_of(params, "sessionId"))).chat
+        chat = (await self._open_session(text_of(params, "sessionId"))).chat
         upto, events = params.get("toEventId"), await chat.events()
-        before = (each.seq - 1 for each in events if event_id(chat.id, each.seq, 0) == upto)
-        seq = next(before, 0) if upto else events[-1].seq
+        seqs_before = (each.seq - 1 for each in events if event_id(chat.id, each.seq, 0) == upto)
+        seq = next(seqs_before, 0) if upto else events[-1].seq
         if not seq:
             raise RpcError(INVALID_PARAMS, f"Event {upto} not found in session {chat.id}.")
-        made = await copied(self.agent.deps.store, chat.id, seq, {})
+        copy_id = await copied(self.agent.deps.store, chat.id, seq, {})
         if params.get("name"):
-            await self.agent.chat(made).command(Rename(text_of(params, "name"), by="program"))
-        return {"sessionId": made}
+            await self.agent.chat(copy_id).command(Rename(text_of(params, "name"), by="program"))
+        return {"sessionId": copy_id}
 
     async def delete(self, _connection: Connection, params: Params) -> Any:
         id = text_of(params, "sessionId")
-        known = self.sessions.pop(id, None)
-        chat: Chat = known.chat if known is not None else self.agent.chat(id)
+        session = self.sessions.pop(id, None)
+        chat: Chat = session.chat if session is not None else self.agent.chat(id)
         try:
             if DELETED in (await chat.state()).options.labels:
                 raise NotFound(id)
@@ -331,8 +341,8 @@ class Runtime:
             await self.agent.delete_chat(id)
         except NotFound:
             return {"success": False, "error": f"Session file not found: {id}"}
-        if known is not None:
-            await known.close()
+        if session is not None:
+            await session.close()
         self.tell_all("session.deleted", id)
         return {"success": True}
 
@@ -362,5 +372,5 @@ def _effort_of(value: Any) -> ReasoningEffort:
     return effort
 
 
-def _made(session: Session) -> dict[str, Any]:
+def _describe_session(session: Session) -> dict[str, Any]:
     return {"sessionId": session.chat.id, "workspacePath": None, "capabilities": session.dialogues.capabilities}

@@ -1,5 +1,5 @@
-"""One session: a chat, and the programs that are attached to it. What happens is told to all of them, in the order of
-the log, whoever made it happen. The session goes on without any of them; a program that comes again gets its place."""
+"""One session: a chat, and the programs that are attached to it. All programs receive all events, in the order of the
+log, regardless of their origin. The session continues without programs; a program that returns is attached again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -20,7 +20,7 @@ from treadle.copilot_words.system_message import transformed_prompt, transforms
 from treadle.errors import Refused
 from treadle.handle import Chat
 from treadle.inert import inert_line, print_note
-from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, Gone, RpcError
+from treadle.jsonrpc.connection import INVALID_PARAMS, Connection, PeerDisconnected, RpcError
 from treadle.protocol import events as e
 from treadle.protocol.commands import ChangeOptions, Send
 from treadle.protocol.options import ChatOptions
@@ -33,7 +33,7 @@ _PIECES = ("assistant.message_delta", "assistant.reasoning_delta", "assistant.to
 """Told only to programs that want to see an answer while it comes."""
 
 MOST_HELD = 8
-"""So often in a row a hook may send a session on that would stop. What it costs to go on has no other limit."""
+"""Most times in a row that a hook may make a stopping session continue. The cost of continuing has no other limit."""
 
 
 class Session:
@@ -70,20 +70,20 @@ class Session:
         self._seen = 0
         """The seq of the last event that was read."""
         self._held = 0
-        """How often a hook has wanted more, since somebody sent a message."""
+        """How often a hook has made the session continue since the last message."""
         self._source: str | None = None
         """How the session began here, until its first message."""
 
-    def _with(self, wanted: Callable[[Config], bool]) -> list[Connection]:
-        return [connection for connection, config in self.programs.items() if wanted(config)]
+    def _with(self, predicate: Callable[[Config], bool]) -> list[Connection]:
+        return [connection for connection, config in self.programs.items() if predicate(config)]
 
     @property
     def tools(self) -> Sequence[Tool]:
         """The tools of all programs; the one that came first wins a name."""
-        found: dict[str, Tool] = {}
+        tools_by_name: dict[str, Tool] = {}
         for config in self.programs.values():
-            found = {tool.name: tool for tool in config.tools or ()} | found
-        return tuple(found.values())
+            tools_by_name = {tool.name: tool for tool in config.tools or ()} | tools_by_name
+        return tuple(tools_by_name.values())
 
     @property
     def shown_model(self) -> str:
@@ -115,8 +115,8 @@ class Session:
             await self._tell_resumed(active=not alone, pending=config.continue_pending_work is not False)
 
     async def detach(self, connection: Connection) -> None:
-        """The tools of a program leave with it as long as others stay. The last one leaves everything as it is, for
-        whoever comes again; its servers end with what is under way."""
+        """Detach a program. Its tools are removed as long as other programs stay. The last program leaves all options
+        as they are, for a program that returns; its MCP servers end when the chat is idle."""
         if self.programs.pop(connection, None) is None:
             return
         self.dialogues.tell_changes()
@@ -127,16 +127,16 @@ class Session:
 
     async def configure(self, config: Config) -> None:
         """Make the chat's options what the programs say."""
-        found = bring(self.agent, self.chat.id, self.programs.values(), self.stopped)
-        if not found:
+        servers = bring(self.agent, self.chat.id, self.programs.values(), self.stopped)
+        if not servers:
             await self._end_servers()
-        self.servers = found
+        self.servers = servers
         extras = await asyncio.to_thread(extras_of, self.agent, config, self.options.project, self.servers)
         ask = self._with(lambda each: each is config)
         prompt = await self._prompt(config, ask[0]) if ask and transforms(config.system_message) else None
         builtin = builtin_names(self.agent, self.options, extras.skills)
-        made = msgspec.structs.asdict(options_of(self.options, config, self.tools, builtin, extras, prompt))
-        await self.change({name: value for name, value in made.items() if value != getattr(self.options, name)})
+        new_options = msgspec.structs.asdict(options_of(self.options, config, self.tools, builtin, extras, prompt))
+        await self.change({name: value for name, value in new_options.items() if value != getattr(self.options, name)})
         if any(SERVER_MARK in each for each in self.options.tools or ()):
             self.background(self.agent.mcp.hub.start(self.options))
 
@@ -147,8 +147,8 @@ class Session:
 
     async def _prompt(self, config: Config, connection: Connection) -> str:
         async def ask(sections: dict[str, str]) -> Any:
-            given = {name: {"content": text} for name, text in sections.items()}
-            params = {"sessionId": self.chat.id, "sections": given}
+            section_contents = {name: {"content": text} for name, text in sections.items()}
+            params = {"sessionId": self.chat.id, "sections": section_contents}
             answer = await connection.request("systemMessage.transform", params)
             return answer.get("sections", {}) if isinstance(answer, dict) else {}
 
@@ -160,17 +160,17 @@ class Session:
             await self.agent.mcp.take_away(self.chat.id)
 
     async def close(self) -> None:
-        """Tell nobody anything more. The chat goes on."""
+        """Stop all announcements. The chat goes on."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._end_servers()
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
-    async def _read_on(self, after: int) -> None:
-        async for envelope in watch(self.agent.deps, self.chat.id, after):
+    async def _read_on(self, after_seq: int) -> None:
+        async for envelope in watch(self.agent.deps, self.chat.id, after_seq):
             try:
                 await self._take(envelope)
             except Exception as error:  # the following events are reported nevertheless
@@ -196,8 +196,8 @@ class Session:
                 self.options = (await read_patiently(self.chat.state)).options
                 self._updated()
             case e.SessionError(message=message):
-                given = {"error": message, "errorContext": "model_call", "recoverable": False}
-                self.background(self.hooks.invoke("errorOccurred", **given))
+                hook_input = {"error": message, "errorContext": "model_call", "recoverable": False}
+                self.background(self.hooks.invoke("errorOccurred", **hook_input))
             case e.SessionIdle() if not self.programs:
                 await self._end_servers()
 
@@ -213,11 +213,11 @@ class Session:
         return any(isinstance(each.data, e.UserMessage) for each in later_events)
 
     async def _sent_on(self) -> bool:
-        """Whether a hook had more to say at the end of a run; not for ever."""
+        """True if a hook made the session continue at the end of a run; limited by MOST_HELD."""
         more = await self.hooks.stopping(again=self._held > 0)
         if more and self._held >= MOST_HELD:
-            told = f"The hook agentStop has wanted more {self._held} times in a row; the session stops all the same."
-            self.announce("session.warning", {"warningType": "policy_blocked", "message": told})
+            warning = f"The hook agentStop has wanted more {self._held} times in a row; the session stops all the same."
+            self.announce("session.warning", {"warningType": "policy_blocked", "message": warning})
             more = ""
         self._held = self._held + 1 if more else 0
         if more:
@@ -225,8 +225,8 @@ class Session:
         return bool(more)
 
     def tell(self, event: SdkEvent, only: Connection | None = None) -> None:
-        for heard in self._listeners:
-            heard.put_nowait(event)
+        for listener in self._listeners:
+            listener.put_nowait(event)
         for connection, config in self.programs.items():
             if only in (None, connection) and (config.streaming or event["type"] not in _PIECES):
                 connection.notify("session.event", {"sessionId": self.chat.id, "event": event})
@@ -251,7 +251,7 @@ class Session:
         await self._announce_lasting("session.resume", data)
 
     async def ask_again(self, connection: Connection) -> None:
-        """What is open, for a program that came later."""
+        """Send the open requests to a program that attached later."""
         self.requests.again |= {action.action for action in await self.chat.actions()}
         self.requests.again |= {f"{GATE}{action}" for action in self.requests.again}
         for kind, data in list(self.requests.open.values()):
@@ -262,19 +262,19 @@ class Session:
         """Tell all programs something that a program wants to be told."""
         kind = level if level in ("warning", "error") else "info"
         data = {f"{kind}Type": "notification", "message": message, **({"url": url} if url else {})}
-        told = self.announce if ephemeral else self._announce_lasting
-        event = told(f"session.{kind}", data)
+        announce = self.announce if ephemeral else self._announce_lasting
+        event = announce(f"session.{kind}", data)
         return str((event if isinstance(event, dict) else await event)["id"])
 
     async def events(self) -> list[SdkEvent]:
         """The whole history, as programs would have been told it; without what is only live."""
-        telling, told = Telling(self.chat.id, self._shown_model), []
+        telling, events = Telling(self.chat.id, self._shown_model), []
         between = list(self._between)
         for envelope in await self.chat.events():
-            told += [event for event in telling.tell(envelope) if not event.get("ephemeral")]
+            events += [event for event in telling.tell(envelope) if not event.get("ephemeral")]
             while between and between[0][0] <= envelope.seq:
-                told.append(between.pop(0)[1])
-        return told
+                events.append(between.pop(0)[1])
+        return events
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Session:
         """Say something; the id of the message. RpcError if a hook refuses it."""
         if self._source is not None:
             source, self._source = self._source, None
-            if context := await self.hooks.started(source, prompt):
+            if context := await self.hooks.fetch_start_context(source, prompt):
                 prompt = f"{prompt}\n\n{context}"
         prompt, refused = await self.hooks.submitted(prompt)
         if refused:
@@ -294,32 +294,32 @@ class Session:
         delivery: e.Delivery = "steering" if mode == "immediate" else "queued"
         self.announce("pending_messages.modified", {})
         heads: list[int] = []
-        sent = Send(prompt + below, delivery, tuple(images), new_id("q"), traceparent)
-        state = await self.chat.carry_out(sent, lambda met: heads.append(met.head))
-        if any(item.id == sent.queue_id for item in state.queue):
-            return sent.queue_id
-        said = (each.seq for each in await self.chat.events(heads[-1]) if isinstance(each.data, e.UserMessage))
-        return event_id(self.chat.id, next(said), 0)
+        command = Send(prompt + below, delivery, tuple(images), new_id("q"), traceparent)
+        state = await self.chat.carry_out(command, lambda met: heads.append(met.head))
+        if any(item.id == command.queue_id for item in state.queue):
+            return command.queue_id
+        message_seqs = (each.seq for each in await self.chat.events(heads[-1]) if isinstance(each.data, e.UserMessage))
+        return event_id(self.chat.id, next(message_seqs), 0)
 
     async def wait_for(self, sending: Awaitable[str]) -> dict[str, Any]:
         """Send, and wait until the session is idle behind this message: the last answer, or RpcError."""
-        heard: asyncio.Queue[SdkEvent] = asyncio.Queue()
-        self._listeners.append(heard)
+        events: asyncio.Queue[SdkEvent] = asyncio.Queue()
+        self._listeners.append(events)
         try:
-            message, begun, answer = await sending, False, None
+            message, has_begun, answer = await sending, False, None
             while True:
-                event = await heard.get()
+                event = await events.get()
                 kind, data = event["type"], event["data"]
-                begun = begun or (kind == "user.message" and data["messageId"] == message)
-                if begun and kind == "assistant.message":
+                has_begun = has_begun or (kind == "user.message" and data["messageId"] == message)
+                if has_begun and kind == "assistant.message":
                     answer = event
-                elif begun and kind == "session.error":
+                elif has_begun and kind == "session.error":
                     raise RpcError(-32000, f"Session error: {data['message']}", {"completionEventId": event["id"]})
-                elif begun and kind == "session.idle":
-                    done = {"messageId": message, "aborted": bool(data.get("aborted")), "response": answer}
-                    return {**done, "completionEventId": event["id"]}
+                elif has_begun and kind == "session.idle":
+                    outcome = {"messageId": message, "aborted": bool(data.get("aborted")), "response": answer}
+                    return {**outcome, "completionEventId": event["id"]}
         finally:
-            self._listeners.remove(heard)
+            self._listeners.remove(events)
 
     async def abort(self) -> bool:
         with suppress(Refused):
@@ -330,6 +330,6 @@ class Session:
     async def end(self, connection: Connection) -> None:
         """A program leaves of its own will."""
         if connection in self.programs and self.programs[connection].hooks:
-            with suppress(Gone):
+            with suppress(PeerDisconnected):
                 await self.hooks.invoke("sessionEnd", reason="user_exit")
         await self.detach(connection)

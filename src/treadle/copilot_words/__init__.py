@@ -1,2 +1,2 @@
-"""The words of the Copilot SDKs' protocol and what they mean here, as tables and pure functions: names of methods, what
-a program says of a session, what happened, what is asked. Reads nothing, asks nobody; `copilot_sdk/` speaks them."""
+"""The vocabulary of the Copilot SDKs' protocol and its translation, as tables and pure functions: names of methods, the
+configuration of a session, events, requests. Reads nothing and calls no one; `copilot_sdk/` uses it."""

@@ -1,5 +1,5 @@
-"""What a program says of a session when it makes or resumes one, and the options of a chat that this amounts to. What
-it says and what Treadle does not have is refused where it matters, and told where it does not."""
+"""The configuration that a program sends when it creates or resumes a session, and its translation to chat options.
+Unsupported fields are refused if the program relies on them, and otherwise reported."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ HOOKS = "copilot-sdk-hooks"
 CLIENT = "client:"
 """Begins the label that names the program."""
 MAX_TURNS = 200
-"""Turns a run: the SDKs know no cap, and a loop that never ends helps nobody."""
+"""Turns a run: the SDKs have no cap, and an endless loop must end."""
 
 _REFUSED: Mapping[str, str] = {
     "cloud": "sessions in GitHub's cloud",
@@ -36,7 +36,7 @@ _REFUSED: Mapping[str, str] = {
     "enableManagedSettings": "managed settings",
     "sessionLimits": "limits in AI credits, only budgets in dollars (its setting chat_budget)",
 }
-"""What a program relies on if it asks for it, by the name of the field."""
+"""Unsupported features on which a program would rely, by the name of the field."""
 _WITHOUT_EFFECT = (
     "largeOutput",
     "toolSearch",
@@ -75,13 +75,13 @@ class McpServer(msgspec.Struct, rename="camel"):
 
     def declared(self, *, disabled: bool) -> dict[str, Any]:
         """As Treadle's own files would declare it."""
-        said = {name: value for name, value in msgspec.structs.asdict(self).items() if value}
-        said["type"] = "" if said.get("type") == "local" else said.get("type", "")
+        fields = {name: value for name, value in msgspec.structs.asdict(self).items() if value}
+        fields["type"] = "" if fields.get("type") == "local" else fields.get("type", "")
         if self.tools is not None:
-            said["tools"] = self.tools
-        if (timeout := said.pop("timeout", 0)) > 0:
-            said["timeout_s"] = timeout / 1000
-        return {**said, "disabled": disabled}
+            fields["tools"] = self.tools
+        if (timeout := fields.pop("timeout", 0)) > 0:
+            fields["timeout_s"] = timeout / 1000
+        return {**fields, "disabled": disabled}
 
 
 class CustomAgent(msgspec.Struct, rename="camel"):
@@ -157,7 +157,7 @@ class Config(msgspec.Struct, rename="camel"):
         return {**(self.mcp_servers or {}), **((agent.mcp_servers if agent is not None else None) or {})}
 
     @property
-    def chosen(self) -> list[list[str]]:
+    def tool_filters(self) -> list[list[str]]:
         """Filters, all of which must let a tool through."""
         agent = self.custom_agent
         both = (self.available_tools, agent.tools if agent is not None else None)
@@ -165,13 +165,13 @@ class Config(msgspec.Struct, rename="camel"):
 
     @property
     def excluded(self) -> list[str]:
-        """What is out, whatever else is said of it."""
+        """Tools that are excluded, even if another filter allows them."""
         default = self.default_agent if self.custom_agent is None else None
         return [*(self.excluded_tools or ()), *(default.excluded_tools if default is not None else ())]
 
 
 class Extras(msgspec.Struct, frozen=True):
-    """What a session has beside tools: servers by name, skills, and what its agent is told."""
+    """The parts of a session beside tools: MCP servers by name, skills, and the prompt of its agent."""
 
     servers: tuple[str, ...] = ()
     skills: tuple[Skill, ...] = ()
@@ -180,9 +180,9 @@ class Extras(msgspec.Struct, frozen=True):
 
 def read_config(params: Mapping[str, Any]) -> Config:
     """RpcError for what does not fit, and for what Treadle does not have."""
-    for field, what in _REFUSED.items():
+    for field, feature in _REFUSED.items():
         if params.get(field):
-            raise RpcError(INVALID_PARAMS, f"Treadle does not support {what} ({field}); leave it out.")
+            raise RpcError(INVALID_PARAMS, f"Treadle does not support {feature} ({field}); leave it out.")
     try:
         config = msgspec.convert(params, Config, strict=False)
     except msgspec.ValidationError as error:
@@ -205,8 +205,8 @@ def options_of(
     extras: Extras,
     prompt: str | None = None,
 ) -> ChatOptions:
-    """The options of the session's chat: what the user's settings say, in the mode that asks before it changes
-    anything, with `tools`, those of all programs that are attached. `prompt`: the system text, if it is known."""
+    """Return the options of the session's chat: the user's settings, in the mode that asks before it changes anything,
+    with `tools`, those of all attached programs. `prompt`: the system text, if it is known."""
     agent = config.custom_agent
     text = prompt if prompt is not None else prompt_of(config.system_message)
     return msgspec.structs.replace(
@@ -229,7 +229,7 @@ def options_of(
         dynamic_tools=tuple(
             DynamicTool(tool.name, tool.description or "", tool.parameters or dict(ANY_OBJECT))
             for tool in tools
-            if _wanted(config, tool.name, builtin=False)
+            if _is_tool_enabled(config, tool.name, builtin=False)
         ),
         labels=_labels(base, config),
     )
@@ -237,33 +237,40 @@ def options_of(
 
 def _labels(base: ChatOptions, config: Config) -> tuple[str, ...]:
     client = f"{CLIENT}{inert_line(config.client_name, 60)}" if config.client_name else ""
-    others = [each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))]
-    added = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
-    return tuple(dict.fromkeys([*others, *filter(None, added)]))
+    other_labels = [
+        each for each in base.labels if each not in (LABEL, ASKS) and not (client and each.startswith(CLIENT))
+    ]
+    new_labels = (LABEL, ASKS if config.request_permission else "", HOOKS if config.hooks else "", client)
+    return tuple(dict.fromkeys([*other_labels, *filter(None, new_labels)]))
 
 
 def _enabled(config: Config, tools: Sequence[Tool], builtin: Collection[str]) -> tuple[str, ...]:
-    """The built-in tools that are left: `ask_user` only if somebody answers, none that the program replaces."""
+    """Return the enabled built-in tools: `ask_user` only if the program handles questions, and none that a program
+    replaces."""
     replaced = {OURS.get(tool.name, tool.name) for tool in tools if tool.overrides_built_in_tool}
     replaced |= set() if config.request_user_input else {"ask_user"}
-    return tuple(name for name in builtin if name not in replaced and _wanted(config, name, builtin=True))
+    return tuple(name for name in builtin if name not in replaced and _is_tool_enabled(config, name, builtin=True))
 
 
-def _wanted(config: Config, name: str, *, builtin: bool) -> bool:
-    """Whether the filters let a tool through; what is excluded is out, whatever else is said of it."""
+def _is_tool_enabled(config: Config, name: str, *, builtin: bool) -> bool:
+    """True if the filters allow a tool. An excluded tool is never allowed."""
     return not matches(config.excluded, name, builtin=builtin) and all(
-        matches(each, name, builtin=builtin) for each in config.chosen
+        matches(each, name, builtin=builtin) for each in config.tool_filters
     )
 
 
 def _of_servers(config: Config, servers: Iterable[str]) -> Iterator[str]:
     """The tools of servers, as patterns."""
     for server in servers:
-        found = [f"{server}__*"]
-        for each in config.chosen:
-            chosen = server_patterns(each, server)
-            found = (
-                chosen if f"{server}__*" in found else found if f"{server}__*" in chosen else [*{*chosen} & {*found}]
+        patterns = [f"{server}__*"]
+        for each in config.tool_filters:
+            filter_patterns = server_patterns(each, server)
+            patterns = (
+                filter_patterns
+                if f"{server}__*" in patterns
+                else patterns
+                if f"{server}__*" in filter_patterns
+                else [*{*filter_patterns} & {*patterns}]
             )
-        yield from found
+        yield from patterns
         yield from (f"!{pattern}" for pattern in server_patterns(config.excluded, server))

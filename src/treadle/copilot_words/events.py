@@ -1,6 +1,6 @@
-"""What happened to a chat, in the words of the SDKs: their names, their payloads, one id for the same event live and on
-reload (D-04). Events that the SDKs have no word for are custom notifications of the source `treadle`. What is asked of
-a program (`permission.requested` and its like) is not told from here but by `requests`, which may ask again."""
+"""Translates events of a chat to those of the SDKs: their names, their payloads, one id for the same event live and on
+reload (D-04). Events without an equivalent in the SDKs become custom notifications of the source `treadle`. Requests to
+a program (`permission.requested` and its like) are sent by `requests`, which may ask again."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -52,15 +52,15 @@ class Telling:
         self._live = 0
 
     def tell(self, envelope: Envelope) -> list[SdkEvent]:
-        """What the SDKs call this; nothing for what is told otherwise."""
+        """Return the SDK events for an event; empty if it is reported in another way."""
         if isinstance(envelope.data, _NOT_TOLD):
             return []
         self.messages += isinstance(envelope.data, e.UserMessage | e.AssistantMessage | e.ExecutionComplete)
-        made = []
-        for number, (kind, data, live) in enumerate(self._told(envelope)):
+        events = []
+        for number, (kind, data, live) in enumerate(self._translate_event(envelope)):
             id = event_id(self.chat, envelope.seq, number) if envelope.seq else ""
-            made.append(self._make(kind, data, envelope.time_ms, live, id))
-        return made
+            events.append(self._make(kind, data, envelope.time_ms, live, id))
+        return events
 
     def live(self, kind: str, data: Data, time_ms: int) -> SdkEvent:
         """An event that is not in the log."""
@@ -68,12 +68,12 @@ class Telling:
 
     def _make(self, kind: str, data: Data, time_ms: int, live: bool, id: str = "") -> SdkEvent:
         self._live += not id
-        made: SdkEvent = {"id": id or event_id(self.chat, "live", hash(self), self._live), "timestamp": stamp(time_ms)}
-        made |= {"parentId": self._last, "type": kind, "data": data}
+        event: SdkEvent = {"id": id or event_id(self.chat, "live", hash(self), self._live), "timestamp": stamp(time_ms)}
+        event |= {"parentId": self._last, "type": kind, "data": data}
         if live or not id:
-            return {**made, "ephemeral": True}
+            return {**event, "ephemeral": True}
         self._last = id
-        return made
+        return event
 
     def _model_change(self, changes: Mapping[str, Any]) -> Data:
         previous = self.shown_model(self.model)
@@ -90,7 +90,7 @@ class Telling:
     def reasoning_id(self, turn: int) -> str:
         return event_id(self.chat, "reasoning", turn)
 
-    def _told(self, envelope: Envelope) -> Iterator[Told]:
+    def _translate_event(self, envelope: Envelope) -> Iterator[Told]:
         match envelope.data:
             case e.AssistantMessage() as answer:
                 yield from self._answer(answer)
@@ -101,7 +101,7 @@ class Telling:
                     mode = MODES.get(str(changes["mode"]), "interactive")
                     yield "session.mode_changed", {"newMode": mode, "previousMode": "interactive"}, False
             case e.PermissionCompleted(by="policy"):
-                return  # nobody was asked
+                return  # decided by a rule, not by a person
             case data if type(data) in _WORDS:
                 kind, live, payload = _WORDS[type(data)]
                 yield kind, payload(self, data, envelope), live
@@ -113,9 +113,9 @@ class Telling:
         model = self.shown_model(self.model)
         data: Data = {"messageId": self.message_id(answer.turn), "content": answer.content, "turnId": str(answer.turn)}
         data["model"] = model
-        if thought := "\n".join(block.text for block in answer.reasoning if block.text):
-            yield "assistant.reasoning", {"reasoningId": self.reasoning_id(answer.turn), "content": thought}, False
-            data["reasoningText"] = thought
+        if reasoning := "\n".join(block.text for block in answer.reasoning if block.text):
+            yield "assistant.reasoning", {"reasoningId": self.reasoning_id(answer.turn), "content": reasoning}, False
+            data["reasoningText"] = reasoning
         if answer.tool_requests:
             data["toolRequests"] = [_request(request) for request in answer.tool_requests]
         if answer.usage is not None:
@@ -128,24 +128,24 @@ class Telling:
 # -- payloads -----------------------------------------------------------------------------------------------------
 
 
-def _start(telling: Telling, made: e.SessionCreated, envelope: Envelope) -> Data:
-    telling.model = made.options.model
+def _start(telling: Telling, created: e.SessionCreated, envelope: Envelope) -> Data:
+    telling.model = created.options.model
     data = {"sessionId": telling.chat, "version": 1, "producer": "treadle", "copilotVersion": __version__}
-    data |= {"startTime": stamp(envelope.time_ms), "selectedModel": telling.shown_model(made.options.model)}
-    return {**data, "context": {"cwd": made.options.root}}
+    data |= {"startTime": stamp(envelope.time_ms), "selectedModel": telling.shown_model(created.options.model)}
+    return {**data, "context": {"cwd": created.options.root}}
 
 
-def _turn(telling: Telling, begun: e.TurnStart, _envelope: Envelope) -> Data:
-    telling.model = begun.model
-    return {"turnId": str(begun.turn), "model": telling.shown_model(begun.model)}
+def _turn(telling: Telling, turn_start: e.TurnStart, _envelope: Envelope) -> Data:
+    telling.model = turn_start.model
+    return {"turnId": str(turn_start.turn), "model": telling.shown_model(turn_start.model)}
 
 
-def _user_message(telling: Telling, said: e.UserMessage, envelope: Envelope) -> Data:
-    id = said.queue_id or event_id(telling.chat, envelope.seq, 0)
-    data: Data = {"content": said.content, "delivery": said.delivery, "messageId": id}
-    if said.source == "autopilot":
+def _user_message(telling: Telling, message: e.UserMessage, envelope: Envelope) -> Data:
+    id = message.queue_id or event_id(telling.chat, envelope.seq, 0)
+    data: Data = {"content": message.content, "delivery": message.delivery, "messageId": id}
+    if message.source == "autopilot":
         data["isAutopilotContinuation"] = True
-    return {**data, "source": said.source} if said.source != "person" else data
+    return {**data, "source": message.source} if message.source != "person" else data
 
 
 def _request(request: ToolRequest) -> Data:
@@ -173,29 +173,41 @@ def _piece(_telling: Telling, piece: e.ToolCallDelta, _envelope: Envelope) -> Da
     return {**data, "toolName": shown_name(piece.name)} if piece.name else data
 
 
-def _result(_telling: Telling, done: e.ExecutionComplete, _envelope: Envelope) -> Data:
-    data: Data = {"toolCallId": done.call, "success": done.success, "turnId": done.call.partition(".")[0]}
-    if done.success:
-        return {**data, "result": {"content": done.result}}
-    return {**data, "error": {"message": done.error or done.result, "code": _CODES.get(done.synthetic, "failure")}}
-
-
-def _permission(_telling: Telling, done: e.PermissionCompleted, _envelope: Envelope) -> Data:
-    result = {"kind": APPROVED} if done.decision == "allow" else {"kind": REFUSED, "feedback": done.feedback}
-    return {"requestId": done.action, "toolCallId": done.action, "result": result}
-
-
-def _compaction(_telling: Telling, done: e.CompactionComplete, _envelope: Envelope) -> Data:
+def _result(_telling: Telling, completion: e.ExecutionComplete, _envelope: Envelope) -> Data:
     data: Data = {
-        "success": done.success,
-        "trigger": _TRIGGERS.get(done.trigger, done.trigger),
-        "preCompactionTokens": done.tokens_before,
-        "postCompactionTokens": done.tokens_after,
-        "tokensRemoved": max(0, done.tokens_before - done.tokens_after),
-        "messagesRemoved": done.upto,
-        "compactionTokensUsed": {"inputTokens": done.usage.input, "outputTokens": done.usage.output},
+        "toolCallId": completion.call,
+        "success": completion.success,
+        "turnId": completion.call.partition(".")[0],
     }
-    more = {"summaryContent": done.summary, "error": done.error}
+    if completion.success:
+        return {**data, "result": {"content": completion.result}}
+    return {
+        **data,
+        "error": {
+            "message": completion.error or completion.result,
+            "code": _CODES.get(completion.synthetic, "failure"),
+        },
+    }
+
+
+def _permission(_telling: Telling, completion: e.PermissionCompleted, _envelope: Envelope) -> Data:
+    result = (
+        {"kind": APPROVED} if completion.decision == "allow" else {"kind": REFUSED, "feedback": completion.feedback}
+    )
+    return {"requestId": completion.action, "toolCallId": completion.action, "result": result}
+
+
+def _compaction(_telling: Telling, completion: e.CompactionComplete, _envelope: Envelope) -> Data:
+    data: Data = {
+        "success": completion.success,
+        "trigger": _TRIGGERS.get(completion.trigger, completion.trigger),
+        "preCompactionTokens": completion.tokens_before,
+        "postCompactionTokens": completion.tokens_after,
+        "tokensRemoved": max(0, completion.tokens_before - completion.tokens_after),
+        "messagesRemoved": completion.upto,
+        "compactionTokensUsed": {"inputTokens": completion.usage.input, "outputTokens": completion.usage.output},
+    }
+    more = {"summaryContent": completion.summary, "error": completion.error}
     return data | {name: text for name, text in more.items() if text}
 
 

@@ -1,5 +1,5 @@
-"""What may be called, by its name there: the name of the function that answers it. What is not here is answered with an
-error that says so."""
+"""The methods of the protocol, by name, with the name of the function that answers each. A method that is not listed is
+answered with an error that says so."""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,5 @@
-"""The names that tools have in the SDKs and here. Programs know the runtime's own tools by the former, in hooks,
-filters and events; what a program brings keeps its name, and what a server has is `server__tool`."""
+"""The names that tools have in the SDKs and here. Programs use the SDKs' names for the runtime's own tools, in hooks,
+filters and events; a tool of a program keeps its name, and a tool of a server is `server__tool`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -37,21 +37,21 @@ def own_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def matches(filters: Iterable[str], name: str, *, builtin: bool) -> bool:
-    """Whether a filter of tools means this one: by either of its names, or by a pattern such as `builtin:*`."""
+    """True if one of the filters matches this tool: by either of its names, or by a pattern such as `builtin:*`."""
     group = "builtin" if builtin else "custom"
-    known = {name, shown_name(name)} if builtin else {name}
-    wanted = {"*", f"{group}:*", *known, *(f"{group}:{one}" for one in known)}
-    return any(each in wanted for each in filters)
+    tool_names = {name, shown_name(name)} if builtin else {name}
+    spellings = {"*", f"{group}:*", *tool_names, *(f"{group}:{one}" for one in tool_names)}
+    return any(each in spellings for each in filters)
 
 
 def server_patterns(filters: Iterable[str], server: str) -> list[str]:
     """The tools of a server that a filter means, as patterns: `mcp:*`, `mcp:server-tool`, `server/tool` and so on."""
-    found = []
+    patterns = []
     for each in (text.removeprefix("mcp:") for text in filters):
-        rest = next(
+        tool = next(
             (each.removeprefix(f"{server}{mark}") for mark in ("__", "-", "/") if each.startswith(f"{server}{mark}")),
             "",
         )
-        if each in ("*", server) or rest:
-            found.append(f"{server}__{rest or '*'}")
-    return found
+        if each in ("*", server) or tool:
+            patterns.append(f"{server}__{tool or '*'}")
+    return patterns

@@ -1,4 +1,4 @@
-"""An approval in the words of the SDKs: what a program is asked to allow, and what its answer means."""
+"""Translates approvals: the permission request for a program, and the program's answer."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -28,12 +28,12 @@ class Decision(msgspec.Struct, frozen=True):
     feedback: str = ""
     scope: RuleScope = "once"
     absent: bool = False
-    """Whether it was refused only because nobody was there."""
+    """True if it was refused only because no person was available."""
     final: bool = False
-    """Whether it was refused without a word on what to do instead: then the run is over, too."""
+    """True if it was refused without instructions for the model: then the run ends, too."""
 
 
-def asked(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def build_permission_request(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The request that a program is shown: a command, a change of a file, or the call of any other tool."""
     common = {"toolCallId": action.call, "intention": action.reason or f"{shown_name(name)} wants to go on"}
     if name == COMMAND_TOOL:
@@ -60,8 +60,8 @@ def asked(action: OpenAction, name: str, arguments: Mapping[str, Any]) -> dict[s
         }
     server, mark, tool = name.partition(SERVER_MARK)
     if mark:
-        named = {"serverName": server, "toolName": tool, "toolTitle": tool, "args": dict(arguments)}
-        return common | named | {"kind": "mcp", "readOnly": False}
+        tool_fields = {"serverName": server, "toolName": tool, "toolTitle": tool, "args": dict(arguments)}
+        return common | tool_fields | {"kind": "mcp", "readOnly": False}
     return custom_tool(action.call, shown_name(name), action.text, shown_arguments(name, arguments))
 
 
@@ -75,8 +75,8 @@ def custom_tool(call: str, name: str, description: str, arguments: Mapping[str, 
     }
 
 
-def decided(result: Mapping[str, Any]) -> Decision | None:
-    """What a program's answer means; None: it leaves the question to others."""
+def parse_decision(result: Mapping[str, Any]) -> Decision | None:
+    """Translate a program's answer to a decision; None if it leaves the question to others."""
     kind = str(result.get("kind", ""))
     if kind in UNANSWERED:
         return None

@@ -1,4 +1,4 @@
-"""What exists here as programs are shown it: sessions, models, tools, custom agents."""
+"""Descriptions of Treadle's objects for programs: sessions, models, tools, custom agents."""
 
 from typing import Any
 
@@ -12,22 +12,22 @@ from treadle.protocol.tools import ToolSpec
 
 def session_shown(listed: Listed) -> dict[str, Any]:
     summary = listed.summary
-    shown: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "sessionId": summary.chat,
         "startTime": stamp(summary.created_ms),
         "modifiedTime": stamp(summary.updated_ms),
         "isRemote": False,
         "context": {"cwd": summary.root},
     }
-    return {**shown, "summary": summary.title} if summary.title else shown
+    return {**fields, "summary": summary.title} if summary.title else fields
 
 
 def model_shown(name: str, info: ModelInfo) -> dict[str, Any]:
     limits = {"max_context_window_tokens": info.window, "max_prompt_tokens": info.window - info.max_output}
     efforts = info.offered_efforts
     supports = {"vision": info.vision, "reasoningEffort": bool(efforts)}
-    shown = {"id": name, "name": info.name, "capabilities": {"supports": supports, "limits": limits}}
-    return {**shown, "supportedReasoningEfforts": list(efforts)} if efforts else shown
+    fields = {"id": name, "name": info.name, "capabilities": {"supports": supports, "limits": limits}}
+    return {**fields, "supportedReasoningEfforts": list(efforts)} if efforts else fields
 
 
 def tool_shown(spec: ToolSpec) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def tool_shown(spec: ToolSpec) -> dict[str, Any]:
 
 
 def agent_shown(agent: CustomAgent) -> dict[str, Any]:
-    shown = {"id": agent.name, "name": agent.name, "displayName": agent.display_name or agent.name}
+    fields = {"id": agent.name, "name": agent.name, "displayName": agent.display_name or agent.name}
     more = {
         "model": agent.model,
         "reasoningEffort": agent.reasoning_effort,
@@ -44,4 +44,4 @@ def agent_shown(agent: CustomAgent) -> dict[str, Any]:
         "skills": agent.skills,
         "prompt": agent.prompt,
     }
-    return {**shown, "description": agent.description or "", **{name: value for name, value in more.items() if value}}
+    return {**fields, "description": agent.description or "", **{name: value for name, value in more.items() if value}}

@@ -36,12 +36,12 @@ def prompt_of(message: SystemMessage | None) -> str:
 async def transformed_prompt(message: SystemMessage, ask: Transform) -> str:
     """The same, with the sections changed that the program wants to change itself."""
     sections = _customized(message, dict(SECTIONS))
-    wanted = [name for name, section in (message.sections or {}).items() if section.action == "transform"]
-    answer = await ask({name: sections.get(name, "") for name in wanted})
-    for name in wanted:
-        given = answer.get(name)
-        if isinstance(given, Mapping) and isinstance(given.get("content"), str):
-            sections[name] = given["content"]
+    section_names = [name for name, section in (message.sections or {}).items() if section.action == "transform"]
+    answer = await ask({name: sections.get(name, "") for name in section_names})
+    for name in section_names:
+        new_section = answer.get(name)
+        if isinstance(new_section, Mapping) and isinstance(new_section.get("content"), str):
+            sections[name] = new_section["content"]
     return _joined(sections, message.content or "")
 
 
@@ -53,20 +53,20 @@ def transforms(message: SystemMessage | None) -> bool:
 def _customized(message: SystemMessage, sections: dict[str, str]) -> dict[str, str]:
     """Sections that Treadle's text does not have are empty there, and come behind the others."""
     for name, section in (message.sections or {}).items():
-        given, there = section.content or "", sections.get(name, "")
+        content, there = section.content or "", sections.get(name, "")
         match section.action:
             case "replace":
-                sections[name] = given
+                sections[name] = content
             case "remove":
                 sections.pop(name, None)
             case "append":
-                sections[name] = f"{there}\n{given}" if there else given
+                sections[name] = f"{there}\n{content}" if there else content
             case "prepend":
-                sections[name] = f"{given}\n{there}" if there else given
+                sections[name] = f"{content}\n{there}" if there else content
             case _:
                 pass
     return sections
 
 
-def _joined(sections: Mapping[str, str], behind: str) -> str:
-    return "\n".join(text if text.endswith("\n") else f"{text}\n" for text in (*sections.values(), behind) if text)
+def _joined(sections: Mapping[str, str], suffix: str) -> str:
+    return "\n".join(text if text.endswith("\n") else f"{text}\n" for text in (*sections.values(), suffix) if text)

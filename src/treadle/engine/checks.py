@@ -1,9 +1,11 @@
-"""Carrying out a check of a completion (L-16). It is a call that nobody requested: the tool that runs the model's
-commands runs it, in the same sandbox and under the same supervisor, with an intent before and an outcome after it. The
-policy is not asked whether it runs: the command is the user's own. What it changes is judged as of any command whose
-words the user allows (S-16): what would still be asked for is discarded, since a check waits for nobody.
+"""Carries out a check of a completion (L-16). A check is a call that the model did not request: the tool that runs the
+model's commands runs it, in the same sandbox and under the same supervisor, with an intent before and an outcome after
+it. The policy does not decide if it runs: the command is the user's own. Its changes are judged like those of any
+command that the user allows (S-16): changes that would need an approval are discarded, since a check never waits for a
+person.
 
-A check can be repeated. One whose worker was lost is taken up by the next, or begun again under another key."""
+A check can be repeated. The check of a lost worker is continued by the next worker, or begun again under another
+key."""
 
 from msgspec.structs import replace
 
@@ -11,7 +13,7 @@ from treadle.chat.state import OpenCheck
 from treadle.engine.deps import Deps
 from treadle.engine.outcome import CallRun, Unknown, checkpoint, crashed, first_line, workspace_events
 from treadle.engine.tenure import STOPPED, Tenure
-from treadle.engine.tool_calls import stop, told
+from treadle.engine.tool_calls import record_outcome, stop
 from treadle.errors import ToolError
 from treadle.ports.hooks import AskPerson
 from treadle.ports.policy import Verdict
@@ -28,49 +30,51 @@ async def run_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
     """Begin a check and see it through, or go on with one that a lost worker began."""
     tool = _tool_of(tenure, check, deps)
     invocation = _invocation_of(tenure, check, deps)
-    begun = tenure.state.run is not None and tenure.state.run.check is not None
+    has_begun = tenure.state.run is not None and tenure.state.run.check is not None
     if tool is None:
-        return await _skip(tenure, check, NO_TOOL.format(name=invocation.name), begun)
-    if not begun:
+        return await _skip(tenure, check, NO_TOOL.format(name=invocation.name), has_begun)
+    if not has_begun:
         try:
-            refused = await deps.hooks.before(tool.spec, invocation)
+            refused = await deps.hooks.before_call(tool.spec, invocation)
             if isinstance(refused, AskPerson):
                 raise ToolError(refused.reason)
             if refused:
                 raise ToolError(refused if isinstance(refused, str) else CHANGED)
             plan = await tool.prepare(invocation)
         except ToolError as error:
-            return await _skip(tenure, check, deps.redact(str(error)), begun)
+            return await _skip(tenure, check, deps.redact(str(error)), has_begun)
         except Exception as error:  # a hook of the library's user
-            return await _skip(tenure, check, deps.redact(crashed(tool.spec, error)), begun)
-        before = await checkpoint(tenure, deps) if plan is not None else []
-        await tenure.append(*before, CheckStarted(check.check, check.command, check.attempt, check.paths, plan))
-    effect = _carry_out(tenure, tool, _judged(tool, _invocation_of(tenure, check, deps), deps), begun, deps)
+            return await _skip(tenure, check, deps.redact(crashed(tool.spec, error)), has_begun)
+        checkpoint_events = await checkpoint(tenure, deps) if plan is not None else []
+        await tenure.append(
+            *checkpoint_events, CheckStarted(check.check, check.command, check.attempt, check.paths, plan)
+        )
+    effect = _carry_out(tenure, tool, _judged(tool, _invocation_of(tenure, check, deps), deps), has_begun, deps)
     if await tenure.unless_stopped(effect) is STOPPED:
         await stop(tenure, tool, invocation, deps)
 
 
 async def stop_check(tenure: Tenure, check: OpenCheck, deps: Deps) -> None:
-    """The run was stopped while nobody drove it."""
+    """Stop a check whose run was stopped while no worker drove it."""
     tool = _tool_of(tenure, check, deps)
     if tool is not None:
         await stop(tenure, tool, _invocation_of(tenure, check, deps), deps)
 
 
-async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, begun: bool, deps: Deps) -> None:
-    started = deps.clock.monotonic()
-    outcome = await CallRun(tool, invocation, deps, ("check.before", "check.after")).outcome(lost=begun)
-    took = round((deps.clock.monotonic() - started) * 1000)
-    await told(tenure, lambda: _events(invocation, outcome, took, deps))
+async def _carry_out(tenure: Tenure, tool: Tool, invocation: Invocation, has_begun: bool, deps: Deps) -> None:
+    start_time = deps.clock.monotonic()
+    outcome = await CallRun(tool, invocation, deps, ("check.before", "check.after")).outcome(may_have_begun=has_begun)
+    took = round((deps.clock.monotonic() - start_time) * 1000)
+    await record_outcome(tenure, lambda: _events(invocation, outcome, took, deps))
 
 
 async def _events(invocation: Invocation, outcome: Outcome | Unknown, took: int, deps: Deps) -> list[Event]:
     if isinstance(outcome, Unknown):
-        lost = CheckCompleted(invocation.call, False, synthetic="lost")
-        return [lost, *await workspace_events(invocation.call, outcome.found, deps)]
+        lost_check = CheckCompleted(invocation.call, False, synthetic="lost")
+        return [lost_check, *await workspace_events(invocation.call, outcome.observed_outcome, deps)]
     text = deps.redact(outcome.text)
     summary = deps.redact(outcome.summary) or first_line(text)
-    done = CheckCompleted(
+    completion = CheckCompleted(
         invocation.call,
         outcome.success,
         text,
@@ -79,13 +83,13 @@ async def _events(invocation: Invocation, outcome: Outcome | Unknown, took: int,
         output=outcome.output,
         duration_ms=took,
     )
-    return [done, *await workspace_events(invocation.call, outcome, deps)]
+    return [completion, *await workspace_events(invocation.call, outcome, deps)]
 
 
-async def _skip(tenure: Tenure, check: OpenCheck, text: str, begun: bool) -> None:
-    started = CheckStarted(check.check, check.command, check.attempt, check.paths)
+async def _skip(tenure: Tenure, check: OpenCheck, text: str, has_begun: bool) -> None:
+    start_event = CheckStarted(check.check, check.command, check.attempt, check.paths)
     skipped = CheckCompleted(check.check, False, text, first_line(text), synthetic="skipped")
-    await tenure.append(*(() if begun else (started,)), skipped)
+    await tenure.append(*(() if has_begun else (start_event,)), skipped)
 
 
 def _judged(tool: Tool, invocation: Invocation, deps: Deps) -> Invocation:
@@ -99,10 +103,10 @@ def _judged(tool: Tool, invocation: Invocation, deps: Deps) -> Invocation:
 
 
 def _tool_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Tool | None:
-    """Whether the model may use the tool makes no difference: a check is not its call."""
+    """Return the tool of a check, also if the model may not use it: a check is not the model's call."""
     options = replace(tenure.state.options, tools=None, dynamic_tools=())
-    found = deps.tools.find(_name(check), options)
-    return None if isinstance(found, ToolSpec) else found
+    tool = deps.tools.find(_name(check), options)
+    return None if isinstance(tool, ToolSpec) else tool
 
 
 def _name(check: OpenCheck) -> str:
@@ -110,19 +114,20 @@ def _name(check: OpenCheck) -> str:
 
 
 def _invocation_of(tenure: Tenure, check: OpenCheck, deps: Deps) -> Invocation:
-    """In a fresh shell at the root: what the model's commands left behind must not make a check pass."""
+    """Build the invocation of a check, in a fresh shell at the root: the shell state of the model's commands must not
+    make a check pass."""
     state = tenure.state
     arguments: dict[str, object] = {"command": check.command, "timeout_s": LONGEST_S}
     if check.command == DIAGNOSTICS:
         arguments = {"paths": list(check.paths), "quick": True, "strict": True}
-    begun = state.run.check if state.run is not None else None
+    open_check = state.run.check if state.run is not None else None
     redact = deps.redact_live()
     return Invocation(
         state.chat,
         check.check,
         _name(check),
         arguments,
-        begun.plan if begun is not None else None,
+        open_check.plan if open_check is not None else None,
         state.options,
         emit=lambda output: tenure.live(ExecutionOutput(check.check, redact(output))),
     )

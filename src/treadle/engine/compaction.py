@@ -42,17 +42,17 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
         model = requests.find_model(state, deps)
     except ConfigError as error:
         return await tenure.append(CompactionComplete(trigger, False, error=str(error)))
-    before = _size(state.transcript.slice(0))
+    tokens_before = _size(state.transcript.slice(0))
     limit = _limit(state, model)
-    failed = CompactionComplete(trigger, False, before, before, threshold=limit)
-    share = _share(state, limit, before)
+    failed = CompactionComplete(trigger, False, tokens_before, tokens_before, threshold=limit)
+    share = _share(state, limit, tokens_before)
     start = min(state.compaction.upto + recent_start(state.history.slice(state.compaction.upto), share), _newest(state))
     if trigger != "threshold" or start <= state.compaction.upto:
         start = max(start, _half(state))
     if start <= state.compaction.upto:
         return await tenure.append(replace(failed, error="there is nothing older to shorten"))
     if trigger == "threshold" and (masked := _masked(state, start, limit)) is not None:
-        return await tenure.append(_done(failed, state, masked))
+        return await tenure.append(_complete_compaction(failed, state, masked))
     request = _request(state, start, model)
     if (over := requests.over(state, side_call.expected(model, request), deps)) is not None:
         return await tenure.append(replace(failed, error="the budget is used up"), over)
@@ -66,11 +66,11 @@ async def compact(tenure: Tenure, trigger: Trigger, deps: Deps) -> None:
         return await tenure.record(*cut_off, replace(failed, usage=spent, error=side_call.INTERRUPTED))
     call = ModelCall("compaction", reply.usage, error=reply.error)
     if not reply.text:
-        why = reply.error or "the model gave no summary"
-        return await tenure.record(call, replace(failed, usage=reply.usage, error=why))
-    kept = kept_messages(state.history.cut(start), min(KEEP_USER_TOKENS, share))
-    made = Compaction(start, reply.text, kept, start)
-    await tenure.record(call, replace(_done(failed, state, made), usage=reply.usage))
+        reason = reply.error or "the model gave no summary"
+        return await tenure.record(call, replace(failed, usage=reply.usage, error=reason))
+    kept_seqs = kept_messages(state.history.take_first(start), min(KEEP_USER_TOKENS, share))
+    compaction = Compaction(start, reply.text, kept_seqs, start)
+    await tenure.record(call, replace(_complete_compaction(failed, state, compaction), usage=reply.usage))
 
 
 def _limit(state: ChatState, model: Model) -> int:
@@ -79,35 +79,35 @@ def _limit(state: ChatState, model: Model) -> int:
     return threshold(window, state.options.max_tokens or model.info.max_output)
 
 
-def _share(state: ChatState, limit: int, own: int) -> int:
+def _share(state: ChatState, limit: int, counted_tokens: int) -> int:
     """How many tokens stay as they are, by our own count. A third of where compaction begins, or else a small window
     would be full again at once; and less where the provider counts more than we do."""
-    counts_more = max(1.0, estimate(state, 0) / max(1, own))
+    counts_more = max(1.0, estimate(state, 0) / max(1, counted_tokens))
     return int(min(KEEP_RECENT_TOKENS, limit // 3) / counts_more)
 
 
 def _newest(state: ChatState) -> int:
-    """Where the last exchange begins. It stays whatever its size: the model has not seen its results yet."""
+    """Return where the last exchange begins. It is kept at any size: the model has not seen its results yet."""
     last = len(state.history) - 1
     return last - 1 if isinstance(state.history[last], ResultsEntry) else last
 
 
-def _done(failed: CompactionComplete, state: ChatState, made: Compaction) -> CompactionComplete:
-    """What would be recorded as failed, as done."""
-    after = _size(rebuild(state.history, made).slice(0))
+def _complete_compaction(failed: CompactionComplete, state: ChatState, compaction: Compaction) -> CompactionComplete:
+    """Return the completion event of a successful compaction, from the event that would record its failure."""
+    tokens_after = _size(rebuild(state.history, compaction).slice(0))
     return replace(
         failed,
         success=True,
-        tokens_after=after,
-        summary=made.summary,
-        upto=made.upto,
-        kept=made.kept,
-        masked=made.masked,
+        tokens_after=tokens_after,
+        summary=compaction.summary,
+        upto=compaction.upto,
+        kept=compaction.kept_seqs,
+        masked=compaction.masked,
     )
 
 
-def _size(shown: list[Entry]) -> int:
-    return sum(tokens(weigh(entry)) for entry in shown)
+def _size(entries: list[Entry]) -> int:
+    return sum(tokens(weigh(entry)) for entry in entries)
 
 
 def _half(state: ChatState) -> int:
@@ -120,27 +120,27 @@ def _half(state: ChatState) -> int:
 
 def _masked(state: ChatState, start: int, limit: int) -> Compaction | None:
     """Masking alone, if it has something to mask and is enough."""
-    rest = state.history.slice(state.compaction.upto)[: start - state.compaction.upto]
-    saved = sum(tokens(weigh(entry)) - tokens(weigh(mask(entry))) for entry in rest)
+    uncompacted_entries = state.history.slice(state.compaction.upto)[: start - state.compaction.upto]
+    saved = sum(tokens(weigh(entry)) - tokens(weigh(mask(entry))) for entry in uncompacted_entries)
     if start <= state.compaction.masked or not saved:
         return None
     if estimate(state, 0) - saved > ENOUGH * limit:
         return None
-    return Compaction(state.compaction.upto, state.compaction.summary, state.compaction.kept, start)
+    return Compaction(state.compaction.upto, state.compaction.summary, state.compaction.kept_seqs, start)
 
 
 def _request(state: ChatState, start: int, model: Model) -> ModelRequest:
-    """What is to be shortened, as text, cut in the middle where even that does not fit."""
-    shown = rebuild(state.history.cut(start), state.compaction)
-    text = "\n\n".join(_render(mask(entry)) for entry in shown)
+    """Build the request for a summary. The history is sent as text, cut in the middle if it does not fit."""
+    entries = rebuild(state.history.take_first(start), state.compaction)
+    text = "\n\n".join(_render(mask(entry)) for entry in entries)
     room = max(2_000, int((state.options.context_window or model.info.window) * 2.5))
     if len(text) > room:
         text = f"{text[: room // 2]}\n\n[… left out …]\n\n{text[-room // 2 :]}"
-    asked = UserEntry(f"Shorten this history:\n\n{text}")
+    message = UserEntry(f"Shorten this history:\n\n{text}")
     options = state.options
     return ModelRequest(
         SYSTEM,
-        [asked],
+        [message],
         temperature=options.temperature,
         window=options.context_window,
         effort=options.compaction_effort or options.reasoning_effort,

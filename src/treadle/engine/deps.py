@@ -1,4 +1,4 @@
-"""What the loop is given: ports, and the few settings that are the engine's own."""
+"""The dependencies of the loop: ports, and the few settings of the engine itself."""
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -41,8 +41,8 @@ class Restorer(Protocol):
     async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
         """Once: after a crash it completes what was begun."""
 
-    async def begun(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
-        """Whether it is decided that it is carried out: then it is, or is completed by whoever carries it out again."""
+    async def is_apply_decided(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
+        """True if it is decided that the request is carried out. A repeated `carry_out` then completes it."""
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan: ...
 
@@ -81,10 +81,10 @@ class Deps(msgspec.Struct, frozen=True):
     redact_live: Callable[[], Callable[[str], str]] = lambda: str
     """The same for text that is shown as it comes, one stream each."""
     tidy: Tidy | None = None
-    rested: Callable[[ChatId], None] | None = None
+    on_chat_released: Callable[[ChatId], None] | None = None
     """Told when a chat is not driven here any more."""
     restorer: Restorer | None = None
     branch: Branch | None = None
     bind: Bind | None = None
     shared: bool = False
-    """Whether workers on other machines may use the store as well."""
+    """True if workers on other machines may use the store as well."""

@@ -1,5 +1,5 @@
-"""What a log says of the files of the project: changes, undos, and what they refer to. Of very many changes only the
-first stand in the log, and all of them in a blob (D-06)."""
+"""Reads the records about files of the project from a log: changes, undos, and the blobs that they refer to. Of very
+many changes only the first are in the log, and all of them in a blob (D-06)."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
 
@@ -10,11 +10,11 @@ from treadle.errors import Damaged, NotFound
 from treadle.ports.store import Store
 from treadle.protocol import wire
 from treadle.protocol.events import (
+    ChangesKept,
     CheckpointCreated,
     Envelope,
     Event,
     FilesChanged,
-    Kept,
     Redone,
     RestoreRequested,
     SessionImported,
@@ -27,7 +27,8 @@ from treadle.types import ChatId
 _PAGE = 5_000
 _SHORT_PAGE = 500
 _LEDGER = {
-    kind.TYPE for kind in (FilesChanged, Undone, Redone, Kept, RestoreRequested, CheckpointCreated, SessionImported)
+    kind.TYPE
+    for kind in (FilesChanged, Undone, Redone, ChangesKept, RestoreRequested, CheckpointCreated, SessionImported)
 }
 _manifests = msgspec.json.Decoder(tuple[FileChange, ...])
 
@@ -46,7 +47,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
 
 async def read_ledger(store: Store, chat: ChatId) -> Ledger:
-    """What was recorded about files here: of a chat from elsewhere, what came after it was brought here."""
+    """Read the records about files. Of an imported chat only records after the import count."""
     entries: list[LedgerEntry] = []
     requests: list[RestoreRequested] = []
     checkpoints: list[int] = []
@@ -57,9 +58,9 @@ async def read_ledger(store: Store, chat: ChatId) -> Ledger:
             checkpoints.append(event.message)
         elif isinstance(event, SessionImported):
             entries, requests, checkpoints = [], [], []
-        elif isinstance(event, FilesChanged | Undone | Redone | Kept):
+        elif isinstance(event, FilesChanged | Undone | Redone | ChangesKept):
             files = await _all_files(event, seq, store)
-            entries.append(LedgerEntry(seq, event, files, _asked(event, requests)))
+            entries.append(LedgerEntry(seq, event, files, _find_request(event, requests)))
     return Ledger(tuple(entries), tuple(requests), tuple(checkpoints))
 
 
@@ -68,19 +69,23 @@ async def events_of(
 ) -> AsyncIterator[tuple[int, Event]]:
     """The events of some types with their seqs; of the log, only these are read, page by page."""
     since = 0
-    while records := await store.read_types(chat, types, after=since, limit=page):
+    while records := await store.read_types(chat, types, after_seq=since, limit=page):
         since = records[-1].seq
         for record in records:
             yield record.seq, wire.decode(chat, record).data
 
 
-def _asked(event: FilesChanged | Undone | Redone | Kept, requests: list[RestoreRequested]) -> RestoreRequested | None:
+def _find_request(
+    event: FilesChanged | Undone | Redone | ChangesKept, requests: list[RestoreRequested]
+) -> RestoreRequested | None:
     if isinstance(event, FilesChanged):
         return None
     return next((request for request in reversed(requests) if request.restore == event.restore), None)
 
 
-async def _all_files(event: FilesChanged | Undone | Redone | Kept, seq: int, store: Store) -> tuple[FileChange, ...]:
+async def _all_files(
+    event: FilesChanged | Undone | Redone | ChangesKept, seq: int, store: Store
+) -> tuple[FileChange, ...]:
     if not event.manifest:
         return event.files
     try:
@@ -95,7 +100,7 @@ async def _all_files(event: FilesChanged | Undone | Redone | Kept, seq: int, sto
 async def whole_list(store: Store, envelope: Envelope) -> Envelope:
     """The event with all files that it is about, where the log has only the first; as it is if the rest is lost."""
     event = envelope.data
-    if not isinstance(event, FilesChanged | Undone | Redone | Kept) or not event.manifest:
+    if not isinstance(event, FilesChanged | Undone | Redone | ChangesKept) or not event.manifest:
         return envelope
     try:
         files = await _read_manifest(store, event.manifest)
@@ -112,26 +117,26 @@ async def _read_manifest(store: Store, digest: str) -> tuple[FileChange, ...]:
 
 
 async def all_references(store: Store, chat: ChatId) -> AsyncIterator[tuple[int, Reference]]:
-    """Everything that a log refers to, with the seq of the event; what manifests list follows them. A manifest
-    that is lost hides only what it alone listed."""
+    """Yield all references of a log, with the seq of the event; the references in a manifest follow it. A lost manifest
+    hides only references that it alone listed."""
     async for seq, event in events_of(store, chat, referring(), page=_SHORT_PAGE):  # others are served in between
-        for found in references(event):
-            yield seq, found
-            for listed in await _listed(store, found):
+        for reference in references(event):
+            yield seq, reference
+            for listed in await _listed(store, reference):
                 yield seq, listed
 
 
 async def imported_at(store: Store, chat: ChatId) -> int:
     """Up to which event a log tells of another machine; 0: it is all of this one."""
-    found = 0
+    import_seq = 0
     async for seq, _ in events_of(store, chat, {SessionImported.TYPE}):
-        found = seq
-    return found
+        import_seq = seq
+    return import_seq
 
 
-async def _listed(store: Store, found: Reference) -> list[Reference]:
+async def _listed(store: Store, parent_reference: Reference) -> list[Reference]:
     try:
-        files = await _read_manifest(store, found.digest) if found.kind == "manifest" else ()
+        files = await _read_manifest(store, parent_reference.digest) if parent_reference.kind == "manifest" else ()
     except (NotFound, Damaged):
         return []
     return [reference for file in files for reference in references(file)]

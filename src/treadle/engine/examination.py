@@ -1,6 +1,6 @@
-"""Looking at a call before it may run: the tool, its arguments, the hooks, the policy, a person. Nothing is changed
-here; what comes out is a call that is ready, one that has to be tried first, or the events that settle it without an
-effect. That a command is being tried is recorded before it begins, as an intent is (law 1)."""
+"""Examines a call before it may run: the tool, its arguments, the hooks, the policy, a person. Nothing is changed here;
+the result is a call that is ready, one that has to be tried first, or the events that settle it without an effect. A
+trial of a command is recorded before it begins, like an intent (law 1)."""
 
 from collections.abc import Awaitable
 
@@ -18,7 +18,7 @@ from treadle.host_patterns import joined
 from treadle.ports.hooks import AskPerson
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation, Rehearsal, Tool, Trial
-from treadle.protocol.content import Seen
+from treadle.protocol.content import KnownFile
 from treadle.protocol.events import (
     HEADLESS,
     Event,
@@ -54,7 +54,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Doubtful(msgspec.Struct, frozen=True):
-    """A call of which nobody can say whether it may run before it is known what it changes."""
+    """A call whose changes must be known before the policy can decide if it may run."""
 
     ready: Ready
     verdict: Verdict
@@ -63,12 +63,12 @@ class Doubtful(msgspec.Struct, frozen=True):
     """How that is found out, if something runs for it."""
 
 
-class Settled(msgspec.Struct, frozen=True):
+class SettledCall(msgspec.Struct, frozen=True):
     """A call that needs no effect: an error, a question, a client's tool, an approval to ask for."""
 
     events: tuple[Event, ...]
     blocks: bool = False
-    """Whether the calls after it must wait."""
+    """True if the calls after it must wait."""
 
 
 def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, object], deps: Deps) -> Invocation:
@@ -91,7 +91,7 @@ def invocation_of(tenure: Tenure, call: Call, name: str, arguments: dict[str, ob
         call.phase == "approved" and not call.seal,
         network=call.network,
         reaches=bool(call.network),
-        changed=frozenset(state.run.changed if state.run is not None else ()),
+        changed_paths=frozenset(state.run.changed_files if state.run is not None else ()),
         trial=_trial_of(call),
         answers=call.answers,
         emit=lambda output: tenure.show_output(call.key, redact(output)),
@@ -105,30 +105,30 @@ def _trial_of(call: Call) -> Trial | None:
     return Trial(call.trial, network=bool(call.trial.get("network")), open=bool(call.trial_began_ms))
 
 
-def begun(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | None:
+def find_begun_call(tenure: Tenure, call: Call, deps: Deps) -> tuple[Tool, Invocation] | None:
     """A call that has begun or was tried, with its tool; None if Treadle does not run it itself, or no longer can."""
     options = tool_options(tenure.state)
-    request = deps.tools.meant(call.request, options)
-    found = deps.tools.find(request.name, options)
-    if found is None or isinstance(found, ToolSpec):
+    request = deps.tools.resolve_call(call.request, options)
+    tool = deps.tools.find(request.name, options)
+    if tool is None or isinstance(tool, ToolSpec):
         return None
-    arguments = deps.tools.arguments(found.spec, request.arguments) if call.arguments is None else call.arguments
-    return found, invocation_of(tenure, call, request.name, arguments if isinstance(arguments, dict) else {}, deps)
+    arguments = deps.tools.arguments(tool.spec, request.arguments) if call.arguments is None else call.arguments
+    return tool, invocation_of(tenure, call, request.name, arguments if isinstance(arguments, dict) else {}, deps)
 
 
-async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | Settled:
+async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | SettledCall:
     """Find the tool, read the arguments, ask the hooks and the policy."""
     if call.phase == "answered":
         return _going_on(tenure, call, deps)
     options = tool_options(tenure.state)
     if reason := await deps.tools.await_tool(call.request, options):
         return _refused(call, {}, deps.redact(reason))
-    request = deps.tools.meant(call.request, options)
-    found = deps.tools.find(request.name, options)
-    if found is None:
-        known = ", ".join(spec.name for spec in deps.tools.specs(options))
-        return _refused(call, {}, f"There is no tool {request.name!r}. The tools are: {known}.")
-    spec = found if isinstance(found, ToolSpec) else found.spec
+    request = deps.tools.resolve_call(call.request, options)
+    tool = deps.tools.find(request.name, options)
+    if tool is None:
+        tool_names = ", ".join(spec.name for spec in deps.tools.specs(options))
+        return _refused(call, {}, f"There is no tool {request.name!r}. The tools are: {tool_names}.")
+    spec = tool if isinstance(tool, ToolSpec) else tool.spec
     if request.repaired and not spec.read_only:
         return _refused(call, {}, CUT_OFF)
     text = request.arguments if call.arguments is None else msgspec.json.encode(call.arguments).decode()
@@ -137,55 +137,57 @@ async def examine(tenure: Tenure, call: Call, deps: Deps) -> Ready | Doubtful | 
         return _refused(call, {}, CUT_OFF if request.repaired else arguments)
     start = ExecutionStart(call.key, spec.name, arguments, summarize(spec, arguments), effect=spec.effect)
     if spec.kind == "client":
-        wanted = ExternalToolRequested(call.key, spec.name, arguments, call.key, options.action_deadline_s)
-        return Settled((start, wanted))
-    if isinstance(found, ToolSpec):
+        tool_request = ExternalToolRequested(call.key, spec.name, arguments, call.key, options.action_deadline_s)
+        return SettledCall((start, tool_request))
+    if isinstance(tool, ToolSpec):
         return _ask_person(call, start, options.interactive)
     invocation = invocation_of(tenure, call, spec.name, arguments, deps)
-    ready = Ready(call, found, invocation, start.args_summary)
+    ready = Ready(call, tool, invocation, start.args_summary)
     return await _or_refused(ready, _permit(ready, options, deps), deps)
 
 
 async def _or_refused(
-    ready: Ready, looking: Awaitable[Ready | Doubtful | Settled], deps: Deps
-) -> Ready | Doubtful | Settled:
-    """What goes wrong before anything has been done is the call's result."""
+    ready: Ready, looking: Awaitable[Ready | Doubtful | SettledCall], deps: Deps
+) -> Ready | Doubtful | SettledCall:
+    """Await the examination. An error before any effect becomes the result of the call."""
     try:
         return await looking
     except TrialLost as error:
-        return _lost(ready, str(error))
+        return _settle_unknown(ready, str(error))
     except ToolError as error:
-        text, seen = str(error), seen_of(error)
+        text, seen_files = str(error), seen_of(error)
     except Exception as error:
-        text, seen = crashed(ready.tool.spec, error), ()
-    return _refused_tried(ready, text, deps, seen=seen)
+        text, seen_files = crashed(ready.tool.spec, error), ()
+    return _refused_tried(ready, text, deps, seen_files=seen_files)
 
 
-def _going_on(tenure: Tenure, call: Call, deps: Deps) -> Ready | Settled:
+def _going_on(tenure: Tenure, call: Call, deps: Deps) -> Ready | SettledCall:
     """A call that a person has answered goes on: it was allowed when it began."""
-    found = begun(tenure, call, deps)
-    if found is None:
-        gone = ExecutionComplete(call.key, False, error=GONE, result_summary="unknown outcome", synthetic="unknown")
-        return Settled((gone,))
-    tool, invocation = found
+    started_call = find_begun_call(tenure, call, deps)
+    if started_call is None:
+        completion = ExecutionComplete(
+            call.key, False, error=GONE, result_summary="unknown outcome", synthetic="unknown"
+        )
+        return SettledCall((completion,))
+    tool, invocation = started_call
     return Ready(call, tool, invocation, summarize(tool.spec, invocation.arguments))
 
 
-async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Doubtful | Settled:
+async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Doubtful | SettledCall:
     """Ask the hooks and the policy, which judges what the hooks leave."""
     spec = ready.tool.spec
-    hooked = await deps.hooks.before(spec, ready.invocation)
+    hooked = await deps.hooks.before_call(spec, ready.invocation)
     if isinstance(hooked, str):
         if hooked:
             return _refused_tried(ready, hooked, deps)
     elif hooked.arguments is not None:
-        changed = deps.tools.arguments(spec, msgspec.json.encode(hooked.arguments).decode())
-        if isinstance(changed, str):
-            return _refused_tried(ready, f"A hook changed the arguments: {changed}", deps)
-        invocation = replace(ready.invocation, arguments=changed)
-        ready = replace(ready, invocation=invocation, summary=summarize(spec, changed))
+        new_arguments = deps.tools.arguments(spec, msgspec.json.encode(hooked.arguments).decode())
+        if isinstance(new_arguments, str):
+            return _refused_tried(ready, f"A hook changed the arguments: {new_arguments}", deps)
+        invocation = replace(ready.invocation, arguments=new_arguments)
+        ready = replace(ready, invocation=invocation, summary=summarize(spec, new_arguments))
     if ready.call.phase == "approved":
-        options = replace(options, interactive=True)  # whoever answered is a person
+        options = replace(options, interactive=True)  # the approval came from a person
     verdict = await deps.policy.review(spec, ready.invocation, options)
     reached = joined(ready.invocation.network, verdict.network)
     ready = replace(ready, invocation=replace(ready.invocation, network=reached, barred=verdict.barred))
@@ -193,83 +195,85 @@ async def _permit(ready: Ready, options: ChatOptions, deps: Deps) -> Ready | Dou
         if not options.interactive:
             return _refused_tried(ready, f"{hooked.reason}, and no person is here to give it.", deps)
         question = replace(verdict, decision="ask", reason=hooked.reason)
-        return Settled((await _question(ready, question, None, deps),), blocks=True)
+        return SettledCall((await _question(ready, question, None, deps),), blocks=True)
     if verdict.decision == "review":
         return Doubtful(ready, verdict, options, await ready.tool.trial(ready.invocation))
-    return await _decided(ready, verdict, None, deps)
+    return await _apply_verdict(ready, verdict, None, deps)
 
 
-async def try_out(tenure: Tenure, doubtful: Doubtful, deps: Deps) -> Ready | Settled:
+async def try_out(tenure: Tenure, doubtful: Doubtful, deps: Deps) -> Ready | SettledCall:
     """Find out what the call would change, and let the policy judge that. HeadMoved: nothing was begun."""
     ready, trial = doubtful.ready, doubtful.trial
     if trial is not None:
         ready = replace(ready, invocation=replace(ready.invocation, trial=trial))
     if trial is not None and trial.begins:
-        said = ready.invocation
-        start = TrialStart(said.call, said.name, said.arguments, ready.summary, trial.plan)
+        invocation = ready.invocation
+        start = TrialStart(invocation.call, invocation.name, invocation.arguments, ready.summary, trial.plan)
         await tenure.append(*await checkpoint(tenure, deps), start, durable=trial.network)
-        begun = next((call for call in tenure.state.calls if call.key == said.call), ready.call)
-        ready = replace(ready, call=begun)
-    tried = await _or_refused(ready, _judged(tenure, ready, doubtful, deps), deps)
-    assert not isinstance(tried, Doubtful)
-    return tried
-
-
-async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) -> Ready | Settled:
-    rehearsal = await tenure.unless_stopped(ready.tool.rehearse(ready.invocation))
-    if isinstance(rehearsal, Stopped):
-        await end(ready.tool, ready.invocation)
-        return Settled(())
-    outcome = await tenure.unless_stopped(_judge_effect(ready, doubtful, rehearsal, deps))
-    if isinstance(outcome, Stopped):
-        await end(ready.tool, ready.invocation)
-        return Settled(())
+        tried_call = next((call for call in tenure.state.calls if call.key == invocation.call), ready.call)
+        ready = replace(ready, call=tried_call)
+    outcome = await _or_refused(ready, _judged(tenure, ready, doubtful, deps), deps)
+    assert not isinstance(outcome, Doubtful)
     return outcome
 
 
-async def _judge_effect(ready: Ready, doubtful: Doubtful, rehearsal: Rehearsal | None, deps: Deps) -> Ready | Settled:
+async def _judged(tenure: Tenure, ready: Ready, doubtful: Doubtful, deps: Deps) -> Ready | SettledCall:
+    rehearsal = await tenure.unless_stopped(ready.tool.rehearse(ready.invocation))
+    if isinstance(rehearsal, Stopped):
+        await end(ready.tool, ready.invocation)
+        return SettledCall(())
+    outcome = await tenure.unless_stopped(_judge_effect(ready, doubtful, rehearsal, deps))
+    if isinstance(outcome, Stopped):
+        await end(ready.tool, ready.invocation)
+        return SettledCall(())
+    return outcome
+
+
+async def _judge_effect(
+    ready: Ready, doubtful: Doubtful, rehearsal: Rehearsal | None, deps: Deps
+) -> Ready | SettledCall:
     invocation, options = ready.invocation, doubtful.options
     verdict = await deps.policy.judge(ready.tool.spec, invocation, options, rehearsal, doubtful.verdict)
-    return await _decided(ready, verdict, rehearsal, deps, words=doubtful.verdict)
+    return await _apply_verdict(ready, verdict, rehearsal, deps, words=doubtful.verdict)
 
 
-async def _decided(
+async def _apply_verdict(
     ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None, deps: Deps, words: Verdict | None = None
-) -> Ready | Settled:
+) -> Ready | SettledCall:
     """Ask a person if the policy says so; then let the tool look. An answer holds for exactly what was shown: if the
     same call would do something else by now, it is asked for again (S-08). `words` is the verdict before the effect was
     known: a person who approved or edited the words alone has not seen the effect, so it has not changed for them."""
     call = ready.call
-    answered = call.phase == "approved"
+    is_approved = call.phase == "approved"
     has_tried = rehearsal is not None and ready.invocation.trial is not None
     if verdict.decision == "deny":
-        why = HEADLESS if verdict.unasked else ""
-        denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason, synthetic=why)
-        refused = _refused_tried(ready, verdict.reason, deps, came="not allowed")
-        return Settled((denied, *refused.events))
-    if verdict.decision == "ask" and (not answered or call.seal or has_tried):
-        asked = await _question(ready, verdict, rehearsal, deps)
-        if not answered:
-            return Settled((asked,), blocks=True)
-        if asked.hash != call.seal:
+        synthetic = HEADLESS if verdict.unasked else ""
+        denied = PermissionCompleted(call.key, "deny", by="policy", feedback=verdict.reason, synthetic=synthetic)
+        refused = _refused_tried(ready, verdict.reason, deps, result_summary="not allowed")
+        return SettledCall((denied, *refused.events))
+    if verdict.decision == "ask" and (not is_approved or call.seal or has_tried):
+        question = await _question(ready, verdict, rehearsal, deps)
+        if not is_approved:
+            return SettledCall((question,), blocks=True)
+        if question.hash != call.seal:
             if call.seal and (words is None or (await _question(ready, words, None, deps)).hash != call.seal):
-                asked = replace(asked, reason=f"{asked.reason}; {CHANGED}" if asked.reason else CHANGED)
-            return Settled((asked,), blocks=True)
-    return await _prepared(ready, verdict, answered=answered)
+                question = replace(question, reason=f"{question.reason}; {CHANGED}" if question.reason else CHANGED)
+            return SettledCall((question,), blocks=True)
+    return await _prepared(ready, verdict, is_approved=is_approved)
 
 
-async def _prepared(ready: Ready, verdict: Verdict, *, answered: bool) -> Ready:
+async def _prepared(ready: Ready, verdict: Verdict, *, is_approved: bool) -> Ready:
     """A call that is allowed, with what its tool found when it looked."""
     invocation = ready.invocation
     if verdict.decision == "discard":
         invocation = replace(invocation, discard=verdict.reason)
     approved: tuple[Event, ...] = ()
     plan = await ready.tool.prepare(invocation)
-    if not answered and verdict.reason:
+    if not is_approved and verdict.reason:
         approves_effect = verdict.decision != "discard"  # the command runs, and its effect is not approved
         key, reason = ready.call.key, verdict.reason
-        why = HEADLESS if verdict.unasked else ""
-        approved = (PermissionCompleted(key, "allow", "policy", approves_effect, reason, synthetic=why),)
+        synthetic = HEADLESS if verdict.unasked else ""
+        approved = (PermissionCompleted(key, "allow", "policy", approves_effect, reason, synthetic=synthetic),)
     return replace(ready, invocation=replace(invocation, plan=plan), approved=approved)
 
 
@@ -277,15 +281,17 @@ async def _question(ready: Ready, verdict: Verdict, rehearsal: Rehearsal | None,
     """Bound to exactly what a person sees, and to every change with its state before and after (S-08)."""
     key, arguments = ready.call.key, ready.invocation.arguments
     spec = ready.tool.spec
-    shown = verdict.shown or f"{spec.name} {ready.summary}"
+    approval_text = verdict.approval_text or f"{spec.name} {ready.summary}"
     if preview := await ready.tool.preview(ready.invocation):
-        if spec.effect == "edit":  # the diff has it all, and nobody wants to read a new file twice
-            shown = f"{spec.name} {ready.summary}" if spec.summary_argument else spec.name
-        shown = f"{shown}\n\n{preview}"
-    shown = deps.redact(shown)
+        if spec.effect == "edit":  # the diff contains a new file entirely: do not show it twice
+            approval_text = f"{spec.name} {ready.summary}" if spec.summary_argument else spec.name
+        approval_text = f"{approval_text}\n\n{preview}"
+    approval_text = deps.redact(approval_text)
     changes = () if rehearsal is None else [(file.path, file.before, file.after) for file in rehearsal.files]
-    seal = digest([ready.tool.spec.name, arguments, shown, *([changes] if changes else [])])
-    return PermissionRequested(key, key, verdict.severity, verdict.reason, shown, seal, verdict.offers, verdict.wants)
+    seal = digest([ready.tool.spec.name, arguments, approval_text, *([changes] if changes else [])])
+    return PermissionRequested(
+        key, key, verdict.severity, verdict.reason, approval_text, seal, verdict.offers, verdict.wants
+    )
 
 
 def _refused(
@@ -293,39 +299,45 @@ def _refused(
     arguments: dict[str, object],
     text: str,
     summary: str = "",
-    seen: tuple[Seen, ...] = (),
-    came: str = "",
+    seen_files: tuple[KnownFile, ...] = (),
+    result_summary: str = "",
     took_ms: int = 0,
-) -> Settled:
+) -> SettledCall:
     """The intent and its result in one, because nothing runs in between."""
     start = ExecutionStart(call.key, call.request.name, arguments, summary)
-    came = came or first_line(text)
-    done = ExecutionComplete(call.key, False, error=text, result_summary=came, duration_ms=took_ms, seen=seen)
-    return Settled((start, done))
+    result_summary = result_summary or first_line(text)
+    completion = ExecutionComplete(
+        call.key, False, error=text, result_summary=result_summary, duration_ms=took_ms, seen=seen_files
+    )
+    return SettledCall((start, completion))
 
 
-def _refused_tried(ready: Ready, text: str, deps: Deps, seen: tuple[Seen, ...] = (), came: str = "") -> Settled:
+def _refused_tried(
+    ready: Ready, text: str, deps: Deps, seen_files: tuple[KnownFile, ...] = (), result_summary: str = ""
+) -> SettledCall:
     """A call that may have been tried."""
-    took_ms = ready.call.tried(deps.clock.now_ms())
-    return _refused(ready.call, ready.invocation.arguments, text, ready.summary, seen, came, took_ms)
+    took_ms = ready.call.total_trial_ms(deps.clock.now_ms())
+    return _refused(ready.call, ready.invocation.arguments, text, ready.summary, seen_files, result_summary, took_ms)
 
 
-def _lost(ready: Ready, text: str) -> Settled:
-    """It was tried, and nobody knows what it did outside of the project."""
+def _settle_unknown(ready: Ready, text: str) -> SettledCall:
+    """Settle a call that was tried and whose effects outside of the project are unknown."""
     start = ExecutionStart(ready.call.key, ready.call.request.name, ready.invocation.arguments, ready.summary)
-    done = ExecutionComplete(ready.call.key, False, error=text, result_summary="unknown outcome", synthetic="unknown")
-    return Settled((start, done))
+    completion = ExecutionComplete(
+        ready.call.key, False, error=text, result_summary="unknown outcome", synthetic="unknown"
+    )
+    return SettledCall((start, completion))
 
 
-def _ask_person(call: Call, start: ExecutionStart, interactive: bool) -> Settled:
+def _ask_person(call: Call, start: ExecutionStart, interactive: bool) -> SettledCall:
     question = str(start.arguments.get("question", ""))
     options = tuple(str(option) for option in start.arguments.get("options") or ())
-    asked = UserInputRequested(call.key, question, options, call=call.key)
+    input_request = UserInputRequested(call.key, question, options, call=call.key)
     if interactive:
-        return Settled((start, asked))
-    answered = UserInputCompleted(call.key, by="treadle", synthetic=HEADLESS)
+        return SettledCall((start, input_request))
+    input_answer = UserInputCompleted(call.key, by="treadle", synthetic=HEADLESS)
     declined = ExecutionComplete(call.key, False, error=NOBODY, result_summary="nobody to ask", synthetic=HEADLESS)
-    return Settled((start, asked, answered, declined))
+    return SettledCall((start, input_request, input_answer, declined))
 
 
 def summarize(spec: ToolSpec, arguments: dict[str, object]) -> str:

@@ -1,7 +1,7 @@
-"""Live news of chats inside this process: events after their commit, and deltas that are never recorded. A reader
-sees every event once and in order, whoever published it, and `session.idle` behind every end of a run; a slow one
-loses deltas, never events, and holds up nobody. What another process wrote is not published here: a reader that has
-a gap is nudged, and fills it from the store."""
+"""Publishes events of chats inside this process: events after their commit, and deltas that are never recorded. A
+reader receives every event once and in order, from any publisher, and `session.idle` after every end of a run; a slow
+reader loses deltas, never events, and blocks no other. Events of another process are not published here: a reader that
+has a gap is nudged, and fills it from the store."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -29,19 +29,20 @@ class Subscription:
         "source",
     )
 
-    def __init__(self, hub: "Hub", chat: ChatId, after: int) -> None:
+    def __init__(self, hub: "Hub", chat: ChatId, after_seq: int) -> None:
         self._hub = hub
         self.chat = chat
         self._ready: list[Envelope] = []
         self._taken: list[Envelope] = []
-        """What is given out next, the last one first: a deque has room for 64, and most readers wait for one."""
+        """Envelopes that are delivered next, in reverse order. A list, because a deque allocates room for 64 and most
+        readers wait for one."""
         self._early: dict[int, Envelope] = {}
-        self._first = self._next = after + 1
+        self._first = self._next = after_seq + 1
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self._nudged = False
         self.source: object = None
-        """Who makes the news, as far as the reader knows; for the reader's own use."""
+        """The publisher of the events, as far as the reader knows; for the reader's own use."""
 
     def deliver(self, envelope: Envelope) -> None:
         if envelope.seq == 0:
@@ -78,7 +79,7 @@ class Subscription:
 
     @property
     def untouched(self) -> bool:
-        """Whether there has been no news at all."""
+        """True if the reader has received nothing yet."""
         return self._next == self._first and not (self._ready or self._taken)
 
     def nudge(self) -> None:
@@ -115,7 +116,7 @@ class Subscription:
 
 
 SoFar = Callable[[], Sequence[Envelope]]
-"""What has been shown live of an answer that is still coming."""
+"""Returns the live envelopes of an answer that is still arriving."""
 
 
 class Hub:
@@ -125,9 +126,9 @@ class Hub:
         self.relay: Callable[[Envelope], None] | None = None
         """Passes on what is live to readers in other processes, if there may be any."""
 
-    def subscribe(self, chat: ChatId, after: int) -> Subscription:
+    def subscribe(self, chat: ChatId, after_seq: int) -> Subscription:
         """From now on; `after` is the head that the reader knows."""
-        reader = Subscription(self, chat, after)
+        reader = Subscription(self, chat, after_seq)
         self.attach(reader)
         for envelope in self.so_far(chat):
             reader.deliver(envelope)
@@ -138,16 +139,17 @@ class Hub:
         self._readers.setdefault(reader.chat, []).append(reader)
 
     def so_far(self, chat: ChatId) -> Sequence[Envelope]:
-        """What has been shown of an answer that is still coming in this process; empty if there is none."""
+        """Return the live envelopes of an answer that is still arriving in this process; empty if there is none."""
         so_far = self._speaking.get(chat)
         return so_far() if so_far is not None else ()
 
     def speaks(self, chat: ChatId) -> bool:
-        """Whether an answer is coming in this process."""
+        """True if an answer is arriving in this process."""
         return chat in self._speaking
 
     def speak(self, chat: ChatId, so_far: SoFar | None) -> None:
-        """An answer begins, or ends: whoever comes in between gets the text so far (D-04)."""
+        """Register an answer that begins; None if it ends. A reader that subscribes in between gets the text so far
+        (D-04)."""
         if so_far is None:
             self._speaking.pop(chat, None)
         else:
@@ -161,7 +163,7 @@ class Hub:
             self._readers.pop(reader.chat, None)
 
     def listened(self, chat: ChatId) -> bool:
-        """Whether anybody reads: what nobody reads is not built (law 13)."""
+        """True if there is a reader: events without a reader are not built (law 13)."""
         return self.relay is not None or chat in self._readers
 
     def publish(self, envelope: Envelope) -> None:

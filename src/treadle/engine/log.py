@@ -34,11 +34,11 @@ from treadle.protocol.options import check_numbers
 from treadle.types import ChatId, Clock
 
 Ahead = Callable[[ChatState], Sequence[Event]]
-"""What the rules say next, without any effect; empty when an effect or a wait comes next."""
+"""Returns the next events of the rules that need no effect; empty when an effect or a wait comes next."""
 
 
 Answer = Callable[[ChatState], Remembered]
-"""What is to be remembered of a request, by what it made of the chat: in the same commit (A-04)."""
+"""Returns the answer to remember for a request, from the new state; stored in the same commit (A-04)."""
 
 
 class Take(msgspec.Struct, frozen=True):
@@ -46,8 +46,8 @@ class Take(msgspec.Struct, frozen=True):
     rules say next rides along."""
 
     worker: str
-    ahead: Ahead
-    got: Callable[[Lease], None]
+    effect_free_events: Ahead
+    on_lease: Callable[[Lease], None]
 
 
 Sealed = tuple[Envelope, wire.Record]
@@ -93,7 +93,7 @@ class Log:
         first: Sequence[Command] = (),
         answer: Answer | None = None,
     ) -> ChatState:
-        """Begin a chat; what is first asked of it is in the same commit."""
+        """Create a chat and carry out its first commands in the same commit."""
         check_numbers(created.options)
         wire.encode_value(created)
         sealed, state = self._seal(ChatState(chat=chat), (created, *notices), 0)
@@ -110,9 +110,10 @@ class Log:
         self._epochs[lease.chat] = lease.epoch
 
     async def load(self, chat: ChatId) -> ChatState:
-        """The state as of now: what is kept, or a snapshot, or nothing, and the rest of the log folded onto it."""
+        """Return the current state: the cached state, a snapshot or the empty state, with the rest of the log folded
+        onto it."""
         state = self.states.get(chat) or await self._from_snapshot(chat)
-        records = await self.store.read(chat, after=state.head)
+        records = await self.store.read(chat, after_seq=state.head)
         envelopes = [wire.decode(chat, record) for record in records]
         state = self._keep(fold_all(state, envelopes))
         # While this was read, more may have been appended and published here: a reader must begin behind that.
@@ -120,18 +121,18 @@ class Log:
 
     async def refresh(self, state: ChatState) -> ChatState:
         """Fold what others appended meanwhile, and publish it to this process's readers."""
-        records = await self.store.read(state.chat, after=state.head)
+        records = await self.store.read(state.chat, after_seq=state.head)
         envelopes = [wire.decode(state.chat, record) for record in records]
         self._publish(envelopes)
         return self._keep(fold_all(state, envelopes))
 
     async def wrote(self, state: ChatState, lease: Lease) -> bool:
-        """Whether the log goes on behind this state under this lease."""
-        return any(record.epoch == lease.epoch for record in await self.store.read(state.chat, after=state.head))
+        """True if the log has records after this state that were written under this lease."""
+        return any(record.epoch == lease.epoch for record in await self.store.read(state.chat, after_seq=state.head))
 
     async def catch_up(self, reader: Subscription) -> None:
-        """Give a reader what is in the log and has not come to it, whoever wrote it."""
-        for record in await self.store.read(reader.chat, after=reader.reached):
+        """Deliver the events of the log that the reader has not received, from any writer."""
+        for record in await self.store.read(reader.chat, after_seq=reader.reached):
             reader.deliver(wire.decode(reader.chat, record))
 
     async def append(
@@ -141,41 +142,42 @@ class Log:
         *,
         lease: Lease | None,
         durable: bool,
-        ahead: Ahead | None = None,
+        effect_free_events: Ahead | None = None,
         take: Take | None = None,
         answer: Answer | None = None,
     ) -> ChatState:
-        """Append to the log that `state` is the fold of: HeadMoved or LeaseLost, or the new state. What the rules
-        themselves make of the new state (`ahead`) rides along in the same commit, and a lease that leaves nothing to do
-        is given back in it. With `take` a command brings its worker along; ChatBusy if the chat cannot be had."""
+        """Append to the log that `state` is the fold of, and return the new state; HeadMoved or LeaseLost otherwise.
+        The events that the rules derive from the new state (`effect_free_events`) are in the same commit, and a lease
+        without further work is released in it. With `take`, the command also takes the lease for its worker; ChatBusy
+        if another worker holds it."""
         sealed, new_state = self._seal(state, events, lease.epoch if lease else 0)
         if take is not None and not runnable(new_state):
             take = None
         epoch = lease.epoch if lease else 0
         if take is not None:
-            epoch, ahead = self._epochs[state.chat] + 1, take.ahead
-        if ahead is not None:
-            following, new_state, kept = self._following(new_state, ahead, epoch)
+            epoch, effect_free_events = self._epochs[state.chat] + 1, take.effect_free_events
+        if effect_free_events is not None:
+            following, new_state, is_durable = self._following(new_state, effect_free_events, epoch)
             sealed += following
-            durable = durable or kept
+            durable = durable or is_durable
         envelopes, records = _unzip(sealed)
         faultpoint(f"append.before:{events[0].TYPE}")
-        shown = summary(new_state)
-        taken = Lease(state.chat, epoch, take.worker, new_state.head) if take is not None else None
-        done = (lease or taken) is not None and not shown.runnable
-        settled = self.relay is not None and await self.relay.settle(state.chat, [one.data for one in envelopes])
+        chat_summary = summary(new_state)
+        new_lease = Lease(state.chat, epoch, take.worker, new_state.head) if take is not None else None
+        is_finished = (lease or new_lease) is not None and not chat_summary.runnable
+        drop_deltas = self.relay is not None and await self.relay.settle(state.chat, [one.data for one in envelopes])
         try:
             await self.store.append(
                 Commit(
                     state.chat,
                     records,
-                    shown,
+                    chat_summary,
                     lease=lease,
                     durable=durable,
-                    release=done,
-                    take=taken,
+                    release=is_finished,
+                    take=new_lease,
                     answer=answer(new_state) if answer is not None else None,
-                    drop_deltas=settled,
+                    drop_deltas=drop_deltas,
                 )
             )
         except HeadMoved:
@@ -183,16 +185,16 @@ class Log:
             raise
         self.appended += len(records)
         self._observer.committed(state, envelopes)
-        if take is not None and taken is not None:
-            self.hold(taken)
-            if not done:
-                take.got(taken)
+        if take is not None and new_lease is not None:
+            self.hold(new_lease)
+            if not is_finished:
+                take.on_lease(new_lease)
         faultpoint(f"append.after:{events[0].TYPE}")
         self._publish(envelopes)
         return self._keep(new_state)
 
     def _following(self, state: ChatState, next_events: Ahead, epoch: int) -> tuple[list[Sealed], ChatState, bool]:
-        """What the rules say next, the state then, and whether any of it must be durable."""
+        """Return the events of the rules that follow, the state after them, and whether any of them must be durable."""
         following: list[Sealed] = []
         durable = False
         while events := next_events(state):
@@ -207,8 +209,8 @@ class Log:
         return self.states.memo(chat, model)
 
     async def _check_shortened(self, state: ChatState, lease: Lease | None) -> None:
-        """A log that ends before what is known of it was put back: a database that failed over, or a backup. What is
-        known is void then, and the worker that wrote the rest writes nothing more."""
+        """Detect a log that is shorter than the known state: a database failed over, or a backup was restored. The
+        cached state is then void, and the worker that wrote the lost records must write nothing more."""
         head = await self.store.head(state.chat)
         if head < state.head:
             self.forget(state.chat)
@@ -236,7 +238,7 @@ class Log:
         self,
         chat: ChatId,
         command: Command | Sequence[Command],
-        seen: Callable[[ChatState], None] | None = None,
+        on_state: Callable[[ChatState], None] | None = None,
         take: Take | None = None,
         answer: Answer | None = None,
     ) -> ChatState:
@@ -257,8 +259,8 @@ class Log:
             if not events and cached is not None:
                 cached = None
                 continue
-            if seen is not None:
-                seen(state)
+            if on_state is not None:
+                on_state(state)
             if not events:
                 if answer is not None:
                     await self.store.remember(answer(state))
@@ -294,10 +296,10 @@ class Log:
             self.hub.publish(Envelope(0, chat, self.clock.now_ms(), wire.encodable(event)))
 
     async def _from_snapshot(self, chat: ChatId) -> ChatState:
-        kept = await self.store.load_snapshot(chat)
-        state = snapshot.decode(kept.body) if kept is not None else None
-        if kept is not None and state is not None:
-            self._snapshots[chat] = kept.seq
+        stored_snapshot = await self.store.load_snapshot(chat)
+        state = snapshot.decode(stored_snapshot.body) if stored_snapshot is not None else None
+        if stored_snapshot is not None and state is not None:
+            self._snapshots[chat] = stored_snapshot.seq
             return state
         return ChatState(chat=chat)
 

@@ -1,5 +1,5 @@
-"""The loop: fold the log, decide, do that one thing, append what came of it, repeat. It is mechanical: what to do is
-decided in `treadle.chat`, how it is done in the modules beside this one, and where it is kept behind ports.
+"""The loop: fold the log, decide, do that one thing, append the result, repeat. It is mechanical: `treadle.chat`
+decides the next step, the modules beside this one carry it out, and ports store the result.
 
 Kill it anywhere: the next holder of the lease folds the same log and arrives at the same decision.
 """
@@ -11,10 +11,10 @@ from treadle.chat.decide import (
     AppendEvents,
     CallModel,
     Compact,
-    Rest,
     Restore,
     RunCalls,
     RunCheck,
+    StayIdle,
     Step,
     Summarize,
     Wait,
@@ -42,16 +42,16 @@ AGAIN = 3
 
 async def advance(tenure: Tenure, deps: Deps) -> None:
     """Drive one chat until it finishes, must wait, loses its lease, or its worker is about to leave."""
-    tenure.ahead = lambda state: tenure.with_outputs(ahead(state, deps, begin=not tenure.leaving))
+    tenure.ahead = lambda state: tenure.with_outputs(effect_free_events(state, deps, begin=not tenure.leaving))
     progress = Progress()
-    settled = failed = False
+    is_settled = failed = False
     while True:
         try:
-            if not settled:
+            if not is_settled:
                 await _settle(tenure, deps)
-                settled = True
+                is_settled = True
             step = decide(tenure.state, lambda: limits_of(tenure.state, deps))
-            if isinstance(step, (Wait, Rest)) or (tenure.leaving and not isinstance(step, AppendEvents)):
+            if isinstance(step, (Wait, StayIdle)) or (tenure.leaving and not isinstance(step, AppendEvents)):
                 return
             progress.at(step, tenure.state.head)
             with deps.observer.working(tenure.state):
@@ -60,7 +60,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
                 return
             failed = False
         except HeadMoved:
-            continue  # somebody legally added a command: what was decided is decided anew
+            continue  # a command was legally added: decide anew
         except StoreError:
             raise
         except Exception as error:
@@ -68,7 +68,7 @@ async def advance(tenure: Tenure, deps: Deps) -> None:
             # that meets even the end of the run ends the tenure, and the next one begins where the log stands.
             if failed:
                 raise
-            settled = failed = True  # what cannot be settled is closed with the run
+            is_settled = failed = True  # a call that cannot be settled is closed with the run
             run = tenure.state.run
             if run is None or run.stop != "error":
                 await tenure.record(SessionError("internal", f"{type(error).__name__}: {error}"))
@@ -84,29 +84,29 @@ class Progress:
 
     def at(self, step: Step, head: int) -> None:
         """The loop is about to take this step."""
-        same = head == self._head and step == self._step
-        self._times = self._times + 1 if same else 1
+        is_repeated = head == self._head and step == self._step
+        self._times = self._times + 1 if is_repeated else 1
         self._step, self._head = step, head
         if self._times > AGAIN:
             raise RuntimeError(f"the step {type(step).__name__} was taken {AGAIN} times and nothing came of it")
 
 
-def ahead(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, ...]:
-    """What the rules say about a state before any effect: it is committed together with what led to the state. Not
-    while a call is under way beside the one that has just ended: only its own outcome, or its end, may close it. A turn
-    is begun only by whoever will make its call."""
+def effect_free_events(state: ChatState, deps: Deps, *, begin: bool = True) -> tuple[Event, ...]:
+    """Return the events that the rules derive from a state before any effect; they are committed together with the
+    events that led to it. Empty while another call is running: only its own outcome, or its end, may close it. `begin`:
+    True if the caller will make the model call of a new turn."""
     if state.calls and any(call.phase == "started" for call in state.calls):
         return ()
     match decide(state, lambda: limits_of(state, deps)):
         case AppendEvents(events=events):
             return events
         case CallModel(final=final) if state.open_turn is None and begin:
-            return _begun(state, final, deps)
+            return _try_open_turn(state, final, deps)
         case _:
             return ()
 
 
-def _begun(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
+def _try_open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
     try:
         return open_turn(state, final, deps)
     except Exception:  # it fails again where the call is made, and is recorded there; what led here is recorded now
@@ -114,10 +114,10 @@ def _begun(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
 
 
 async def _settle(tenure: Tenure, deps: Deps) -> None:
-    """What a dead worker left open, and what nobody answered in time."""
+    """Settle calls that a dead worker left open, and actions that were not answered in time."""
     if tenure.state.creation_lost:
         return
-    if not await _bound(tenure, deps):
+    if not await _bind_root(tenure, deps):
         return
     if tenure.state.run is not None:
         notices = await tenure.unless_stopped(deps.tools.ready(tenure.state.chat, tool_options(tenure.state)))
@@ -147,23 +147,23 @@ async def _take(step: Step, tenure: Tenure, deps: Deps) -> None:
             await summarize(tenure, deps)
         case AppendEvents(events=events):
             await tenure.append(*tenure.with_outputs(events))
-        case Wait() | Rest():
+        case Wait() | StayIdle():
             pass
         case _ as never:
             assert_never(never)
 
 
-async def _bound(tenure: Tenure, deps: Deps) -> bool:
+async def _bind_root(tenure: Tenure, deps: Deps) -> bool:
     """Bind the chat to its root if it is not bound yet (S-01). A chat works in one folder for its whole life.
     False: the root is another folder by now, so the run has ended before anything of it was touched."""
     state = tenure.state
     if deps.bind is None or state.run is None or not state.options.root:
         return True
     try:
-        found = deps.bind(state.options, state.owner)  # a look at one folder; a thread would cost more
+        root_id = deps.bind(state.options, state.owner)  # a look at one folder; a thread would cost more
     except RootChanged as error:
         await tenure.record(SessionError(error.code, deps.redact(str(error))))
         return False
-    if found and not state.options.root_id:
-        await tenure.append(OptionsChanged({"root_id": found}, by="treadle"))
+    if root_id and not state.options.root_id:
+        await tenure.append(OptionsChanged({"root_id": root_id}, by="treadle"))
     return True

@@ -49,12 +49,12 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
         await tenure.append(*open_turn(tenure.state, final, deps), durable=False)
     request = requests.build(tenure, model, final, deps)
     await requests.load_pictures(request, deps)
-    while (opened := tenure.state.open_turn) is not None:
-        if opened.attempts and (over := requests.over(tenure.state, opened.reserved, deps)) is not None:
+    while (current_turn := tenure.state.open_turn) is not None:
+        if current_turn.attempts and (over := requests.over(tenure.state, current_turn.reserved, deps)) is not None:
             return await tenure.append(over)
-        attempt = ModelAttempt(tenure, model, opened.turn, deps)
+        attempt = ModelAttempt(tenure, model, current_turn.turn, deps)
         try:
-            done = await tenure.unless_stopped(attempt.run(request), attempt.lasts)
+            outcome = await tenure.unless_stopped(attempt.run(request), attempt.lasts)
         except ModelError as error:
             if not await _retry(tenure, attempt, error, deps):
                 return
@@ -69,8 +69,8 @@ async def call_model(tenure: Tenure, final: bool, deps: Deps) -> None:
                 raise
             return await tenure.record(*paid, SessionError("internal", f"{type(error).__name__}: {error}"))
         # An answer with calls is synced together with its first intent, before anything it asks for takes effect.
-        durable = isinstance(done, Stopped) or not done.requests
-        return await tenure.record(*attempt.events(done), durable=durable)
+        durable = isinstance(outcome, Stopped) or not outcome.requests
+        return await tenure.record(*attempt.events(outcome), durable=durable)
 
 
 def open_turn(state: ChatState, final: bool, deps: Deps) -> tuple[Event, ...]:
@@ -96,17 +96,17 @@ def _paid(tenure: Tenure, attempt: "ModelAttempt", kind: str, error: Exception) 
 
 async def _retry(tenure: Tenure, attempt: "ModelAttempt", error: ModelError, deps: Deps) -> bool:
     """Record a failed attempt and wait; False when the turn is not to be made again here."""
-    opened = tenure.state.open_turn
-    failures = opened.failures if opened is not None else 0
+    current_turn = tenure.state.open_turn
+    failures = current_turn.failures if current_turn is not None else 0
     tenure.live(AssistantReset(attempt.turn))
     usage = attempt.cost()
     retry = TurnRetry(attempt.turn, failures + 1, error.kind, str(error), usage=usage)
-    if error.kind == "context_limit" and opened is not None and not opened.forced_compaction:
+    if error.kind == "context_limit" and current_turn is not None and not current_turn.forced_compaction:
         await tenure.record(retry, CompactionStart("context_limit"))
         return False
     # A chat that asks at its limits has a person who sees the retries and can stop them.
     is_limited = deps.retry_limit_s and tenure.state.options.limit_rule != "ask"
-    left_s = deps.retry_limit_s - (opened.down_s if opened is not None else 0.0) if is_limited else math.inf
+    left_s = deps.retry_limit_s - (current_turn.down_s if current_turn is not None else 0.0) if is_limited else math.inf
     wait = delay(error, failures, deps.chance(), deps.retry_base_s, left_s)
     if wait is None:
         await tenure.record(*_paid(tenure, attempt, error.kind, error), SessionError(error.kind, str(error)))
@@ -145,15 +145,15 @@ class ModelAttempt:
 
     async def _listen(self, request: ModelRequest) -> ModelAnswer:
         silence = self._silence
-        asked = self._deps.clock.monotonic()
+        start_time = self._deps.clock.monotonic()
         async with silence, aclosing(self._model.stream(request)) as stream:  # type: ignore[type-var]
             async for deltas in stream:
-                if not self.heard and not _beside(deltas):
+                if not self.heard and not _is_notice_only(deltas):
                     self.heard = True
                     if marks(self._tenure.state.options, self._model.info.native_tools):
                         self._gates = MarkerFilter(), MarkerFilter()
                     faultpoint("model.first_delta")
-                    waited = self._deps.clock.monotonic() - asked
+                    waited = self._deps.clock.monotonic() - start_time
                     self._deps.observer.first_token(self._tenure.state.chat, self.turn, waited)
                 silence.hear(deltas)
                 self._assembler.feed(deltas)
@@ -161,11 +161,11 @@ class ModelAttempt:
                     self._show(deltas)
         faultpoint("model.after_call")
         if (ending := self._assembler.ending) is not None:
-            self._deps.observer.answered(self._tenure.state.chat, self.turn, ending)
+            self._deps.observer.on_answer(self._tenure.state.chat, self.turn, ending)
         return self._assembler.finish(self._model.info.ref)
 
     def _so_far(self) -> list[Envelope]:
-        """For whoever comes in the middle of the answer (D-04)."""
+        """Return the text so far, for a reader that subscribes in the middle of the answer (D-04)."""
         text, thinking = self._assembler.text, self._assembler.thinking_text
         if self._gates:
             self._gates = MarkerFilter(), MarkerFilter()
@@ -183,16 +183,16 @@ class ModelAttempt:
                 if text:
                     self._tenure.live(MessageDelta(self.turn, text))
             elif isinstance(delta, ThinkingDelta):
-                thought = gates[1].feed(delta.text) if gates else delta.text
-                if thought:
-                    self._tenure.live(ReasoningDelta(self.turn, thought))
+                thinking = gates[1].feed(delta.text) if gates else delta.text
+                if thinking:
+                    self._tenure.live(ReasoningDelta(self.turn, thinking))
 
     def _show_call(self, position: int, delta: CallDelta) -> None:
         if self._tenure.listened:
             self._tenure.live(ToolCallDelta(self.turn, position, delta.name or "", delta.arguments))
 
     def cost(self) -> Usage:
-        """What the attempt cost as far as it came: by the provider's own count, or estimated from what was heard."""
+        """Return the usage of the attempt so far: by the provider's own count, or estimated from the received text."""
         if not self.heard:
             return Usage()
         if self._assembler.usage is not None:
@@ -200,24 +200,24 @@ class ModelAttempt:
         text = self._assembler.text + self._assembler.thinking_text
         return requests.guessed(self._tenure.state, text, self._model.info, self._deps)
 
-    def events(self, done: ModelAnswer | Stopped) -> list[Event]:
-        """What the answer, or what there is of it, means for the log."""
+    def events(self, outcome: ModelAnswer | Stopped) -> list[Event]:
+        """Return the events that record the answer, or the part of it that was received."""
         info = self._model.info
-        partial = isinstance(done, Stopped)
-        answer = self._assembler.partial(info.ref) if isinstance(done, Stopped) else done
+        partial = isinstance(outcome, Stopped)
+        answer = self._assembler.partial(info.ref) if isinstance(outcome, Stopped) else outcome
         usage = self.cost()
         text, thinking, marked = answer.text, answer.thinking, False
         if self._gates:
             text, marked = strip_marker(text)
             thinking, thought_so = strip_thinking(thinking)
-            if thought_so and not answer.requests:  # who thinks of the end and goes on has not ended
+            if thought_so and not answer.requests:  # a model that thinks of the end and then calls tools has not ended
                 text, marked = text.rstrip(), True
         events: list[Event] = [ModelNotice(notice.kind, notice.text) for notice in self._assembler.notices]
-        told = (usage, answer.finish_reason)
+        cost_and_reason = (usage, answer.finish_reason)
         if not partial or text or thinking:
-            events.append(AssistantMessage(self.turn, text, thinking, answer.requests, partial, *told))
+            events.append(AssistantMessage(self.turn, text, thinking, answer.requests, partial, *cost_and_reason))
         else:  # nothing came that could be kept, but it may have cost something
-            events.append(TurnEnd(self.turn, *told))
+            events.append(TurnEnd(self.turn, *cost_and_reason))
         if marked and not partial:
             events.append(TaskComplete())
         state = self._tenure.state
@@ -227,6 +227,6 @@ class ModelAttempt:
         return events
 
 
-def _beside(deltas: Sequence[Delta]) -> bool:
-    """Whether this is nothing of an answer: what the adapter tells by itself costs nothing."""
+def _is_notice_only(deltas: Sequence[Delta]) -> bool:
+    """True if the deltas are only notices of the adapter, which are not part of the answer and cost nothing."""
     return bool(deltas) and all(isinstance(delta, NoticeDelta) for delta in deltas)

@@ -1,9 +1,10 @@
-"""What becomes of a call (L-05, D-02). Its tool is run; whatever goes wrong on the way, what the call did is found out
-by the code that does so for a lost worker, and completed or ended by it. So a fault of ours costs no effect its record.
+"""Determines the outcome of a call (L-05, D-02). Runs the tool; after any fault, the code that settles the calls of a
+lost worker finds out the effect of the call, and completes or ends it. So a fault of ours never leaves an effect
+unrecorded.
 
-A tool says by a ToolError that it did nothing, and why. Any other exception is a fault, of which nobody knows when it
-struck: the tool is asked what became of the call. If it fails once more, the call is ended for good, and what it had
-done by then is its outcome. If even that cannot be done now, the intent stays open for whoever takes the chat up next.
+A ToolError says that the tool did nothing, and why. Any other exception is a fault, which may have struck at any time:
+the tool is asked for the outcome of the call. If it fails once more, the call is ended for good, and its effects so far
+are its outcome. If even that is not possible now, the intent stays open for the next worker of the chat.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from treadle.errors import Conflict, StoreError, ToolError
 from treadle.faultpoint import faultpoint
 from treadle.logs import log_warning
 from treadle.ports.toolset import Invocation, Outcome, Tool
-from treadle.protocol.content import Seen
+from treadle.protocol.content import KnownFile
 from treadle.protocol.events import CheckpointCreated, Event, FilesChanged, WorkspaceConflict
 from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
@@ -31,10 +32,10 @@ T = TypeVar("T")
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Nobody can tell what became of the call of a lost worker."""
+    """The outcome of a lost worker's call that cannot be determined."""
 
-    found: Outcome | None = None
-    """What is found changed all the same."""
+    observed_outcome: Outcome | None = None
+    """The changes that were found nevertheless."""
 
 
 class CallRun:
@@ -45,38 +46,39 @@ class CallRun:
         self._deps = deps
         self._points = points
 
-    async def outcome(self, *, lost: bool = False) -> Outcome | Unknown:
-        """`lost`: a worker before this one may have begun it. StoreError: what it began can neither be completed nor
-        ended now."""
+    async def outcome(self, *, may_have_begun: bool = False) -> Outcome | Unknown:
+        """Return the outcome of the call. `may_have_begun`: True if an earlier worker may have begun it. StoreError:
+        the begun changes can neither be completed nor ended now."""
         try:
-            return await (self._settled(None) if lost else self._ran())
+            return await (self._settle_call(None) if may_have_begun else self._ran())
         except StoreError:
             raise
         except Exception as error:
             fault = error
         try:
-            return await self._settled(None if lost else fault)
+            return await self._settle_call(None if may_have_begun else fault)
         except StoreError:
             raise
         except Exception as error:
-            return await self._ended(None if lost else crashed(self._tool.spec, error))
+            return await self._end_call(None if may_have_begun else crashed(self._tool.spec, error))
 
-    async def _settled(self, fault: Exception | None) -> Outcome | Unknown:
-        """What became of the call by what its tool finds; what was not done, or not entirely, is done now."""
+    async def _settle_call(self, fault: Exception | None) -> Outcome | Unknown:
+        """Settle the call by asking its tool for the outcome. Effects that are missing or partial are completed now."""
         spec = self._tool.spec
-        found = "run_again" if spec.read_only else await self._tool.settle(self._invocation)
+        finding = "run_again" if spec.read_only else await self._tool.settle(self._invocation)
         faultpoint("recovery.settled")
-        if isinstance(found, Outcome):
-            return found
-        if found == "run_again":
+        if isinstance(finding, Outcome):
+            return finding
+        if finding == "run_again":
             return await self._ran()
-        return await self._ended(None if fault is None else f"{crashed(spec, fault)}. {UNSURE}")
+        return await self._end_call(None if fault is None else f"{crashed(spec, fault)}. {UNSURE}")
 
-    async def _ended(self, text: str | None) -> Outcome | Unknown:
-        """Nothing more is done of the call, and what it has done is told. Without a text nobody knows what else it
-        did."""
-        done = await end(self._tool, self._invocation)
-        return Unknown(done) if text is None else replace(done or Outcome(""), text=text, summary="", success=False)
+    async def _end_call(self, text: str | None) -> Outcome | Unknown:
+        """End the call for good and return its effects so far. Without a text its other effects are unknown."""
+        outcome = await end(self._tool, self._invocation)
+        return (
+            Unknown(outcome) if text is None else replace(outcome or Outcome(""), text=text, summary="", success=False)
+        )
 
     async def _ran(self) -> Outcome:
         faultpoint(self._points[0])
@@ -87,20 +89,21 @@ class CallRun:
         return outcome
 
     async def _reworded(self, outcome: Outcome) -> Outcome:
-        """As the hooks leave it. What was done is done: a hook that fails here is said, and changes nothing."""
+        """Let the hooks change the outcome. The effects stay: if a hook fails here, a note says so and nothing else
+        changes."""
         try:
-            return await self._deps.hooks.after(self._tool.spec, self._invocation, outcome)
+            return await self._deps.hooks.after_call(self._tool.spec, self._invocation, outcome)
         except Exception as error:
             note = f"[A hook failed after this call: {type(error).__name__}: {error}]"
             return replace(outcome, text=f"{outcome.text}\n{note}" if outcome.text else note)
 
     async def _attempt(self) -> Outcome:
-        """Run the tool; what it refuses becomes an outcome that the model can act on."""
+        """Run the tool. A ToolError or a timeout becomes an outcome that the model can act on."""
         try:
             async with asyncio.timeout(self._tool.spec.timeout_s or None) as patience:
                 return await self._tool.run(self._invocation)
         except ToolError as error:
-            return Outcome(str(error), success=False, seen=seen_of(error))
+            return Outcome(str(error), success=False, known_files=seen_of(error))
         except TimeoutError:
             if patience.expired():
                 return await self._out_of_time()
@@ -110,16 +113,16 @@ class CallRun:
         spec = self._tool.spec
         text = f"{spec.name} was stopped after {spec.timeout_s:g} seconds."
         try:
-            done = await _stopped(self._tool, self._invocation)
+            outcome = await _stopped(self._tool, self._invocation)
         except StoreError:
             raise
         except Exception as error:
             return Outcome(f"{text} It could not be stopped for sure: {error}", success=False)
-        return replace(done or Outcome(""), text=text, summary="", success=False)
+        return replace(outcome or Outcome(""), text=text, summary="", success=False)
 
 
 async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -> list[Event]:
-    """What stands behind a call's result: what it changed, or what kept it from changing anything."""
+    """Return the events that follow a call's result: its changes, and the conflicts that prevented changes."""
     events: list[Event] = []
     if outcome is None:
         return events
@@ -141,9 +144,9 @@ async def workspace_events(call: CallKey, outcome: Outcome | None, deps: Deps) -
     return events
 
 
-def seen_of(error: ToolError) -> tuple[Seen, ...]:
-    """What the model has seen of files by being refused: a conflict shows what is there now (T-13)."""
-    return tuple(Seen(path, hash) for path, hash in error.seen.items()) if isinstance(error, Conflict) else ()
+def seen_of(error: ToolError) -> tuple[KnownFile, ...]:
+    """Return the file contents that a refusal showed to the model: a conflict shows the present content (T-13)."""
+    return tuple(KnownFile(path, hash) for path, hash in error.seen.items()) if isinstance(error, Conflict) else ()
 
 
 def crashed(spec: ToolSpec, error: Exception) -> str:
@@ -156,8 +159,8 @@ def first_line(text: str, limit: int = 120) -> str:
 
 
 async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
-    """The run is over for the call, whether that works or not. What it had changed by then, if that is known.
-    StoreError: a set of changes is begun, and can be neither completed nor taken back now."""
+    """End the call for good, even if stopping it fails. Return its changes so far, if they are known. StoreError: a set
+    of changes is begun, and can be neither completed nor taken back now."""
     try:
         return await _stopped(tool, invocation)
     except StoreError:
@@ -168,12 +171,12 @@ async def end(tool: Tool, invocation: Invocation) -> Outcome | None:
 
 
 async def _stopped(tool: Tool, invocation: Invocation) -> Outcome | None:
-    return await twice(lambda: asyncio.shield(tool.stop(invocation)))
+    return await retry_once(lambda: asyncio.shield(tool.stop(invocation)))
 
 
-async def twice(step: Callable[[], Awaitable[T]]) -> T:
-    """Take a step that can be repeated, once more if it fails: what struck it may strike only once. A store that fails
-    is not asked again: whoever holds the lease next goes on from what it has."""
+async def retry_once(step: Callable[[], Awaitable[T]]) -> T:
+    """Carry out a repeatable step, and repeat it once if it fails: the fault may be temporary. A StoreError is not
+    retried: the next holder of the lease continues from the stored log."""
     try:
         return await step()
     except StoreError:
@@ -183,13 +186,13 @@ async def twice(step: Callable[[], Awaitable[T]]) -> T:
 
 
 async def checkpoint(tenure: Tenure, deps: Deps) -> list[Event]:
-    """What is to be recorded before a call that may change files; nothing, if the run has its checkpoint already."""
+    """Return the events to record before a call that may change files; empty if the run has its checkpoint already."""
     state = tenure.state
     if state.run is None or state.run.checkpoint or not state.options.root:
         return []
     events: list[Event] = []
     if state.options.git_branch and deps.branch is not None:
-        made = await deps.branch(state.options.project, state.chat, state.run.first)
+        branch_event = await deps.branch(state.options.project, state.chat, state.run.first)
         faultpoint("checkpoint.branched")
-        events += [made] if made is not None else []
+        events += [branch_event] if branch_event is not None else []
     return [*events, CheckpointCreated(state.run.first)]

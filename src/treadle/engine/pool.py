@@ -1,8 +1,9 @@
-"""Keeping a worker busy: claims chats that need one for as long as there is room, whoever wrote what they wait for.
+"""Keeps a worker busy: claims chats that need a worker as long as there is room, regardless of which process wrote to
+them.
 
-Wake-ups are hints (law 8): the pool looks again whenever a chat was let go of, whenever the store says that something
-changed, and in any case twice a second, so that a deadline that passed (A-05) or a lease that ran out is found by the
-claim itself. What a machine has no room for is not claimed: it stays pending, for any other.
+Wake-ups are hints (law 8): the pool looks again whenever a chat was released, whenever the store reports a change, and
+in any case twice a second, so that the claim itself finds a passed deadline (A-05) or an expired lease. A chat for
+which a machine has no room is not claimed: it stays pending, for any other machine.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from treadle.types import ChatId
 
 POLL_S = 0.5
 LULL_S = 0.02
-"""Hints may come as quickly as others write; looking for chats that somebody else has long taken may not."""
+"""Seconds of pause after a hint. Hints may arrive as fast as others write; claims for chats that other workers already
+have must not."""
 MAX_REST_S = 60.0
 GRACE_S = 25.0
 """How long a step may take to be recorded when the process is asked to end: less than what supervisors of processes
@@ -56,7 +58,7 @@ class WorkerPool:
         await self.close()
 
     async def close(self) -> None:
-        """End at once. What is under way is left as a crash would leave it, but its leases are given back."""
+        """End at once. Running steps are left as a crash would leave them, but the leases are given back."""
         await self._stop_claiming()
         for task in self._tasks:
             task.cancel()
@@ -76,8 +78,8 @@ class WorkerPool:
                 lease = None if self.worker.full else await self.worker.claim()
                 failures = 0
             except Exception as error:
-                # A database that is restarted, or full, comes back; and every append is fenced anyway. Whatever else it
-                # is: a pool that claims no more would leave every chat waiting, and nobody would see why.
+                # A database that is restarted, or full, comes back; and every append is fenced anyway. After any other
+                # error, too: a pool that stops claiming would leave every chat waiting without a visible reason.
                 failures += 1
                 log_warning("no chat could be claimed: %s", error)
                 await asyncio.sleep(_backoff(failures, self._poll_s))
@@ -107,8 +109,8 @@ class WorkerPool:
         await asyncio.sleep(LULL_S)
 
     async def _see_through(self, lease: Lease) -> None:
-        """Drive one chat. One that fails here would fail at once again: whoever claims it next holds it for a while
-        first, so that it keeps nobody busy."""
+        """Drive one chat. A chat that fails here would fail again at once: on the next claim its lease is held idle for
+        a while first, so that the chat keeps no worker busy."""
         chat = lease.chat
         failures = self._failures.pop(chat, 0)
         try:

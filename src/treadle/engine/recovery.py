@@ -1,9 +1,9 @@
-"""Settling what a dead worker left open (D-02). An intent without outcome is the only place where the log alone does
-not know what happened; everything else is decided from the state as ever.
+"""Settles calls that a dead worker left open (D-02). An intent without outcome is the only place where the log alone
+does not know what happened; everything else is decided from the state as usual.
 
-A call that only reads, or that can be repeated, runs again. A file tool completes what it began, and compares the disk
-with what it recorded in its intent: done, not done, or neither. What cannot be known is said so, to the model and to
-people, and is never repeated. A model call that never ended is made again; what it may have cost is counted.
+A call that only reads, or that can be repeated, runs again. A file tool completes its begun changes, and compares the
+disk with its recorded intent: done, not done, or neither. An unknown outcome is reported to the model and to people,
+and the call is never repeated. A model call that never ended is made again; its possible cost is counted.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from treadle.chat.state import Call, ChatState
 from treadle.engine.checks import stop_check
 from treadle.engine.deps import Deps
-from treadle.engine.examination import begun
+from treadle.engine.examination import find_begun_call
 from treadle.engine.tenure import STOPPED, Tenure
 from treadle.engine.tool_calls import run_one, run_together, stop, unknown
 from treadle.protocol.events import AssistantReset, TurnRetry
@@ -27,10 +27,10 @@ async def recover(tenure: Tenure, deps: Deps) -> None:
         await deps.tidy(state.chat, open_keys(state))
     if state.open_turn is not None and state.open_turn.epoch != tenure.lease.epoch:
         tenure.live(AssistantReset(state.open_turn.turn))
-        lost = TurnRetry(
+        retry = TurnRetry(
             state.open_turn.turn, state.open_turn.failures + 1, "worker_lost", LOST, usage=state.open_turn.reserved
         )
-        await tenure.append(lost)
+        await tenure.append(retry)
     if state.run is not None and state.run.check is not None and state.run.interrupting:
         await stop_check(tenure, state.run.check, deps)
     for batch in _batches(tenure, deps):
@@ -46,7 +46,7 @@ def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
     for call in tenure.state.calls:
         if call.phase != "started":
             continue
-        tool_call = begun(tenure, call, deps)
+        tool_call = find_begun_call(tenure, call, deps)
         parallel = tool_call is not None and tool_call[0].spec.parallel
         if parallel and previous_parallel:
             batches[-1].append(call)
@@ -57,7 +57,8 @@ def _batches(tenure: Tenure, deps: Deps) -> list[list[Call]]:
 
 
 def open_keys(state: ChatState) -> list[CallKey]:
-    """What has begun and not ended: calls, and a check. A call that waits for its approval may have been rehearsed."""
+    """Return the keys of calls and of a check that have begun and not ended. A call that waits for its approval may
+    have been rehearsed."""
     stopped = state.run is None or state.run.interrupting
     phases = ("started",) if stopped else ("requested", "asking", "approved", "started", "waiting", "answered")
     keys = [call.key for call in state.calls if call.phase in phases]
@@ -65,21 +66,22 @@ def open_keys(state: ChatState) -> list[CallKey]:
 
 
 async def _stop_all(tenure: Tenure, deps: Deps) -> None:
-    """The run was stopped while nobody drove it: what its calls started ends now (L-07)."""
+    """Stop the started calls of a run that was stopped while no worker drove it (L-07)."""
     for call in tenure.state.calls:
-        if call.phase == "started" and (found := begun(tenure, call, deps)) is not None:
-            await stop(tenure, *found, deps)
+        if call.phase == "started" and (started_call := find_begun_call(tenure, call, deps)) is not None:
+            await stop(tenure, *started_call, deps)
 
 
 async def settle_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     """Several only if they may run at once."""
-    pairs = [(call, begun(tenure, call, deps)) for call in calls]
+    pairs = [(call, find_begun_call(tenure, call, deps)) for call in calls]
     for call, pair in pairs:
         if pair is None:
             await tenure.record(unknown(call.key))
     open_calls = [pair for _, pair in pairs if pair is not None]
     settling = [
-        run_one(tenure, tool, invocation, not tool.spec.read_only, deps, lost=True) for tool, invocation in open_calls
+        run_one(tenure, tool, invocation, not tool.spec.read_only, deps, may_have_begun=True)
+        for tool, invocation in open_calls
     ]
     if await tenure.unless_stopped(run_together(settling)) is STOPPED:
         for tool, invocation in open_calls:

@@ -29,7 +29,7 @@ from treadle.types import CallKey, ChatId
 
 EVERY_S = 0.15
 SETTLES = (AssistantMessage, TurnRetry, ExecutionComplete, RunEnd)
-"""What makes the live text before it superfluous."""
+"""Events that make the live text before them superfluous."""
 
 
 class Relay:
@@ -53,8 +53,9 @@ class Relay:
                 self._timer = asyncio.get_running_loop().call_later(self.every_s, self._due)
 
     async def settle(self, chat: ChatId, events: Sequence[Event]) -> bool:
-        """Whether these events, about to be committed, make the chat's live text superfluous. Then none of it is
-        written any more; only that a reader must drop what it has seen is still said."""
+        """True if these events, about to be committed, make the chat's live text superfluous. The text is then not
+        written any more; only a pending `assistant.reset`, which makes readers drop the text that they have seen, is
+        still sent."""
         settling = [event for event in events if isinstance(event, SETTLES)]
         if not settling:
             return False
@@ -92,7 +93,7 @@ class Relay:
         return rows
 
     async def close(self) -> None:
-        """Nothing is passed on any more, whoever still has something to show."""
+        """Stop passing on live text, even if some is pending."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -117,7 +118,8 @@ def _turn_of_call(call: CallKey) -> int:
 
 
 def _join(waiting: list[Envelope], envelope: Envelope) -> None:
-    """Add an envelope, to the last one if it goes on with it: there are then few of them, whatever the model does."""
+    """Add an envelope. A delta that continues the last one is joined to it, so that the list stays short for any
+    model."""
     if not waiting:
         return waiting.append(envelope)
     last = waiting[-1]

@@ -1,4 +1,4 @@
-"""What a model is asked: the request built from a state, its estimated size, and what an answer cost."""
+"""The request to a model: built from a state, with its estimated size, and the cost of the answer."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -43,8 +43,8 @@ def find_model(state: ChatState, deps: Deps) -> Model:
 
 
 def limits_of(state: ChatState, deps: Deps) -> RunLimits:
-    """What the rules must know of the model and the tools. What cannot be had fails when it is called, not here: the
-    rules must be able to say that a run has ended, whatever is broken."""
+    """Return the limits of the model and the tools for the rules. If the model or the tools are missing, return
+    defaults: the error is raised by their call. The rules must be able to end a run even if something is broken."""
     try:
         info = find_model(state, deps).info
         return RunLimits(info.window, state.options.max_tokens or info.max_output, overhead(state, info, deps))
@@ -52,10 +52,10 @@ def limits_of(state: ChatState, deps: Deps) -> RunLimits:
         return RunLimits()
 
 
-def offered(options: ChatOptions, info: ModelInfo, deps: Deps) -> Sequence[ToolSpec]:
+def list_offered_tools(options: ChatOptions, info: ModelInfo, deps: Deps) -> Sequence[ToolSpec]:
     """The tools as this model is told of them."""
     specs = deps.tools.specs(options)
-    return in_short(specs, chosen=options.tools is not None) if _is_small(options, info) else specs
+    return in_short(specs, has_explicit_tools=options.tools is not None) if _is_small(options, info) else specs
 
 
 def system_text(options: ChatOptions, info: ModelInfo, deps: Deps) -> str:
@@ -71,22 +71,24 @@ def overhead(state: ChatState, info: ModelInfo, deps: Deps) -> int:
     """Characters of system text and tool schemas; only needed until the provider has counted once."""
     if state.context_tokens:
         return 0
-    told = [(spec.name, spec.description, spec.parameters) for spec in offered(state.options, info, deps)]
-    return len(system_text(state.options, info, deps)) + len(msgspec.json.encode(told))
+    tool_schemas = [
+        (spec.name, spec.description, spec.parameters) for spec in list_offered_tools(state.options, info, deps)
+    ]
+    return len(system_text(state.options, info, deps)) + len(msgspec.json.encode(tool_schemas))
 
 
 def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest:
     """The request of a turn. Its beginning is the same bytes as the turn before (L-21)."""
     state, info = tenure.state, model.info
     options = state.options
-    told = tuple(offered(options, info, deps))
-    tools = () if final else told
+    offered_tools = tuple(list_offered_tools(options, info, deps))
+    tools = () if final else offered_tools
     request = ModelRequest(
         system=system_text(options, info, deps),
         entries=entries(state),
         tools=tools,
         withheld=withheld(state, tools) if _is_small(options, info) else NOTHING_WITHHELD,
-        withdrawn=told if final else (),
+        withdrawn=offered_tools if final else (),
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         window=options.context_window,
@@ -100,33 +102,33 @@ def build(tenure: Tenure, model: Model, final: bool, deps: Deps) -> ModelRequest
     return fitted(request, estimate(state, overhead(state, info, deps)), info)
 
 
-def fitted(request: ModelRequest, used: int, info: ModelInfo) -> ModelRequest:
+def fitted(request: ModelRequest, used_tokens: int, info: ModelInfo) -> ModelRequest:
     """The request with an output limit that fits what is left of the window behind `used` tokens: many servers refuse a
     request whose input and output limit together are more than the window."""
     if info.limit_assumed and not request.max_tokens:
         return request
-    wanted = request.max_tokens or info.max_output
+    output_limit = request.max_tokens or info.max_output
     window = request.window or info.window
-    left = int(window * (1 - MARGIN)) - used
-    if wanted <= left:
+    remaining_tokens = int(window * (1 - MARGIN)) - used_tokens
+    if output_limit <= remaining_tokens:
         return request
-    return replace(request, max_tokens=max(left, min(wanted, LEAST_OUTPUT)))
+    return replace(request, max_tokens=max(remaining_tokens, min(output_limit, LEAST_OUTPUT)))
 
 
 async def load_pictures(request: ModelRequest, deps: Deps) -> None:
     """Read the pictures that this conversation has not shown yet. One that is lost is told as such by its adapter."""
-    known = request.memo.pictures
+    pictures = request.memo.pictures
     unseen = request.memo.unseen(request.entries)
-    shown = [entry.images for entry in unseen if type(entry) is UserEntry and entry.images]
-    for image in (image for images in shown for image in images):
-        if image.blob not in known:
+    image_groups = [entry.images for entry in unseen if type(entry) is UserEntry and entry.images]
+    for image in (image for images in image_groups for image in images):
+        if image.blob not in pictures:
             with suppress(NotFound, Damaged):
-                known[image.blob] = await deps.store.get_blob(image.blob)
+                pictures[image.blob] = await deps.store.get_blob(image.blob)
     request.memo.see(request.entries)
 
 
 def expected(state: ChatState, info: ModelInfo, deps: Deps) -> Usage:
-    """What the next call will probably cost: reserved before it is made (L-11)."""
+    """Return the estimated usage of the next call, which is reserved before the call (L-11)."""
     run = state.run
     output = run.usage.output // run.turns if run is not None and run.turns else TYPICAL_OUTPUT
     return priced(Usage(estimate(state, overhead(state, info, deps)), output, estimated=True), info)
@@ -138,9 +140,10 @@ def over(state: ChatState, estimate: Usage, deps: Deps) -> LimitReached | None:
 
 
 def guessed(state: ChatState, text: str, info: ModelInfo, deps: Deps) -> Usage:
-    """What a call cost whose provider told nothing: because it cannot, or because the stream was cut."""
-    used = estimate(state, overhead(state, info, deps))
-    return priced(Usage(used, tokens(len(text)), estimated=True), info)
+    """Return the estimated usage of a call whose provider reported none, because it cannot or because the stream was
+    cut."""
+    used_tokens = estimate(state, overhead(state, info, deps))
+    return priced(Usage(used_tokens, tokens(len(text)), estimated=True), info)
 
 
 def priced(usage: Usage, info: ModelInfo) -> Usage:

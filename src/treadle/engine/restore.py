@@ -1,6 +1,6 @@
-"""Undoing, redoing and keeping what a chat did to its project (W-02, W-03). What is to become of which file is worked
-out from the log and from the disk; making it is the business of the snapshots. A worker that dies meanwhile leaves a
-journal, and the next one completes it: the request stays open until what came of it is recorded."""
+"""Undoes, redoes and keeps the changes of a chat to its project (W-02, W-03). The new content of each file is derived
+from the log and from the disk; the snapshots write it. A worker that dies meanwhile leaves a journal, and the next one
+completes it: the request stays open until its outcome is recorded."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from treadle.chat.ledger import LedgerEntry, fingerprint, redone, standing, trai
 from treadle.engine.deps import Deps, Restorer
 from treadle.engine.effects import Ledger, read_ledger
 from treadle.engine.tenure import Tenure
-from treadle.engine.tool_calls import told
+from treadle.engine.tool_calls import record_outcome
 from treadle.errors import ToolError, TreadleError, Unfinished
 from treadle.faultpoint import faultpoint
-from treadle.lines.hunks import shown
+from treadle.lines.hunks import build_file_diff
 from treadle.ports.snapshots import UNCLEAR, Effect, Plan, Snapshots, SnapshotsOf, UndoRequest
 from treadle.ports.store import Store
 from treadle.ports.workspace import inert
@@ -32,7 +32,7 @@ OBSERVED = (
 
 
 async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None:
-    """Carry out a request; whatever comes of it is recorded."""
+    """Carry out a request, and record its outcome or error."""
     chat, project = tenure.state.chat, tenure.state.options.project
     error, effect = "", Effect(())
     try:
@@ -43,7 +43,7 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
         raise
     except Exception as failed:  # nothing was changed, and the chat goes on
         error = deps.redact(str(failed) if isinstance(failed, TreadleError) else f"{type(failed).__name__}: {failed}")
-    await told(tenure, lambda: _events(request, effect, error, deps))
+    await record_outcome(tenure, lambda: _events(request, effect, error, deps))
     if deps.restorer is not None:
         await deps.restorer.release(chat, project, request)
 
@@ -51,22 +51,24 @@ async def restore(tenure: Tenure, request: RestoreRequested, deps: Deps) -> None
 async def _events(request: RestoreRequested, effect: Effect, error: str, deps: Deps) -> list[Event]:
     faultpoint("restore.after")
     all_of = await deps.spill(effect.files)
-    made = RESTORED[request.kind]
-    return [made(request.restore, all_of.files, all_of.manifest, all_of.total, effect.conflicts, error, effect.git)]
+    event_class = RESTORED[request.kind]
+    return [
+        event_class(request.restore, all_of.files, all_of.manifest, all_of.total, effect.conflicts, error, effect.git)
+    ]
 
 
 async def _carried_out(restorer: Restorer, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
-    """What is begun is completed or taken back, whatever strikes on the way; if neither can be done now, the request
-    stays open (Unfinished). Any other error: nothing was changed."""
+    """Carry out a request. After an error, begun changes are completed or taken back; if neither is possible now, the
+    request stays open (Unfinished). Any other error: nothing was changed."""
     try:
         return await restorer.carry_out(chat, project, request)
     except Exception:
-        if not await restorer.begun(chat, project, request):
+        if not await restorer.is_apply_decided(chat, project, request):
             raise
     try:
         return await restorer.carry_out(chat, project, request)
     except Exception as failed:
-        if not await restorer.begun(chat, project, request):
+        if not await restorer.is_apply_decided(chat, project, request):
             raise
         raise Unfinished(
             f"The {request.kind} could not be completed: {failed} It is completed when the chat is taken up again."
@@ -83,19 +85,19 @@ class SnapshotRestorer:
     async def carry_out(self, chat: ChatId, project: Project, request: RestoreRequested) -> Effect:
         snapshots = self._snapshots(project)
         ledger = await read_ledger(self._store, chat)
-        entries, wanted = ledger.entries, _wanted(ledger, request)
+        entries, undo_request = ledger.entries, _build_undo_request(ledger, request)
         if request.kind == "keep":
-            return await asyncio.to_thread(_kept, snapshots, wanted.trails, request)
-        effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), wanted)
+            return await asyncio.to_thread(_keep_changes, snapshots, undo_request.trails, request)
+        effect = await asyncio.to_thread(snapshots.apply, _name(chat, request), undo_request)
         return replace(effect, conflicts=(*effect.conflicts, *_unnamed(entries, request)))
 
-    async def begun(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
-        return bool(project[0]) and await asyncio.to_thread(self._of(*project).begun, _name(chat, request))
+    async def is_apply_decided(self, chat: ChatId, project: Project, request: RestoreRequested) -> bool:
+        return bool(project[0]) and await asyncio.to_thread(self._of(*project).is_apply_decided, _name(chat, request))
 
     async def preview(self, chat: ChatId, project: Project, request: RestoreRequested) -> Plan:
         snapshots = self._snapshots(project)
         ledger = await read_ledger(self._store, chat)
-        plan = await asyncio.to_thread(snapshots.plan, _wanted(ledger, request))
+        plan = await asyncio.to_thread(snapshots.plan, _build_undo_request(ledger, request))
         return replace(plan, conflicts=(*plan.conflicts, *_unnamed(ledger.entries, request)))
 
     async def texts(self, project: Project, changes: Sequence[FileChange]) -> list[tuple[bytes | None, bytes | None]]:
@@ -116,35 +118,35 @@ def _name(chat: ChatId, request: RestoreRequested) -> str:
     return f"{chat}/{request.restore}"
 
 
-def _wanted(ledger: Ledger, request: RestoreRequested) -> UndoRequest:
+def _build_undo_request(ledger: Ledger, request: RestoreRequested) -> UndoRequest:
     entries, runs = ledger.entries, ledger.checkpoints
-    found = redone(entries, request.of, runs) if request.kind == "redo" else trails(entries, request, runs)
-    if request.kind == "redo" and not found:
+    selected_trails = redone(entries, request.of, runs) if request.kind == "redo" else trails(entries, request, runs)
+    if request.kind == "redo" and not selected_trails:
         raise ToolError(f"There is no undo {request.of!r} in this chat that changed something.")
     for path in request.hunks:
-        if all(trail.path != path for trail in found):
+        if all(trail.path != path for trail in selected_trails):
             raise ToolError(f"Nothing of this chat is left to {request.kind} in {inert(path)}, so it has no hunks.")
     gated = request.kind == "redo"
-    return UndoRequest(found, request.hunks, request.merge, fingerprint(entries), standing(entries), gated)
+    return UndoRequest(selected_trails, request.hunks, request.merge, fingerprint(entries), standing(entries), gated)
 
 
 def _unnamed(entries: Sequence[LedgerEntry], request: RestoreRequested) -> Sequence[FileConflict]:
-    """What was only seen to change, and is therefore left alone."""
+    """Return the paths that only observed changes touch, and that are therefore left alone."""
     if request.kind != "undo" or request.paths or request.hunks:
         return ()
     return [FileConflict(path, OBSERVED) for path in sorted(unnamed(entries, request))]
 
 
-def _kept(snapshots: Snapshots, found: Sequence[Trail], request: RestoreRequested) -> Effect:
-    moved: list[FileChange] = []
+def _keep_changes(snapshots: Snapshots, selected_trails: Sequence[Trail], request: RestoreRequested) -> Effect:
+    changes: list[FileChange] = []
     unclear: list[FileConflict] = []
-    for trail in found:
+    for trail in selected_trails:
         if not trail.links:
             unclear.append(FileConflict(trail.path, UNCLEAR))
         elif hunks := request.hunks.get(trail.path):
-            moved.append(snapshots.keep_hunks(trail, hunks))
+            changes.append(snapshots.keep_hunks(trail, hunks))
         elif not request.hunks:
             ends = trail.links[0].before, trail.links[-1].after
-            moved.append(change_of(trail.path, *ends, DiffStat(), ignored=trail.ignored))
-    counted = [shown(change, snapshots.texts(change)).change for change in moved]
+            changes.append(change_of(trail.path, *ends, DiffStat(), ignored=trail.ignored))
+    counted = [build_file_diff(change, snapshots.texts(change)).change for change in changes]
     return Effect(tuple(counted), tuple(unclear))

@@ -1,7 +1,8 @@
-"""Taking secrets out of events before they are recorded (S-11): the one place through which everything goes into the
-log, and so to models, files and screens. Which text of an event may hold one is said here; what a secret is, is not.
+"""Removes secrets from events before they are recorded (S-11): the one place through which everything goes into the
+log, and so to models, files and screens. This module knows which texts of an event may contain a secret; another one
+defines secrets.
 
-The arguments of calls stay as they are: they are what a tool is given, and a model that has never seen a secret cannot
+The arguments of calls stay as they are: they are the input of a tool, and a model that has never seen a secret cannot
 have put one there.
 """
 
@@ -40,7 +41,7 @@ TEXTS: dict[type[Event], tuple[str, ...]] = {
     e.JobStarted: ("command",),
     e.Undone: ("error",),
     e.Redone: ("error",),
-    e.Kept: ("error",),
+    e.ChangesKept: ("error",),
     e.WorkspaceConflict: (),
     e.SessionCreated: (),
 }
@@ -64,8 +65,8 @@ def without_secrets(event: Event, redact: Redact) -> Event:
     changes: dict[str, Any] = {}
     for name in names:
         text = getattr(event, name)
-        if text and (kept := redact(text)) is not text and kept != text:
-            changes[name] = kept
+        if text and (redacted := redact(text)) is not text and redacted != text:
+            changes[name] = redacted
     if isinstance(event, (e.Restored, e.WorkspaceConflict)) and event.conflicts:
         changes["conflicts"] = tuple(
             replace(each, reason=redact(each.reason), diff=redact(each.diff)) for each in event.conflicts

@@ -26,7 +26,7 @@ INTERRUPTED = "interrupted"
 
 
 class SideReply(msgspec.Struct, frozen=True):
-    """What came of it: a text, or why there is none; and what it cost either way."""
+    """The result of a side call: a text, or the reason why there is none; and the usage in both cases."""
 
     text: str
     usage: Usage
@@ -39,7 +39,7 @@ class SideCall:
 
     def __init__(self, model: Model, request: ModelRequest, deps: Deps) -> None:
         self._model = model
-        self._request = fitted(request, tokens(_sent(request)), model.info)
+        self._request = fitted(request, tokens(_measure_request(request)), model.info)
         self._deps = deps
         self._settled = Usage()
         self._assembler: Assembler | None = None
@@ -85,34 +85,34 @@ class SideCall:
 
 
 def expected(model: Model, request: ModelRequest) -> Usage:
-    """What the call will probably cost, for the budget (L-11)."""
-    usage = Usage(tokens(_sent(request)), TYPICAL_OUTPUT, estimated=True)
+    """Return the estimated usage of the call, for the budget (L-11)."""
+    usage = Usage(tokens(_measure_request(request)), TYPICAL_OUTPUT, estimated=True)
     return priced(usage, model.info)
 
 
-def _sent(request: ModelRequest) -> int:
+def _measure_request(request: ModelRequest) -> int:
     return sum(weigh(entry) for entry in request.entries) + len(request.system)
 
 
 def _cost(model: Model, request: ModelRequest, usage: Usage | None, text: str) -> Usage:
     if usage is None:
-        usage = Usage(tokens(_sent(request)), tokens(len(text)), estimated=True)
+        usage = Usage(tokens(_measure_request(request)), tokens(len(text)), estimated=True)
     return priced(usage, model.info)
 
 
 def asking(tenure: Tenure, call: CallKey, deps: Deps) -> AskModel:
     """A tool asks the chat's model: within the chat's budget, and recorded at once."""
 
-    async def ask_model(wanted: ModelRequest) -> str:
+    async def ask_model(base_request: ModelRequest) -> str:
         state = tenure.state
         try:
             model = find_model(state, deps)
         except ConfigError as error:
             raise ToolError(str(error)) from error
-        limit = min(wanted.max_tokens or model.info.max_output, model.info.max_output)
+        limit = min(base_request.max_tokens or model.info.max_output, model.info.max_output)
         options = state.options
         request = replace(
-            wanted,
+            base_request,
             max_tokens=limit,
             window=options.context_window,
             effort=options.reasoning_effort,

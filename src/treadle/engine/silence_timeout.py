@@ -29,9 +29,9 @@ _TRANSIENT = ("rate_limit", "overloaded", "network", "cut_stream", "silence")
 
 
 class SilenceTimeout:
-    """Ends its block with a ModelError: of kind `silence` when nothing was heard for too long, of kind `answer_limit`
-    when the whole takes too long. With `late`, only from `watch` on: whoever has a timer that tells short calls from
-    long ones spares this one's."""
+    """Ends its block with a ModelError: of kind `silence` when nothing arrived for too long, of kind `answer_limit`
+    when the whole block takes too long. With `late`, time is checked only from `watch` on: a caller that already has a
+    timer for short calls saves a second one."""
 
     __slots__ = ("_answer_s", "_end", "_last", "_loop", "_scope", "_silence_s", "_timer", "_watches")
 
@@ -77,8 +77,8 @@ class SilenceTimeout:
             self._timer.cancel()
         if self._scope.__exit__(kind, error, trace):
             if self._loop.time() >= self._end:
-                said = f"The model did not end its answer within {self._answer_s:g} seconds; it was given up."
-                raise ModelError("answer_limit", said) from error
+                message = f"The model did not end its answer within {self._answer_s:g} seconds; it was given up."
+                raise ModelError("answer_limit", message) from error
             raise ModelError("silence", f"The model sent nothing for {self._silence_s:g} seconds.") from error
 
 

@@ -24,13 +24,15 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
         model = requests.find_model(state, deps)
     except ConfigError as error:
         return await tenure.append(ModelCall("summary", text=lines, error=str(error)))
-    said = (entry for entry in reversed(entries(state)) if isinstance(entry, UserEntry) and entry.source == "person")
-    task = next((entry.text for entry in said if entry.text), "")
-    asked = UserEntry(f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}")
+    messages = (
+        entry for entry in reversed(entries(state)) if isinstance(entry, UserEntry) and entry.source == "person"
+    )
+    task = next((entry.text for entry in messages if entry.text), "")
+    message = UserEntry(f"The task was:\n{task[:4_000]}\n\nThe last results:\n{lines}")
     options = state.options
     request = ModelRequest(
         SYSTEM,
-        [asked],
+        [message],
         temperature=options.temperature,
         window=options.context_window,
         effort=options.reasoning_effort,
@@ -49,16 +51,16 @@ async def summarize(tenure: Tenure, deps: Deps) -> None:
 
 def recent_lines(state: ChatState) -> str:
     """The last results of the run, one line each."""
-    begun = position_of(state, state.run.first) if state.run is not None else None
-    said = state.history.slice(begun or 0)
+    run_start = position_of(state, state.run.first) if state.run is not None else None
+    run_entries = state.history.slice(run_start or 0)
     results = [
         (call.name, result)
-        for entry, asked in zip(said[1:], said, strict=False)
-        if isinstance(entry, ResultsEntry) and isinstance(asked, AssistantEntry)
-        for call, result in zip(asked.calls, entry.results, strict=False)
+        for entry, calling_entry in zip(run_entries[1:], run_entries, strict=False)
+        if isinstance(entry, ResultsEntry) and isinstance(calling_entry, AssistantEntry)
+        for call, result in zip(calling_entry.calls, entry.results, strict=False)
     ]
-    shown = [
+    result_lines = [
         f"- {name}: {'' if result.success else 'failed: '}{result.text.strip().partition(chr(10))[0][:160]}"
         for name, result in results[-RECENT_RESULTS:]
     ]
-    return "\n".join(shown)
+    return "\n".join(result_lines)

@@ -1,9 +1,9 @@
 """A worker's tenure of a chat: its lease, and the state it writes from.
 
-Why two ways to write. What the rules decided (`append`) holds only for the state it was decided on: if somebody
-legally added a command meanwhile, it is thrown away and decided anew. What was really done (`record`) is true
-whatever was added: it is appended behind the news and never done again. Both are refused for good once a newer
-epoch exists: LeaseLost passes through everything here, and the worker writes nothing more.
+Why two ways to write. A decision of the rules (`append`) holds only for the state it was decided on: if a command was
+legally added meanwhile, the decision is discarded and made anew. An effect that really happened (`record`) is true
+regardless of added commands: it is appended after them and never repeated. Both are refused for good once a newer epoch
+exists: LeaseLost passes through everything here, and the worker writes nothing more.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ OUTPUT_KEPT = 16_000
 """Characters of a running call's output."""
 BUSY_PAUSE_S = 0.2
 UNWATCHED_S = 0.03
-"""An effect that is over this soon needs nobody to watch for an interrupt: it is seen at the next append."""
+"""Seconds within which an effect is not watched for an interrupt: after a shorter effect, the next append sees it."""
 
 
 class Stopped:
-    """What an effect comes to when the run was interrupted."""
+    """The result of an effect whose run was interrupted."""
 
 
 STOPPED: Final = Stopped()
@@ -61,7 +61,7 @@ class CancelScope:
             self._task.cancel()
 
     def close(self) -> None:
-        """What is left of the block comes to its end, whoever cancels it."""
+        """Ignore later calls of `cancel`: the rest of the block runs to its end."""
         self._open = False
 
     def __exit__(
@@ -93,16 +93,16 @@ class Tenure:
         self._lease_s = lease_s
         self.state = state
         self.released = False
-        """Whether the last append gave the lease back, because it left nothing to do."""
+        """True if the last append gave the lease back, because it left nothing to do."""
         self.ahead: Ahead | None = None
-        """What rides along with every append: one commit a step."""
+        """Returns the events that are committed together with every append: one commit a step."""
         self.leaving = False
-        """Whether the worker is about to go: what is under way is recorded, and nothing more is begun."""
+        """True if the worker is about to exit: running effects are recorded, and no new one begins."""
         self.under_way: ChatState | None = None
-        """The state in which an effect began that has not come to its end here. `state` may know of its end already:
-        whoever took the chat over has recorded one."""
+        """The state in which an effect began that has not ended here. `state` may contain its end already, recorded by
+        the worker that took the chat over."""
         self.reserved: list[Usage] = []
-        """What model calls in the middle of tool calls will probably cost, until that is recorded."""
+        """Estimated usage of model calls inside tool calls, until the real usage is recorded."""
         self._log = log
         self._outputs: dict[CallKey, str] = {}
         """The end of what calls have written so far: all that is left of a call that is stopped."""
@@ -139,7 +139,7 @@ class Tenure:
                     self.state = await self._log.refresh(self.state)  # the commit had happened, its answer was lost
                 else:
                     self.state = await self._log.append(
-                        self.state, events, lease=self.lease, durable=durable, ahead=self.ahead
+                        self.state, events, lease=self.lease, durable=durable, effect_free_events=self.ahead
                     )
             except StoreBusy:
                 if clock.monotonic() >= until:
@@ -202,9 +202,9 @@ class Tenure:
         if self.state.run is None and not self.state.compacting:
             if lasts is not None:
                 lasts()
-            done = await effect
+            outcome = await effect
             self.under_way = None
-            return done
+            return outcome
         watching: list[asyncio.Task[None]] = []
         of_run = self.state.run is not None
         with CancelScope() as scope:
@@ -217,10 +217,10 @@ class Tenure:
 
             timer = asyncio.get_running_loop().call_later(UNWATCHED_S, watch)
             try:
-                done = await effect
+                outcome = await effect
                 if not scope.cancelled:
                     self.under_way = None
-                    return done
+                    return outcome
             except Exception:
                 if not scope.cancelled:
                     raise

@@ -1,6 +1,6 @@
-"""Running the calls of a turn. Reads that stand together run in parallel, and so do calls of a tool that says it may;
-what else writes or executes runs alone, in call order (L-06). The intent is recorded before the effect and the outcome
-after it (law 1). Nothing that a tool does ends the loop: its error is its result (L-05)."""
+"""Runs the calls of a turn. Adjacent reads run in parallel, and so do calls of a tool that allows it; other calls that
+write or execute run alone, in call order (L-06). The intent is recorded before the effect and the outcome after it (law
+1). A tool can never end the loop: its error is its result (L-05)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -9,8 +9,8 @@ from typing import Any
 from treadle.chat.budget import over_budget
 from treadle.chat.state import Call, ChatState, runnable_calls
 from treadle.engine.deps import Deps
-from treadle.engine.examination import Doubtful, Ready, Settled, examine, try_out
-from treadle.engine.outcome import CallRun, Unknown, checkpoint, end, first_line, twice, workspace_events
+from treadle.engine.examination import Doubtful, Ready, SettledCall, examine, try_out
+from treadle.engine.outcome import CallRun, Unknown, checkpoint, end, first_line, retry_once, workspace_events
 from treadle.engine.tenure import STOPPED, Stopped, Tenure
 from treadle.errors import StoreError, Unfinished
 from treadle.ports.toolset import Fact, Invocation, Outcome, Question, Tool
@@ -30,11 +30,11 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
     for call in calls:
         await asyncio.sleep(0)  # a store in memory never waits: other chats, signals and stops come in between
         run = tenure.state.run
-        if run is None or not _wanted(tenure, call) or tenure.leaving:
+        if run is None or not _is_still_runnable(tenure, call) or tenure.leaving:
             return
         over = over_budget(tenure.state, run, deps.clock.now_ms())
         if over is not None:
-            if await _run_batch(tenure, batch, deps) is not STOPPED and _wanted(tenure, call):
+            if await _run_batch(tenure, batch, deps) is not STOPPED and _is_still_runnable(tenure, call):
                 await tenure.append(over)
             return
         examined = await tenure.unless_stopped(examine(tenure, call, deps))
@@ -43,14 +43,14 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
         if isinstance(examined, Ready) and examined.tool.spec.parallel and _alike(batch, examined):
             batch.append(examined)
             continue
-        if await _run_batch(tenure, batch, deps) is STOPPED or not _wanted(tenure, call):
+        if await _run_batch(tenure, batch, deps) is STOPPED or not _is_still_runnable(tenure, call):
             return
         batch = []
         if isinstance(examined, Doubtful):
             examined = await try_out(tenure, examined, deps)
-            if not _wanted(tenure, call):
+            if not _is_still_runnable(tenure, call):
                 return
-        if isinstance(examined, Settled):
+        if isinstance(examined, SettledCall):
             await tenure.append(*examined.events)
             if examined.blocks:
                 return
@@ -62,13 +62,13 @@ async def run_calls(tenure: Tenure, calls: Sequence[Call], deps: Deps) -> None:
 
 
 def _alike(batch: Sequence[Ready], ready: Ready) -> bool:
-    """Whether a call may run beside those of a batch: all read, or all are of one tool that allows it."""
+    """True if a call may run beside those of a batch: all read, or all belong to one tool that allows it."""
     return all(one.tool.spec.read_only == ready.tool.spec.read_only for one in batch)
 
 
-def _wanted(tenure: Tenure, call: Call) -> bool:
-    """Whether the call is still to be taken up. A stop may have come in behind the outcome of the call before it, and
-    then everything that was open is closed already: nothing may take effect after that."""
+def _is_still_runnable(tenure: Tenure, call: Call) -> bool:
+    """True if the call should still run. A stop may have been recorded after the outcome of the call before it, and
+    then all open calls are closed already: nothing may take effect after that."""
     run = tenure.state.run
     if run is None or run.stop:
         return False
@@ -79,17 +79,17 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
     """Record the intents together, then run: several only if they may run at once."""
     if not batch:
         return None
-    if not all(_wanted(tenure, ready.call) for ready in batch):
+    if not all(_is_still_runnable(tenure, ready.call) for ready in batch):
         return STOPPED
     durable = not all(ready.tool.spec.read_only for ready in batch)
     events: list[Event] = []
     for ready in batch:
         events.extend(ready.approved)
-        started = ready.invocation
-        spec, arguments = ready.tool.spec, started.arguments
+        invocation = ready.invocation
+        spec, arguments = ready.tool.spec, invocation.arguments
         effect = effect_of(spec, arguments)
         start = ExecutionStart(
-            started.call, started.name, arguments, ready.summary, started.plan, spec.read_only, effect
+            invocation.call, invocation.name, arguments, ready.summary, invocation.plan, spec.read_only, effect
         )
         events.append(start)
     if any(ready.invocation.plan is not None for ready in batch):
@@ -104,10 +104,10 @@ async def _run_batch(tenure: Tenure, batch: Sequence[Ready], deps: Deps) -> Stop
 
 
 async def stop(tenure: Tenure, tool: Tool, invocation: Invocation, deps: Deps) -> None:
-    """End what a call started; the run is over for it, whether that works or not. What it had done by then is recorded:
-    it can be undone like anything else."""
+    """End the processes of a call for good, even if stopping fails. Its changes so far are recorded: they can be undone
+    like any others."""
     outcome = await end(tool, invocation)
-    events = await twice(lambda: workspace_events(invocation.call, outcome, deps))
+    events = await retry_once(lambda: workspace_events(invocation.call, outcome, deps))
     if events or (outcome is not None and outcome.facts):
         await tenure.record(*events, *(outcome.facts if outcome is not None else ()))
 
@@ -124,23 +124,23 @@ async def run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 async def run_one(
-    tenure: Tenure, tool: Tool, invocation: Invocation, durable: bool, deps: Deps, *, lost: bool = False
+    tenure: Tenure, tool: Tool, invocation: Invocation, durable: bool, deps: Deps, *, may_have_begun: bool = False
 ) -> None:
     """The effect itself, and its outcome. `lost`: it may have been begun by a worker before this one."""
     began, key = deps.clock.monotonic(), invocation.call
     points = (f"tool.before:{invocation.name}", f"tool.after:{invocation.name}")
     with deps.observer.working(tenure.state, key):
-        outcome = await CallRun(tool, invocation, deps, points).outcome(lost=lost)
-    tried = sum(call.tried_ms for call in tenure.state.calls if call.key == key)
-    took = round((deps.clock.monotonic() - began) * 1000) + tried
-    await told(tenure, lambda: outcome_events(tenure.state, key, outcome, took, deps), durable=durable)
+        outcome = await CallRun(tool, invocation, deps, points).outcome(may_have_begun=may_have_begun)
+    tried_ms = sum(call.tried_ms for call in tenure.state.calls if call.key == key)
+    took = round((deps.clock.monotonic() - began) * 1000) + tried_ms
+    await record_outcome(tenure, lambda: outcome_events(tenure.state, key, outcome, took, deps), durable=durable)
 
 
-async def told(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, durable: bool = True) -> None:
-    """Record what became of an effect. If that fails for whatever reason, the intent stays open, and is settled by
-    whoever takes the chat up next: it is never closed without saying what was done."""
+async def record_outcome(tenure: Tenure, tell: Callable[[], Awaitable[list[Event]]], *, durable: bool = True) -> None:
+    """Record the outcome of an effect. If that fails for any reason, the intent stays open, and the next worker of the
+    chat settles it: an intent is never closed without its outcome."""
     try:
-        await tenure.record(*await twice(tell), durable=durable)
+        await tenure.record(*await retry_once(tell), durable=durable)
     except StoreError:
         raise
     except Exception as fault:
@@ -157,7 +157,7 @@ async def outcome_events(
 ) -> list[Event]:
     """The one result of a call, and what else it brought. No secret gets into the log (S-11)."""
     if isinstance(outcome, Unknown):
-        return [unknown(call), *await workspace_events(call, outcome.found, deps)]
+        return [unknown(call), *await workspace_events(call, outcome.observed_outcome, deps)]
     if outcome.question is not None:
         return [question_of(state, call, outcome.question, deps)]
     text = deps.redact(outcome.text)
@@ -171,7 +171,7 @@ async def outcome_events(
         sandbox=outcome.sandbox,
         output=outcome.output,
         duration_ms=duration_ms,
-        seen=outcome.seen,
+        seen=outcome.known_files,
         shell=outcome.shell,
         effect=outcome.effect,
         images=outcome.images,
@@ -180,10 +180,10 @@ async def outcome_events(
     return [complete, *await workspace_events(call, outcome, deps), *_news(state, outcome.facts)]
 
 
-def question_of(state: ChatState, call: CallKey, asked: Question, deps: Deps) -> UserInputRequested:
+def question_of(state: ChatState, call: CallKey, question: Question, deps: Deps) -> UserInputRequested:
     """A question in the middle of a call: the chat waits for the answer like for any other, and then goes on."""
     action = f"{call}.{state.head + 1}"
-    return UserInputRequested(action, deps.redact(asked.text), asked.options, "elicitation", call, asked.plan)
+    return UserInputRequested(action, deps.redact(question.text), question.options, "elicitation", call, question.plan)
 
 
 def _news(state: ChatState, facts: Sequence[Fact]) -> list[Fact]:
@@ -191,8 +191,8 @@ def _news(state: ChatState, facts: Sequence[Fact]) -> list[Fact]:
     return [fact for fact in facts if not isinstance(fact, SandboxNotice) or _is_news(fact, state.sandbox_notice)]
 
 
-def _is_news(notice: SandboxNotice, before: str) -> bool:
-    return notice.text != before and (notice.lowered or bool(before))
+def _is_news(notice: SandboxNotice, previous_text: str) -> bool:
+    return notice.text != previous_text and (notice.lowered or bool(previous_text))
 
 
 def unknown(call: CallKey) -> ExecutionComplete:

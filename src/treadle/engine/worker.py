@@ -1,6 +1,6 @@
 """A worker: takes chats that need one, drives them, gives them back. Any number of workers on any number of machines
-may share a store; leases keep them apart. One task renews all leases of a worker. Which chats it should take is said
-by its callers: a command that brings it along, or the pool, which takes whatever waits."""
+may share a store; leases keep them apart. One task renews all leases of a worker. The callers choose the chats: a
+command that takes the lease with it, or the pool, which takes any waiting chat."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from treadle.chat.state import ChatState, open_actions, runnable, status, summar
 from treadle.engine.deps import Deps
 from treadle.engine.handover import close_calls, withdraw
 from treadle.engine.log import Take
-from treadle.engine.loop import advance, ahead
+from treadle.engine.loop import advance, effect_free_events
 from treadle.engine.tenure import BUSY_PAUSE_S, CancelScope, Tenure
 from treadle.errors import ChatBusy, LeaseLost, NotFound, StoreBusy, StoreError, TreadleError
 from treadle.faultpoint import faultpoint
@@ -50,8 +50,8 @@ class Hold:
 
 
 class Worker:
-    """Drives chats, at most `concurrency` at once (0: any number). `drive` takes one by name, `claim` whichever has
-    waited longest; what is over the limit stays where it is, pending, for whoever has room (A-08)."""
+    """Drives chats, at most `concurrency` at once (0: any number). `drive` takes one by name, `claim` the one that has
+    waited longest; a chat over the limit stays pending, for any worker with room (A-08)."""
 
     def __init__(self, deps: Deps, name: str = "", *, concurrency: int = 0) -> None:
         self._deps = deps
@@ -80,7 +80,7 @@ class Worker:
         """Once set, nothing is taken any more, and what is driven is left at its next seam."""
         deps.log.states.is_driven = self.holds
         self._closing = False
-        """Whether what is cancelled has its calls closed first, for the next worker may be elsewhere."""
+        """True if cancelled tasks close their calls first, because the next worker may be on another machine."""
 
     @property
     def store(self) -> Store:
@@ -102,7 +102,7 @@ class Worker:
         return hold.lease.epoch if hold is not None else None
 
     def holds(self, chat: ChatId) -> bool:
-        """Whether this worker drives the chat, or is about to."""
+        """True if this worker drives the chat, or is about to."""
         return chat in self._held or chat in self._taken
 
     @contextlib.contextmanager
@@ -116,7 +116,7 @@ class Worker:
             return
         self._reserved += 1
         try:
-            yield Take(self.name, lambda state: ahead(state, self._deps), self._took)
+            yield Take(self.name, lambda state: effect_free_events(state, self._deps), self._took)
         finally:
             self._reserved -= 1
         if chat not in self._taken:
@@ -164,9 +164,9 @@ class Worker:
         return due and not line.archived and not listed.leased
 
     async def claim(self, chat: ChatId | None = None) -> Lease | None:
-        """Claim a chat, for `hold`. What was claimed in the moment of a cancellation is given back."""
-        if chat is not None and (taken := self._taken.pop(chat, None)) is not None:
-            return taken
+        """Claim a chat, for `hold`. A lease that was granted during a cancellation is given back."""
+        if chat is not None and (taken_lease := self._taken.pop(chat, None)) is not None:
+            return taken_lease
         store = self._deps.store
         self._reserved += 1
         try:
@@ -225,8 +225,8 @@ class Worker:
                     await clock.sleep(BUSY_PAUSE_S)
 
     async def hold(self, lease: Lease, *, rest_s: float = 0.0) -> bool:
-        """Drive a chat under its lease; False when the lease was lost. With `rest_s` it is held that long first, so
-        that nobody else takes it up either."""
+        """Drive a chat under its lease; False when the lease was lost. With `rest_s` the lease is held idle that long
+        first, so that no other worker takes the chat either."""
         return not (await self._hold(lease, rest_s)).lost
 
     async def _hold(self, lease: Lease, rest_s: float = 0.0) -> Hold:
@@ -256,8 +256,8 @@ class Worker:
             hold.ended.set()
             if self._held.get(chat) is hold:
                 del self._held[chat]
-                if self._deps.rested is not None:
-                    self._deps.rested(chat)
+                if self._deps.on_chat_released is not None:
+                    self._deps.on_chat_released(chat)
             self._make_room()
         return hold
 
@@ -284,7 +284,8 @@ class Worker:
                 return
 
     def _withdraw(self, hold: Hold) -> None:
-        """Another worker has the chat now: what its calls left running here must not outlive their settlement."""
+        """Withdraw from a chat that another worker has now: processes of its calls here must not outlive their
+        settlement."""
         hold.lost, tenure = True, hold.tenure
         if tenure is not None:
             task = asyncio.create_task(self._end_quietly(tenure), name=f"withdraw from {tenure.lease.chat}")
@@ -329,10 +330,10 @@ class Worker:
             return
         line = summary(tenure.state)
         store, chat = self._deps.store, line.chat
-        kept = (await store.get(chat)).summary
-        if (kept.runnable, kept.wake_ms) != (line.runnable, line.wake_ms):
+        stored_summary = (await store.get(chat)).summary
+        if (stored_summary.runnable, stored_summary.wake_ms) != (line.runnable, line.wake_ms):
             if tenure.state.creation_lost:  # its owner and title are only in that line
-                line = replace(kept, status=line.status, runnable=line.runnable, wake_ms=line.wake_ms)
+                line = replace(stored_summary, status=line.status, runnable=line.runnable, wake_ms=line.wake_ms)
             await store.append(Commit(chat, (), line, lease=tenure.lease, durable=False, release=True))
             tenure.released = True
 
@@ -344,11 +345,16 @@ class Worker:
             hold.resting = False
 
     async def _state(self, lease: Lease) -> ChatState:
-        """The state to begin from: what is known, if it is the whole log as of the lease."""
-        known = self._deps.log.peek(lease.chat)
-        if known is not None and known.head > lease.head:
+        """Return the state to begin from: the cached state if it is the whole log as of the lease, otherwise the loaded
+        one."""
+        cached_state = self._deps.log.peek(lease.chat)
+        if cached_state is not None and cached_state.head > lease.head:
             self._deps.log.forget(lease.chat)  # the log was put back
-        return known if known is not None and known.head == lease.head else await self._deps.log.load(lease.chat)
+        return (
+            cached_state
+            if cached_state is not None and cached_state.head == lease.head
+            else await self._deps.log.load(lease.chat)
+        )
 
     async def _snapshot(self, state: ChatState) -> None:
         """A cache: that it cannot be kept is no failure of the chat."""
@@ -358,7 +364,7 @@ class Worker:
             log_warning("no snapshot of chat %s was kept: %s", state.chat, error)
 
     def _wake_later(self, chat: ChatId, due_ms: int) -> None:
-        """A deadline that passes while this process lives is acted on here; otherwise by whoever claims next."""
+        """Set a timer for a deadline. If this process ends before, the next claim acts on the deadline."""
         self._cancel_waking(chat)
         if due_ms:
             delay = max(0.0, (due_ms - self._deps.clock.now_ms()) / 1000) + 0.01
@@ -383,14 +389,14 @@ class Worker:
             if not leases:
                 continue
             try:
-                kept = set(await self._deps.store.renew(leases))
+                renewed = set(await self._deps.store.renew(leases))
             except Exception as error:
-                # Renewal goes on, whatever it is: a store that is busy or full for a moment takes no lease away, and
+                # Renewal goes on after any error: a store that is busy or full for a moment takes no lease away, and
                 # every append is fenced anyway.
                 log_warning("leases could not be renewed: %s", error)
                 continue
             for hold in [*self._held.values()]:
-                if hold.lease in leases and hold.lease not in kept and not hold.released:
+                if hold.lease in leases and hold.lease not in renewed and not hold.released:
                     hold.scope.cancel()
 
     async def drain(self, grace_s: float) -> None:
@@ -398,11 +404,11 @@ class Worker:
         leases back; then `close`. After `grace_s` model calls are left to the next worker, and commands to their
         supervisors, or, where the next worker may be on another machine, they are ended and their results recorded."""
         self.leave()
-        if await self._settled(grace_s) and self._deps.shared:
+        if await self._wait_for_tasks(grace_s) and self._deps.shared:
             self._closing = True
             for hold in self._held.values():
                 hold.scope.cancel()
-            await self._settled(ENDING_S)
+            await self._wait_for_tasks(ENDING_S)
         await self.close()
 
     def leave(self) -> None:
@@ -414,8 +420,8 @@ class Worker:
             if hold.resting or chat in self._lending:
                 hold.scope.cancel()
 
-    async def _settled(self, timeout_s: float) -> bool:
-        """Wait until nothing is driven any more; whether something still is."""
+    async def _wait_for_tasks(self, timeout_s: float) -> bool:
+        """Wait until no chat is driven any more. True if one still is after `timeout_s`."""
         tasks = self._tasks()
         return bool(tasks and (await asyncio.wait(tasks, timeout=timeout_s))[1])
 
@@ -424,7 +430,7 @@ class Worker:
         return {*self._driving.values(), *(hold.task for hold in holds)}
 
     async def close(self) -> None:
-        """Stop driving. What is under way is left as a crash would leave it, but its leases are given back."""
+        """Stop driving. Running steps are left as a crash would leave them, but the leases are given back."""
         self.leaving = True
         for timer in self._waking.values():
             timer.cancel()

@@ -27,7 +27,7 @@ from treadle.types import CallKey, ChatId
 from treadle.worlds.record import World
 
 DIFF = "diff"
-"""What the model changed, for people."""
+"""The file with the changes of the model, for people."""
 SHOWN = 2_000  # characters of the end of a check's output are kept in its result
 
 
@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """What is kept of it, below the folder of all attempts."""
+        """The folder of the attempt's files, relative to the folder of all attempts."""
         return Path(plain(self.task.name), plain(self.model), str(self.number))
 
     def options(self, settings: ChatOptions, world: World) -> ChatOptions:
@@ -71,7 +71,7 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
     state = await chat.state()
     replace_file(str(folder / DIFF), f"{await agent.worlds.diff(world.id)}\n".encode())
     async with checked(agent, attempt.task, world) as inner:
-        solved, said = await _check(agent, attempt.task, inner, chat.id, state.options)
+        solved, check_output = await _check(agent, attempt.task, inner, chat.id, state.options)
     failure, events = state.last_error, await chat.events()
     has_answer = any(isinstance(envelope.data, AssistantMessage) for envelope in events)
     return Result(
@@ -81,7 +81,7 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
         chat=chat.id,
         world=world.id,
         error=inert(str(failure.message)) if failure is not None and state.last_end == "error" else "",
-        check=inert(said)[-SHOWN:],
+        check=inert(check_output)[-SHOWN:],
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         **figures(state, events),  # type: ignore[arg-type]
     )
@@ -90,8 +90,8 @@ async def carry_out(agent: Agent, attempt: Attempt, world: World, folder: Path, 
 async def _chat(agent: Agent, attempt: Attempt, world: World, folder: Path, settings: ChatOptions) -> Chat:
     """The chat of the attempt, which is written down before anything is said in it."""
     note = folder / "chat"
-    if known := noted(note):
-        return agent.chat(known)
+    if chat_id := noted(note):
+        return agent.chat(chat_id)
     # The instructions of folders above the tree are none of the task's.
     ready = agent.prepare(attempt.options(settings, world), highest=world.root)
     chat = await agent.chat(options=ready.options)
@@ -106,9 +106,9 @@ def noted(note: Path) -> str:
 
 
 async def _drive(chat: Chat, prompt: str) -> bool:
-    """Until the chat is idle; whether it waits for someone instead, who is not there."""
-    asked = any(isinstance(envelope.data, UserMessage) for envelope in await chat.events())
-    following: Following = chat.resume() if asked else chat.send(prompt)
+    """Drive the chat until it is idle. True if it waits for a person instead, who is not there."""
+    is_prompted = any(isinstance(envelope.data, UserMessage) for envelope in await chat.events())
+    following: Following = chat.resume() if is_prompted else chat.send(prompt)
     waits = False
     async for envelope in following:
         waits = isinstance(envelope.data, ActionRequired)
@@ -116,15 +116,17 @@ async def _drive(chat: Chat, prompt: str) -> bool:
 
 
 async def _check(agent: Agent, task: Task, world: World, chat: ChatId, options: ChatOptions) -> tuple[bool, str]:
-    """Whether the task is solved, and what the check wrote. It runs as a command of the model would: in the sandbox,
-    supervised, without network."""
+    """Run the check. Return True if the task is solved, and the output of the check. It runs like a command of the
+    model: in the sandbox, supervised, without network."""
     tool = agent.deps.tools.find(COMMAND_TOOL, ChatOptions())
     if tool is None or isinstance(tool, ToolSpec):
         return False, "no commands can be run here"
-    own = ChatOptions(root=world.root, root_id=world.root_id, world=world.id, sandbox=options.sandbox, mode="autopilot")
+    check_options = ChatOptions(
+        root=world.root, root_id=world.root_id, world=world.id, sandbox=options.sandbox, mode="autopilot"
+    )
     arguments = {"command": with_patch(task), "timeout_s": min(600.0, task.check_timeout_s), "fresh": True}
     key = CallKey(f"eval-{world.id.rpartition('-')[2]}")
-    call = Invocation(chat, key, COMMAND_TOOL, arguments, options=own, by_person=True)
+    call = Invocation(chat, key, COMMAND_TOOL, arguments, options=check_options, by_person=True)
     try:
         plan = await tool.prepare(call)
         outcome = await tool.run(replace(call, plan=plan))

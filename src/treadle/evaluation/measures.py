@@ -14,20 +14,20 @@ _Z = 1.96  # of a normal distribution, for 95 %
 
 def counts(events: Iterable[e.Envelope]) -> dict[str, int]:
     """By field of a Result."""
-    found = {"tool_errors": 0, "repaired": 0, "rejected": 0, "approvals": 0}
-    given: dict[str, bool] = {}
+    counters = {"tool_errors": 0, "repaired": 0, "rejected": 0, "approvals": 0}
+    has_arguments: dict[str, bool] = {}
     for envelope in events:
         match envelope.data:
             case e.AssistantMessage(tool_requests=requests):
-                found["repaired"] += sum(request.repaired for request in requests)
+                counters["repaired"] += sum(request.repaired for request in requests)
             case e.ExecutionStart(call=call, arguments=arguments):
-                given[call] = bool(arguments)
+                has_arguments[call] = bool(arguments)
             case e.ExecutionComplete(call=call, success=False):
-                found["tool_errors"] += 1
-                found["rejected"] += not given.get(call, False)  # what does not fit is recorded without arguments
+                counters["tool_errors"] += 1
+                counters["rejected"] += not has_arguments.get(call, False)  # arguments that do not fit are not recorded
             case e.PermissionRequested() | e.PermissionCompleted(by="policy", auto_approved=False):  # or discarded
-                found["approvals"] += 1
-    return found
+                counters["approvals"] += 1
+    return counters
 
 
 def figures(state: ChatState, events: Iterable[e.Envelope]) -> dict[str, int | float]:

@@ -50,12 +50,12 @@ async def leave_place(agent: Agent, folder: Path, name: str) -> None:
 async def checked(agent: Agent, task: Task, world: World) -> AsyncIterator[World]:
     """A world of the attempt's, with what the check needs laid over what the model left. One that a process left that
     was killed is not used again: its check may still be running."""
-    taken = {each.id for each in await agent.worlds.list()}
-    number = next(number for number in count(1) if f"{world.id}-check{number}" not in taken)
-    made = await agent.worlds.open(world.root, world.id, label=f"{LABEL} check", id=f"{world.id}-check{number}")
+    used_ids = {each.id for each in await agent.worlds.list()}
+    number = next(number for number in count(1) if f"{world.id}-check{number}" not in used_ids)
+    check_world = await agent.worlds.open(world.root, world.id, label=f"{LABEL} check", id=f"{world.id}-check{number}")
     try:
-        await to_thread(_lay_check, agent, task, made)
-        yield made
+        await to_thread(_lay_check, agent, task, check_world)
+        yield check_world
     finally:
         for each in await agent.worlds.list():
             if each.parent == world.id:
@@ -74,7 +74,7 @@ def _id(folder: Path, name: str) -> str:
     return f"world_{hashlib.sha256(f'{folder}/{name}'.encode()).hexdigest()[:20]}"
 
 
-# -- what attempts begin with ---------------------------------------------------------------------------------------
+# -- start trees of attempts ----------------------------------------------------------------------------------------
 
 
 def start_of(task: Task, folder: Path) -> Path:
@@ -97,19 +97,21 @@ def start_of(task: Task, folder: Path) -> Path:
 
 def sweep_starts(folder: Path) -> None:
     """Remove what processes that were killed left half made."""
-    for left in (folder / _STARTS).glob(".new*"):
-        remove_tree(str(left)) if left.is_dir() else left.unlink()
+    for leftover in (folder / _STARTS).glob(".new*"):
+        remove_tree(str(leftover)) if leftover.is_dir() else leftover.unlink()
 
 
 def _mark(task: Task) -> str:
     """Changes whenever the start of the task does."""
     if isinstance(task.start, GitState):
         return task.start.commit[:12]
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(task.start.rglob("*")):
-        found = path.lstat()
-        seen.update(f"{path.relative_to(task.start)} {found.st_mode} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return seen.hexdigest()[:12]
+        file_stat = path.lstat()
+        digest.update(
+            f"{path.relative_to(task.start)} {file_stat.st_mode} {file_stat.st_size} {file_stat.st_mtime_ns}\n".encode()
+        )
+    return digest.hexdigest()[:12]
 
 
 def plain(name: str) -> str:
@@ -140,24 +142,28 @@ def _export(state: GitState, target: Path) -> None:
     """The tree of a commit, in a repository of its own with one commit: git works there, and knows nothing else."""
     target.mkdir(parents=True)
     archive = target.with_name(f"{target.name}.tar").absolute()
-    if said := _git(["archive", "--format=tar", f"--output={archive}", state.commit], state.repository):
-        raise InvalidInput(f"{state.repository} has no commit {state.commit} to begin with: {said}")
+    if error_text := _git(["archive", "--format=tar", f"--output={archive}", state.commit], state.repository):
+        raise InvalidInput(f"{state.repository} has no commit {state.commit} to begin with: {error_text}")
     with tarfile.open(archive) as tar:
         tar.extractall(target, filter="data")
     archive.unlink()
     name = ["-c", "user.name=treadle", "-c", "user.email=treadle@localhost", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "-A", "-f"], [*name, "commit", "-q", "--allow-empty", "-m", "start"]):
-        if said := _git(words, target):
-            raise InvalidInput(f"git {' '.join(words)} failed in {target}: {said}")
+        if error_text := _git(words, target):
+            raise InvalidInput(f"git {' '.join(words)} failed in {target}: {error_text}")
 
 
 _ALONE = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
 
 
 def _git(words: list[str], cwd: Path) -> str:
-    """Run git without anyone's settings, hooks, helpers and fetches; what it complains of."""
+    """Run git without any user's settings, hooks, helpers and fetches. Return its error text; empty on success."""
     env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
     env["GIT_NO_LAZY_FETCH"] = "1"
-    said = bytearray()
-    done = run_blocking(Launch(["git", *_ALONE, *words], env, str(cwd)), said.extend, _GIT_S)
-    return "" if done.ending == "exited" and done.code == 0 else (done.errors or said.decode() or done.ending).strip()
+    output = bytearray()
+    completed = run_blocking(Launch(["git", *_ALONE, *words], env, str(cwd)), output.extend, _GIT_S)
+    return (
+        ""
+        if completed.ending == "exited" and completed.code == 0
+        else (completed.errors or output.decode() or completed.ending).strip()
+    )

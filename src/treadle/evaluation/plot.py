@@ -26,8 +26,8 @@ def svg_plot(results: Sequence[Result], title: str) -> str:
     ]
     for number, model in enumerate(models):
         rows = [result for result in results if result.model == model]
-        shown = model if len(model) <= 30 else f"…{model[-29:]}"
-        parts += _bar(f"{number + 1} · {shown}", rows, _TOP + _ROW * number)
+        label = model if len(model) <= 30 else f"…{model[-29:]}"
+        parts += _bar(f"{number + 1} · {label}", rows, _TOP + _ROW * number)
         parts.append(_text(_LEFT + number * 60 + 22, grid - 4, str(number + 1), size=11))
         parts += [_cell(rows, task, _LEFT + number * 60, grid + _CELL * at) for at, task in enumerate(tasks)]
     parts += [_text(12, grid + _CELL * at + 12, task, size=11) for at, task in enumerate(tasks)]
@@ -47,10 +47,10 @@ def _bar(label: str, rows: Sequence[Result], top: int) -> list[str]:
     ]
 
 
-def _cell(rows: Sequence[Result], task: str, left: int, top: int) -> str:
+def _cell(rows: Sequence[Result], task: str, left_edge: int, top: int) -> str:
     rate = solved([result for result in rows if result.task == task])
     return (
-        f'<rect x="{left}" y="{top + 2}" width="52" height="{_CELL - 4}" fill="{_BAR}" stroke="{_SOFT}" '
+        f'<rect x="{left_edge}" y="{top + 2}" width="52" height="{_CELL - 4}" fill="{_BAR}" stroke="{_SOFT}" '
         f'fill-opacity="{rate.value:.2f}"><title>{escape(inert_line(task))}: {rate.hits} of {rate.of}</title></rect>'
     )
 

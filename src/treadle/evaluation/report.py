@@ -1,4 +1,4 @@
-"""What an evaluation came to, as text."""
+"""The report of an evaluation, as text."""
 
 from collections.abc import Callable, Sequence
 
@@ -33,7 +33,7 @@ def text_report(results: Sequence[Result]) -> str:
     """Each model in a line, then each task with every model."""
     models = models_of(results)
     heads = ["model", *(name for name, _ in _COLUMNS)]
-    lines = [[model, *(shown(_rows(results, model)) for _, shown in _COLUMNS)] for model in models]
+    lines = [[model, *(format_cell(_rows(results, model)) for _, format_cell in _COLUMNS)] for model in models]
     tasks = list(dict.fromkeys(result.task for result in results))
     cells = [[task, *(_cell(_rows(results, model, task)) for model in models)] for task in tasks]
     return "\n".join([*table([heads, *lines]), NOTE, "", *table([["task", *models], *cells])])

@@ -1,4 +1,4 @@
-"""What an attempt came to, one line of JSON each, appended when it is known and never changed."""
+"""The results of attempts, one line of JSON each, appended when they are known and never changed."""
 
 import os
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class Result(msgspec.Struct, frozen=True):
     output_tokens: int = 0
     usd: float = 0.0
     wall_s: float = 0.0
-    """How long the model's runs worked; what passed while nobody drove them does not count."""
+    """Seconds that the model's runs worked, without the time in which no worker drove them."""
     tool_calls: int = 0
     tool_errors: int = 0
     """Calls that failed, those that were rejected among them."""
@@ -69,14 +69,14 @@ def read_results(place: Path) -> list[Result]:
     path = place / FILE if place.is_dir() else place
     if not path.exists():
         raise InvalidInput(f"there are no results in {place}")
-    found: dict[tuple[str, str, int], Result] = {}
+    results_by_key: dict[tuple[str, str, int], Result] = {}
     for line in path.read_bytes().splitlines():
         try:
             result = msgspec.json.decode(line, type=Result)
         except msgspec.MsgspecError:
             continue
-        found[result.key] = result
-    return sorted(found.values(), key=lambda result: result.key)
+        results_by_key[result.key] = result
+    return sorted(results_by_key.values(), key=lambda result: result.key)
 
 
 def models_of(results: Iterable[Result]) -> list[str]:

@@ -1,4 +1,5 @@
-"""All attempts of an evaluation, several at once. What is done is not done again, what was under way is resumed."""
+"""Runs all attempts of an evaluation, several at once. Finished attempts are not repeated, interrupted ones are
+resumed."""
 
 import asyncio
 import fcntl
@@ -28,7 +29,7 @@ class Plan(NamedTuple):
     jobs: int = 1
     settings: ChatOptions = ChatOptions()
     retry_errors: bool = False
-    """Whether attempts that ended in an error are made again, from the beginning."""
+    """True if attempts that ended in an error are made again, from the beginning."""
 
 
 def planned(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
@@ -40,14 +41,18 @@ def planned(tasks: Sequence[Task], plan: Plan) -> list[Attempt]:
 
 
 def waiting(tasks: Sequence[Task], plan: Plan, folder: Path) -> dict[Attempt, str]:
-    """What is not done yet; of an attempt that is made again, the chat that failed."""
-    results = {result.key: result for result in _known(folder)}
+    """Return the attempts to make, with the failed chat of an attempt that is repeated; otherwise empty."""
+    results = {result.key: result for result in _read_existing_results(folder)}
     failed = {key: result.chat for key, result in results.items() if plan.retry_errors and result.ended in ERRORS}
     return {each: failed.get(each.key, "") for each in planned(tasks, plan) if each.key not in results.keys() - failed}
 
 
 async def evaluate(
-    agent: Agent, tasks: Sequence[Task], plan: Plan, folder: Path, told: Callable[[Result], None] = lambda _result: None
+    agent: Agent,
+    tasks: Sequence[Task],
+    plan: Plan,
+    folder: Path,
+    on_result: Callable[[Result], None] = lambda _result: None,
 ) -> list[Result]:
     """Carry out what is not done yet; the results of all attempts of the plan. `told` hears of each that is new.
     `folder` is an absolute path."""
@@ -58,7 +63,7 @@ async def evaluate(
             result = await _one(agent, attempt, folder, plan.settings, failed)
             faultpoint("evaluation.result_known")
             append(folder, result)
-            told(result)
+            on_result(result)
 
     with _alone(folder):
         sweep_starts(folder)
@@ -66,30 +71,30 @@ async def evaluate(
             for attempt, failed in waiting(tasks, plan, folder).items():
                 group.create_task(work(attempt, failed))
     keys = {attempt.key for attempt in planned(tasks, plan)}
-    return [result for result in _known(folder) if result.key in keys]
+    return [result for result in _read_existing_results(folder) if result.key in keys]
 
 
 async def _one(agent: Agent, attempt: Attempt, folder: Path, settings: ChatOptions, failed: str) -> Result:
     name = str(attempt.folder)
-    own = folder / "attempts" / name
+    attempt_folder = folder / "attempts" / name
     try:
         if failed:
-            await _leave(agent, folder, name, own / "chat", failed)
+            await _leave(agent, folder, name, attempt_folder / "chat", failed)
         world = await open_place(agent, attempt.task, folder, name)
-        return await carry_out(agent, attempt, world, own, settings)
+        return await carry_out(agent, attempt, world, attempt_folder, settings)
     except TreadleError as error:
         return Result(*attempt.key, solved=False, ended="failed", error=str(error))
 
 
 async def _leave(agent: Agent, folder: Path, name: str, note: Path, failed: str) -> None:
-    """What the attempt that failed left goes, its chat's name last: as long as that stands there, the new one has not
-    begun."""
+    """Remove the files of a failed attempt, the note with its chat's name last: as long as the note exists, the new
+    attempt has not begun."""
     if noted(note) == failed:
         await leave_place(agent, folder, name)
         os.unlink(note)
 
 
-def _known(folder: Path) -> list[Result]:
+def _read_existing_results(folder: Path) -> list[Result]:
     return read_results(folder) if (folder / FILE).exists() else []
 
 

@@ -29,13 +29,13 @@ def read_suite(place: Path, repositories: Path | None = None) -> list[Task]:
     return tasks
 
 
-def chosen(tasks: Iterable[Task], names: Iterable[str]) -> list[Task]:
+def select_tasks(tasks: Iterable[Task], names: Iterable[str]) -> list[Task]:
     """Those of these names or tags; all, if nothing is named."""
-    tasks, wanted = list(tasks), set(names)
-    known = {word for task in tasks for word in (task.name, *task.tags)}
-    if unknown := sorted(wanted - known):
+    tasks, selected_names = list(tasks), set(names)
+    known_words = {word for task in tasks for word in (task.name, *task.tags)}
+    if unknown := sorted(selected_names - known_words):
         raise InvalidInput(f"there is no task and no tag {', '.join(unknown)} in this suite")
-    return [task for task in tasks if not wanted or wanted & {task.name, *task.tags}]
+    return [task for task in tasks if not selected_names or selected_names & {task.name, *task.tags}]
 
 
 def missing(task: Task) -> list[str]:
@@ -97,8 +97,8 @@ def _instance(row: dict[str, Any], folder: Path) -> Task:
 
 
 def _names(row: dict[str, Any], field: str) -> list[str]:
-    given = row.get(field) or []
-    return [str(name) for name in (json.loads(given) if isinstance(given, str) else given)]
+    raw_names = row.get(field) or []
+    return [str(name) for name in (json.loads(raw_names) if isinstance(raw_names, str) else raw_names)]
 
 
 def _pytest(tests: list[str]) -> str:

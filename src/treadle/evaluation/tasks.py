@@ -1,4 +1,4 @@
-"""What a task is: a prompt, the tree to begin with, and how its outcome is checked. Data only."""
+"""The definition of a task: a prompt, the tree to begin with, and the check of its outcome. Data only."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ from treadle.protocol.options import Mode
 
 
 class GitState(msgspec.Struct, frozen=True):
-    """A repository on disk at a commit. Only the tree is taken: what came later must not be found."""
+    """A repository on disk at a commit. Only the tree is taken: later commits must not be found."""
 
     repository: Path
     commit: str
 
 
 class TaskFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stands in `task.toml`."""
+    """The content of `task.toml`."""
 
     prompt: str
     check: str
@@ -28,7 +28,8 @@ class TaskFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     wall_s: float = 900.0
     """How long the model may work; 0 is no limit."""
     mode: Mode = "auto-edit"
-    """What the model may do without asking. It works in a world: what could not be got back is no concern here."""
+    """The mode, which sets the actions that the model may take without asking. It works in a world, so that
+    irreversible changes are no concern."""
     requires: tuple[str, ...] = ()
     """Programs without which the task cannot be done here."""
     tags: tuple[str, ...] = ()

@@ -1,2 +1,2 @@
-"""Reading a chat for as long as somebody looks: from the log, from what happens in this process, and from what others
-do to it. For every front end that shows chats of a store."""
+"""Streams a chat to a reader: from the log, from events in this process, and from the writes of other processes. For
+every front end that shows chats of a store."""

@@ -20,7 +20,7 @@ from treadle.types import ChatId
 PAGE = 200
 WAIT_S = 10.0
 SETTLE_S = 0.01
-"""What was written in this process comes by the hub a moment after the store has it."""
+"""Seconds to wait for the hub, which delivers an event of this process a moment after the store has it."""
 PAUSE_S = 1.0
 
 
@@ -36,10 +36,10 @@ class Feeds:
         self._remote = RemoteLive(deps, self._feeds, here)
 
     @asynccontextmanager
-    async def reading(self, chat: ChatId, after: int, turn: int) -> AsyncIterator[Reader]:
+    async def reading(self, chat: ChatId, after_seq: int, turn: int) -> AsyncIterator[Reader]:
         """A reader of the chat, for the length of the block. `turn` is the one that is open now, if there is one."""
         hub = self._deps.log.hub
-        reader = Reader(hub, chat, after, self._backlog, turn)
+        reader = Reader(hub, chat, after_seq, self._backlog, turn)
         feed = self._feeds.setdefault(chat, Feed(chat))
         feed.readers.append(reader)
         hub.attach(reader)
@@ -64,7 +64,7 @@ class Feeds:
         is deleted, or, without `follow`, at the end of the log."""
         announced = 0
         while True:
-            if batch := self._shown(reader.drain(), reader, announced):
+            if batch := self._drop_repeated_actions(reader.drain(), reader, announced):
                 if any(isinstance(each.data, e.ActionRequired) for each in batch):
                     announced = reader.reached
                 yield batch
@@ -74,8 +74,8 @@ class Feeds:
             if not reader.live:
                 at_end = await self._read_on(reader)
                 if at_end and not follow:
-                    if held := reader.drain():
-                        yield held
+                    if last_batch := reader.drain():
+                        yield last_batch
                     return
                 continue
             if announced != reader.reached and (waits := await self._waits(reader)) is not None:
@@ -86,13 +86,13 @@ class Feeds:
             if not await reader.news(heartbeat_s):
                 yield []
 
-    def _shown(self, batch: list[Envelope], reader: Reader, announced: int) -> list[Envelope]:
-        """What the chat waits for is told once at each place of the log."""
-        told = announced == reader.reached
-        return [each for each in batch if not (told and isinstance(each.data, e.ActionRequired))]
+    def _drop_repeated_actions(self, batch: list[Envelope], reader: Reader, announced: int) -> list[Envelope]:
+        """Drop a repeated ActionRequired: it is sent once for each position of the log."""
+        is_announced = announced == reader.reached
+        return [each for each in batch if not (is_announced and isinstance(each.data, e.ActionRequired))]
 
     async def _read_on(self, reader: Reader) -> bool:
-        """Take in a page of the log; at its end go live. Whether it was the end."""
+        """Read a page of the log, and go live at its end. True at the end."""
         overflows, reader.overflows = reader.overflows, 0
         self.dropped += overflows
         try:
@@ -113,8 +113,8 @@ class Feeds:
         return False
 
     async def _waits(self, reader: Reader) -> Envelope | None:
-        """What the chat waits for, if the reader is at the end of a log that waits. A worker elsewhere tells it to its
-        own readers only."""
+        """Return the ActionRequired of a chat that waits, if the reader is at the end of its log. A worker elsewhere
+        sends it only to its own readers."""
         state = self._deps.log.peek(reader.chat)
         if state is None or state.head < reader.reached:
             try:
@@ -127,7 +127,7 @@ class Feeds:
         return Envelope(0, reader.chat, self._deps.clock.now_ms(), e.ActionRequired(open_actions(state)))
 
     async def _watch(self, feed: Feed) -> None:
-        """Tell readers how far the log reaches, whoever writes it. Wake-ups are hints: it looks again in any case."""
+        """Tell readers the head of the log, from any writer. Wake-ups are hints: it looks again in any case."""
         while True:
             try:
                 head = await self._deps.store.wait(feed.chat, feed.head, WAIT_S)

@@ -1,10 +1,10 @@
 """The reader of a stream, with bounded memory: first the log, then the text so far of the open turn, then live.
 
-Why a reader is either live or behind. What happens in this process comes by itself, and a reader that keeps up never
-asks the store. One that is slow, or that learns of events which did not come by themselves (another process wrote
-them), falls behind: it takes no more news, sends what it holds, reads the log page by page in its own time, and is live
-again once it has reached the end. So events are never lost and never doubled, and memory is bounded; live text that was
-missed is made good by `assistant.reset` and the text so far.
+Why a reader is either live or behind. Events of this process are delivered, and a reader that keeps up never reads the
+store. A reader that is slow, or that learns of events which were not delivered (another process wrote them), falls
+behind: it accepts no more deliveries, sends the events that it holds, reads the log page by page at its own pace, and
+is live again once it has reached the end. So events are never lost and never doubled, and memory is bounded; missed
+live text is replaced by `assistant.reset` and the text so far.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ _OF_TURN = (e.MessageDelta, e.ReasoningDelta, e.ToolCallDelta)
 class Reader(Subscription):
     """Attached to the hub. `backlog` is how many pieces of news are held at most."""
 
-    def __init__(self, hub: Hub, chat: ChatId, after: int, backlog: int, turn: int = 0) -> None:
-        super().__init__(hub, chat, after)
+    def __init__(self, hub: Hub, chat: ChatId, after_seq: int, backlog: int, turn: int = 0) -> None:
+        super().__init__(hub, chat, after_seq)
         self._held: deque[Envelope] = deque()
         self._backlog = backlog
         self._woken = asyncio.Event()
@@ -31,9 +31,9 @@ class Reader(Subscription):
         """The turn that is open as of what was taken in."""
         self.calls: set[CallKey] = set()
         """Calls that are under way as of what was taken in, as far as the reader saw them begin."""
-        self._spoken = turn if after else 0
+        self._spoken = turn if after_seq else 0
         """The turn of which the other side may have text already."""
-        self.known = after
+        self.known = after_seq
         """The highest seq that the reader has heard of."""
         self._told_ms = 0
         self.overflows = 0
@@ -42,7 +42,7 @@ class Reader(Subscription):
     # -- news ---------------------------------------------------------------------------------------------------------
 
     def deliver(self, envelope: Envelope) -> None:
-        """Called by whoever has news, in the loop; never waits."""
+        """Receive an envelope. Called in the event loop; never waits."""
         if envelope.seq:
             self.known = max(self.known, envelope.seq)
         if not self.live:
@@ -69,7 +69,7 @@ class Reader(Subscription):
         self._held.append(envelope)
 
     def hear_of(self, head: int) -> None:
-        """The log reaches to here, whoever wrote it."""
+        """Note the head of the log, from any writer."""
         self.known = max(self.known, head)
         if self.known > self.reached:
             self._fall_behind()
@@ -111,10 +111,10 @@ class Reader(Subscription):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def drain(self) -> list[Envelope]:
-        """What is held, in order."""
-        held = list(self._held)
+        """Return and remove the envelopes that are held, in order."""
+        envelopes = list(self._held)
         self._held.clear()
-        return held
+        return envelopes
 
     async def news(self, timeout_s: float) -> bool:
         """Wait until there is something to do; False when the time is up."""
@@ -143,5 +143,5 @@ class Feed:
 
     @property
     def head(self) -> int:
-        """What all have heard of. One that reads the log may be ahead; the others still wait to be told."""
+        """The head that all readers know. A reader of the log may be ahead; the others still wait for the news."""
         return min(reader.known for reader in self.readers)

@@ -1,5 +1,5 @@
-"""Live text of chats that another process runs, from the store's side table (D-04, law 7): one query a moment for all
-of them, and only while somebody reads such a chat in an open turn."""
+"""Live text of chats that another process runs, from the store's side table (D-04, law 7): one query per poll for all
+of them, and only while such a chat has a reader and an open turn."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ class RemoteLive:
         self._feeds = feeds
         self._reached: dict[ChatId, Reach] = {}
         self._said: dict[ChatId, list[Envelope]] = {}
-        """By chat: what was said in the turn that `_reached` is in."""
+        """By chat: the live envelopes of the turn that `_reached` is in."""
         self._polling: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -47,25 +47,25 @@ class RemoteLive:
         if self._polling is not None:
             self._polling.cancel()
 
-    def _wanted(self) -> dict[ChatId, Reach]:
+    def _list_remote_chats(self) -> dict[ChatId, Reach]:
         """Chats in which something is under way, and not in this process."""
-        found = {}
+        reaches = {}
         for chat, feed in self._feeds.items():
             under_way = any(reader.turn or reader.calls for reader in feed.readers)
             if under_way and not self._here(chat):
-                found[chat] = self._reached.get(chat, _START)
+                reaches[chat] = self._reached.get(chat, _START)
             else:
                 self.forget(chat)
-        return found
+        return reaches
 
     async def _poll(self) -> None:
         while self._feeds:
             await asyncio.sleep(POLL_S)
-            wanted = self._wanted()
-            if not wanted:
+            reaches = self._list_remote_chats()
+            if not reaches:
                 continue
             try:
-                deltas = await self._deps.store.read_deltas(wanted)
+                deltas = await self._deps.store.read_deltas(reaches)
             except StoreError as error:
                 log_warning("no live text from elsewhere: %s", error)
                 await asyncio.sleep(PAUSE_S)
@@ -74,13 +74,13 @@ class RemoteLive:
                 self._take(delta.chat, (delta.epoch, delta.turn, delta.number), delta.payload)
 
     def _take(self, chat: ChatId, place: Reach, payload: bytes) -> None:
-        before = self._reached.get(chat, _START)
-        said = self._said.setdefault(chat, [])
-        if place <= before or chat not in self._feeds:
+        last_place = self._reached.get(chat, _START)
+        live_events = self._said.setdefault(chat, [])
+        if place <= last_place or chat not in self._feeds:
             return
-        if place[:2] != before[:2]:
-            said.clear()
-            if before[1] == place[1]:  # another worker makes the same turn again
+        if place[:2] != last_place[:2]:
+            live_events.clear()
+            if last_place[1] == place[1]:  # another worker makes the same turn again
                 self._tell(chat, Envelope(0, chat, self._deps.clock.now_ms(), e.AssistantReset(place[1])))
         self._reached[chat] = place
         try:
@@ -89,9 +89,9 @@ class RemoteLive:
             log_warning("live text of chat %s cannot be read: %s", chat, error)
             return
         if isinstance(envelope.data, e.AssistantReset):
-            said.clear()
+            live_events.clear()
         else:
-            said.append(envelope)
+            live_events.append(envelope)
         self._tell(chat, envelope)
 
     def _tell(self, chat: ChatId, envelope: Envelope) -> None:

@@ -1,8 +1,9 @@
-"""What is kept so that changes can be undone, and for how long: collecting what nobody needs any more (`treadle gc`).
+"""Garbage collection of the data that is stored for undo (`treadle gc`).
 
-What an image is worth is when a chat that refers to it last changed; without bound while the chat is at work. What is
-worth less than a line goes. The line lies some days back, or, if more is kept than may be, as far up as it takes. What
-was used within a day stays in any case: a process may be about to refer to it.
+The worth of an image is the time of the last change of a chat that refers to it; it is infinite while the chat is at
+work. Images whose worth is below a cutoff ("line") are removed. The cutoff lies `Retention.days` in the past, or later
+if more bytes are stored than the cap allows. Images used within the last day always stay, because a process may be
+about to refer to them.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from treadle.housekeeping.retention import (
     write_stamp,
 )
 from treadle.housekeeping.worlds import begun_from, collect_worlds
-from treadle.ports.commands import Known
+from treadle.ports.commands import KnownCommand
 from treadle.ports.store import Listed, Store
 from treadle.protocol.references import references
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -51,16 +52,16 @@ async def collect(store: Store, home: Path, retention: Retention, *, dry: bool =
     """Remove what is not to be kept; with `dry` only say what that is."""
     keeper = _Keeper(store, home, retention, time.time(), Marks(store, home, remembers=False))
     await keeper.look()
-    found = await asyncio.to_thread(keeper.remove, dry)
-    return replace(found, commands=await keeper.forget_commands(dry))
+    collected = await asyncio.to_thread(keeper.remove, dry)
+    return replace(collected, commands=await keeper.forget_commands(dry))
 
 
 async def collect_some(
     store: Store, home: Path, retention: Retention, *, seconds: float = EVER, going: Callable[[], bool] = lambda: True
 ) -> None:
-    """One pass: read logs for so many seconds at most, and remove for as long, as long as it is `going`. The next pass
-    goes on where it stopped. Waits for nobody who keeps something."""
-    stamp_of(home).touch()  # so that no other process begins one, too
+    """Run one pass: read logs for at most `seconds`, then remove for at most `seconds`, while `going` returns true. The
+    next pass continues where this one stopped. Does not wait for processes that are storing data."""
+    stamp_of(home).touch()  # so that no other process begins a pass
     marks = await asyncio.to_thread(Marks, store, home, remembers=True)
     keeper = _Keeper(store, home, retention, time.time(), marks, seconds, going)
     try:
@@ -70,13 +71,13 @@ async def collect_some(
     except (Unfinished, BlockingIOError):
         write_stamp(home, replace(read_stamp(home), done=False))
     except (OSError, TreadleError):
-        with suppress(OSError):  # what cannot be done is not tried again at once
+        with suppress(OSError):  # do not retry a failed pass at once
             write_stamp(home, replace(read_stamp(home), done=True, shard=""))
         raise
 
 
 async def now_and_then(store: Store, home: Path, retention: Retention) -> None:
-    """A pass of about a second. What goes wrong is told by `treadle gc`."""
+    """Run a pass of about a second. Errors are suppressed here; `treadle gc` reports them."""
     with suppress(OSError, TreadleError):
         await collect_some(store, home, retention, seconds=_CHEAP_S)
 
@@ -142,21 +143,21 @@ class _Keeper:
 
     def remove(self, dry: bool) -> Collected:
         resumes = self._going is not None and bool(self._stamp.shard)
-        # Which line it takes to stay below the cap is asked once; whoever resumes has it.
+        # The cutoff that keeps the size below the cap is computed once; a resumed pass reads it from the stamp.
         images = [] if resumes else list(self._all_images())
         line = max(self._line, self._stamp.goal) if resumes else self._raised(images)
         if not dry and self._folder.is_dir():
             self._write_stamp(line, self._stamp.shard if resumes else "0")  # before anything is missing
-        trees = [tree for tree in self._upkeep.trees() if tree.used <= self._tree_line(line)]
-        gone = 0
+        trees = [tree for tree in self._upkeep.trees() if tree.last_used_s <= self._tree_line(line)]
+        dropped_captures = 0
         for file, capture in self._upkeep.captures():
             if capture is not None and self._capture_worth(capture) <= line:
-                gone += 1
+                dropped_captures += 1
                 if not dry:
                     self._upkeep.drop_capture(file, capture)
         decisions = 0
         if not dry:
-            # Trees first: whoever has none reads everything anew, and relies on nothing that goes now.
+            # Trees first: a process without a stored tree reads all files again, and needs no image removed now.
             self._upkeep.drop_trees(self._tree_line(line), wait=self._going is None)
             self._upkeep.tidy(stage=not any(self._journals.unfinished()))
             decisions = self._journals.sweep(max(DAY_S, self._retention.days * DAY_S))
@@ -168,20 +169,20 @@ class _Keeper:
             after_images(self._folder).sweep((), max(DAY_S, self._now - line), going=going)
         swept = self._images.sweep(keep, DAY_S, dry=dry, since=since, going=going)
         total = sum(image.size for image in images)
-        found = Collected(
+        collected = Collected(
             swept.count,
             swept.size,
             len(images) - swept.count,
             total - swept.size,
             len(trees),
-            gone,
+            dropped_captures,
             decisions,
             worlds=worlds,
             line=line,
         )
         if not dry and self._folder.is_dir():
             self._write_stamp(line, swept.left_at)
-        return found
+        return collected
 
     async def forget_commands(self, dry: bool) -> int:
         """Also of deleted chats. Chats of another database that shares this home are left alone."""
@@ -191,16 +192,16 @@ class _Keeper:
             self._check_going()
             if chat in self._open or chat not in is_deleted:
                 continue
-            for known in await self._commands.known(chat):
-                if not known.running and known.ended_ms and known.ended_ms / 1000 < self._line:
-                    if not is_deleted[chat] and await asyncio.to_thread(self._has_pending_changes, chat, known):
+            for command in await self._commands.list_commands(chat):
+                if not command.running and command.ended_ms and command.ended_ms / 1000 < self._line:
+                    if not is_deleted[chat] and await asyncio.to_thread(self._has_pending_changes, chat, command):
                         continue
                     count += 1
                     if not dry:
-                        await self._commands.forget(chat, known.call)
+                        await self._commands.forget(chat, command.call)
         return count
 
-    def _has_pending_changes(self, chat: ChatId, command: Known) -> bool:
+    def _has_pending_changes(self, chat: ChatId, command: KnownCommand) -> bool:
         """True if an ended background command has changes on its view, neither committed nor discarded (W-10)."""
         if not command.background or self._journals.read(f"{chat}/{command.call}") is not None:
             return False
@@ -212,7 +213,7 @@ class _Keeper:
 
     def _look_at_files(self) -> None:
         for journal in self._journals.unfinished():
-            self._refer((found.digest for file in journal.files for found in references(file)), EVER)
+            self._refer((reference.digest for file in journal.files for reference in references(file)), EVER)
         for _, capture in self._upkeep.captures():
             self._check_going()
             if capture is not None and (worth := self._capture_worth(capture)) > self._line:
@@ -222,11 +223,11 @@ class _Keeper:
             self._refer(digests, EVER)
         for tree in self._upkeep.trees():
             self._check_going()
-            if tree.used > self._tree_line(self._line):
-                self._refer(self._upkeep.relied_on(tree.file) or (), tree.used)
+            if tree.last_used_s > self._tree_line(self._line):
+                self._refer(self._upkeep.relied_on(tree.file) or (), tree.last_used_s)
 
-    def _refer(self, found: Iterable[str], worth: float) -> None:
-        for digest in found:
+    def _refer(self, digests: Iterable[str], worth: float) -> None:
+        for digest in digests:
             self._worth[digest] = max(worth, self._worth.get(digest, 0.0))
 
     def _all_images(self) -> Iterator[StoredContent]:
@@ -243,16 +244,18 @@ class _Keeper:
         return lambda: time.monotonic() < until and (going is None or going())
 
     def _write_stamp(self, line: float, shard: str) -> None:
-        """What is gone stays gone, also when the next line lies further back."""
+        """Never lower the recorded line: removed data stays removed, even if the next cutoff is earlier."""
         write_stamp(self._home, Stamp(max(line, self._stamp.line), not shard, shard, line))
 
     def _capture_worth(self, capture: Capture) -> float:
-        """Without bound as long as somebody may still compare with it: a chat at work, a process in the background."""
-        chat, made = _chat(capture), capture.made_ms / 1000
-        if chat in self._open or capture.name in self._running or made > self._now - DAY_S:
+        """Return the time of the last change of its chat, or of the capture itself. Infinite while a comparison with
+        the capture is possible: the chat is at work, a background command runs, or the capture is less than a day
+        old."""
+        chat, made_s = _chat(capture), capture.made_ms / 1000
+        if chat in self._open or capture.name in self._running or made_s > self._now - DAY_S:
             return EVER
         updated = [listed.summary.updated_ms / 1000 for listed in self._chats if listed.summary.chat == chat]
-        return max([made, *updated])
+        return max([made_s, *updated])
 
     def _tree_line(self, line: float) -> float:
         return max(line, self._now - TREE_DAYS * DAY_S)
@@ -261,8 +264,10 @@ class _Keeper:
         """The line, as far up as it takes to stay below the cap."""
         line = self._line
         fresh = self._now - DAY_S
-        total = sum(image.size for image in images if image.used > fresh or self._worth.get(image.digest, 0.0) > line)
-        movable = [(self._worth.get(image.digest, 0.0), image.size) for image in images if image.used <= fresh]
+        total = sum(
+            image.size for image in images if image.last_used_s > fresh or self._worth.get(image.digest, 0.0) > line
+        )
+        movable = [(self._worth.get(image.digest, 0.0), image.size) for image in images if image.last_used_s <= fresh]
         for worth, size in sorted(pair for pair in movable if line < pair[0] < EVER):
             if total <= self._retention.cap and worth > line:
                 break

@@ -1,5 +1,5 @@
-"""What a command can do by way of Treadle itself, tried for real in a project that is made for it: by the judge of
-effects, the environment and the limits, with each sandbox. Ways out of a sandbox alone are tried by `sandbox.probe`."""
+"""Tests of the protection that Treadle adds around commands: the judging of effects, the environment and the limits,
+run for real in a temporary project with each sandbox. Escapes from the sandbox itself are tested by `sandbox.probe`."""
 
 import os
 import secrets
@@ -72,7 +72,7 @@ def _lasting(_project: Path, result: str) -> bool:
 
 
 TRIALS = (
-    CommandTrial("variable", "read a variable that is on no list", "env", lambda _, said: f"{VARIABLE}=" in said),
+    CommandTrial("variable", "read a variable that is on no list", "env", lambda _, output: f"{VARIABLE}=" in output),
     CommandTrial(
         "setuid",
         "make a program that runs as its owner",
@@ -169,7 +169,7 @@ TRIALS = (
 
 
 async def try_commands(home: Path, level: Level) -> tuple[EscapeResult, ...]:
-    """Try all with this sandbox, as a chat that nobody watches. SandboxError if it does not hold here."""
+    """Run all trials with this sandbox, in a non-interactive chat. SandboxError if the sandbox does not hold here."""
     place = _ROOMY if os.access(_ROOMY, os.W_OK) else str(home)
     with trial_folder("treadle-trial-", place) as name:
         project = _make_project(Path(name))
@@ -210,10 +210,12 @@ async def _results(project: Path, agent: Agent, level: Level) -> list[str]:
     return [result.text for entry in history if isinstance(entry, ResultsEntry) for result in entry.results]
 
 
-def _judged(trial: CommandTrial, project: Path, said: str) -> EscapeResult:
-    if trial.reached(project, said):
+def _judged(trial: CommandTrial, project: Path, output: str) -> EscapeResult:
+    if trial.reached(project, output):
         return EscapeResult(trial.name, "allowed")
-    return EscapeResult(trial.name, "undone" if "[undone: " in said else "refused", said.strip().rpartition("\n")[2])
+    return EscapeResult(
+        trial.name, "undone" if "[undone: " in output else "refused", output.strip().rpartition("\n")[2]
+    )
 
 
 def _status(path: Path) -> os.stat_result:

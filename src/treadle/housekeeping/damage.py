@@ -54,8 +54,10 @@ def _damage(home: Path, at_work: set[str], repair: bool) -> Iterator[Problem]:
         if capture is None or upkeep.relied_on(upkeep.tree_of(capture)) is None:
             if repair:
                 upkeep.drop_capture(file, capture)
-            what = f"the snapshot {capture.name}" if capture else f"the snapshot {file.name}"
-            yield Problem("snapshot", f"{what} cannot be read", _chat(capture.name if capture else ""), repaired=repair)
+            subject = f"the snapshot {capture.name}" if capture else f"the snapshot {file.name}"
+            yield Problem(
+                "snapshot", f"{subject} cannot be read", _chat(capture.name if capture else ""), repaired=repair
+            )
     yield from _left_over(images, repair)
     if (home / "worlds").is_dir():
         yield from _worlds(home, repair)

@@ -1,5 +1,5 @@
-"""Which images each chat refers to, as of its last change: a pass reads only the logs of chats that have changed, and
-after one that was cut short only the others. A cache; what is not in it is read."""
+"""A cache of the images that each chat refers to, as of its last change. A pass reads only the logs of chats that have
+changed; a pass after an interrupted one reads only the logs that are left. A chat that is not in the cache is read."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,14 +21,14 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     images: frozenset[str]
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _MarksFile(msgspec.Struct, frozen=True):
     version: str
     """Of the Treadle that read the logs: another one may see more in them."""
     marks: Mapping[str, Mark]
 
 
 class Marks:
-    """`remembers`: whether what an earlier pass has read is taken over."""
+    """`remembers`: True to reuse the marks that an earlier pass has stored."""
 
     def __init__(self, store: Store, home: Path, *, remembers: bool) -> None:
         self._store = store
@@ -46,8 +46,8 @@ class Marks:
         if self.knows(listed):
             mark = self._known[summary.chat]
         else:
-            found = [each async for _, each in all_references(self._store, summary.chat)]
-            images = frozenset(each.digest for each in found if each.kind == "image")
+            references = [each async for _, each in all_references(self._store, summary.chat)]
+            images = frozenset(each.digest for each in references if each.kind == "image")
             mark = Mark(summary.head, summary.updated_ms, images)
         self._seen[summary.chat] = mark
         return mark.images
@@ -56,11 +56,11 @@ class Marks:
         """Keep what was read; and, unless all chats were asked for that there are, what was known of the others."""
         marks = self._seen if all_seen else {**self._known, **self._seen}
         if self._remembers and marks != self._known:
-            replace_file(str(self._file), msgspec.msgpack.encode(_Kept(__version__, marks)))
+            replace_file(str(self._file), msgspec.msgpack.encode(_MarksFile(__version__, marks)))
 
     def _read(self) -> Mapping[str, Mark]:
         try:
-            kept = msgspec.msgpack.decode(self._file.read_bytes(), type=_Kept)
+            stored_marks = msgspec.msgpack.decode(self._file.read_bytes(), type=_MarksFile)
         except (OSError, msgspec.MsgspecError):
             return {}
-        return kept.marks if kept.version == __version__ else {}
+        return stored_marks.marks if stored_marks.version == __version__ else {}

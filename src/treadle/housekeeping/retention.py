@@ -22,7 +22,7 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """What was removed (or would be), and what is left."""
+    """The numbers of removed items (with a dry run: of items to remove) and of stored items."""
 
     images: int = 0
     bytes: int = 0
@@ -37,7 +37,7 @@ class Collected(msgspec.Struct, frozen=True):
     worlds: int = 0
     """Worlds of sub-agents and of attempts of races."""
     line: float = 0.0
-    """What chats refer to that have not changed since (seconds since 1970) is not kept any more."""
+    """The cutoff in seconds since 1970. Images that are referred to only by chats unchanged since then are removed."""
 
 
 def retention_of(settings: Settings, days: float | None = None) -> Retention:
@@ -62,13 +62,13 @@ class Stamp(msgspec.Struct, frozen=True):
     """How far collecting has come. When it was last done is the time of its file."""
 
     line: float = 0.0
-    """Up to which time chats may refer to what was collected, ever (seconds since 1970)."""
+    """The latest cutoff of any pass (seconds since 1970): images of chats unchanged since then may be gone."""
     done: bool = True
-    """Whether the last pass came to its end. If not, the next one goes on:"""
+    """True if the last pass finished. If False, the next pass continues with `shard` and `goal`."""
     shard: str = ""
-    """from here, if it had begun to remove,"""
+    """The shard at which removal stopped. Empty if removal had not begun."""
     goal: float = 0.0
-    """what is worth no more than this."""
+    """The cutoff of the unfinished pass."""
 
 
 def stamp_of(home: Path) -> Path:
@@ -76,8 +76,8 @@ def stamp_of(home: Path) -> Path:
 
 
 def is_due(home: Path, every_s: float = DAY_S) -> bool:
-    """Whether so much time has passed since this was last done, or it was not done to the end. The first time only the
-    clock is set: nothing can be old enough yet."""
+    """True if `every_s` seconds have passed since the last pass, or if that pass did not finish. The first call only
+    sets the time: nothing can be old enough yet."""
     stamp = stamp_of(home)
     try:
         return time.time() - stamp.stat().st_mtime > every_s or not read_stamp(home).done

@@ -1,5 +1,5 @@
-"""What `treadle fsck` does with a database whose pages are damaged: everything that can be read goes into a new one
-beside it, which is put right and told about (D-06). The damaged file stays as it is."""
+"""The repair of a database with damaged pages by `treadle fsck`: every readable record is copied into a new database
+beside it, which is then checked, repaired and reported (D-06). The damaged file is not changed."""
 
 import asyncio
 import sqlite3
@@ -20,36 +20,36 @@ from treadle.types import ChatId
 
 
 class Rescue(msgspec.Struct, frozen=True):
-    """What was saved, and what is lost."""
+    """The result of a salvage: the records saved and the records lost."""
 
-    made: Salvaged
-    lost: dict[str, int]
+    salvaged: Salvaged
+    lost_records: dict[str, int]
     """By chat: how many records are lost, as far as that can be known."""
     problems: tuple[Problem, ...]
 
     @property
-    def whole(self) -> int:
+    def intact_chats(self) -> int:
         """How many chats have lost nothing."""
-        return self.made.chats - len(self.lost)
+        return self.salvaged.chats - len(self.lost_records)
 
 
 async def rescue(path: Path) -> Rescue:
     """Make a sound database of what can be read of a damaged one. StoreError if there can be none."""
     try:
-        made = await asyncio.to_thread(salvage, path)
+        salvaged = await asyncio.to_thread(salvage, path)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"nothing can be salvaged of {path}: {error}") from error
-    store = SqliteStore(made.path)
+    store = SqliteStore(salvaged.path)
     try:
         problems = await store.check(repair=True)
         touched = {problem.chat for problem in problems if problem.kind in ("gap", "record", "head", "summary")}
-        lost = {}
-        for chat in sorted(touched | set(made.nameless)):
-            lost[chat] = await _put_right(store, ChatId(chat))
+        lost_records = {}
+        for chat in sorted(touched | set(salvaged.nameless)):
+            lost_records[chat] = await _put_right(store, ChatId(chat))
     finally:
         await store.close()
-    _leave_one_file(made.path)
-    return Rescue(made, {chat: count for chat, count in lost.items() if count}, tuple(problems))
+    _leave_one_file(salvaged.path)
+    return Rescue(salvaged, {chat: count for chat, count in lost_records.items() if count}, tuple(problems))
 
 
 async def _put_right(store: SqliteStore, chat: ChatId) -> int:

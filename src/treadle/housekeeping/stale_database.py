@@ -1,5 +1,5 @@
-"""A home that knows more than its database: commands that were run, and of which the log knows nothing, because a
-backup was put back. Told by `treadle fsck`, and set aside by a repair; what they did to projects stays."""
+"""Detection of a database that is older than its home: after a backup was restored, the home holds commands that the
+logs do not know. `treadle fsck` reports them, and a repair sets them aside; their changes to projects stay."""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,19 +17,23 @@ _TELLING = {kind.TYPE for kind in (AssistantMessage, CheckStarted, ExecutionStar
 
 
 async def look_ahead(store: Store, home: Path, *, repair: bool) -> list[Problem]:
-    """What lies in the home of calls that the logs of the database do not have. Chats at work are left alone."""
+    """Report the commands in the home whose calls are missing from the logs. Chats at work are skipped."""
     commands = SupervisedCommands(home / "commands")
     problems: list[Problem] = []
     for listed in await store.list():
         chat = listed.summary.chat
         on_disk = await asyncio.to_thread(commands.ever, chat)
-        if on_disk and not listed.leased and (lost := await _lost(store, chat, on_disk)):
-            aside = [await asyncio.to_thread(commands.set_aside, chat, key) for key in lost] if repair else [False]
-            problems.append(Problem("ahead", _words(lost), chat, repaired=all(aside)))
+        if on_disk and not listed.leased and (unrecorded_calls := await _find_lost_calls(store, chat, on_disk)):
+            aside = (
+                [await asyncio.to_thread(commands.set_aside, chat, key) for key in unrecorded_calls]
+                if repair
+                else [False]
+            )
+            problems.append(Problem("ahead", _words(unrecorded_calls), chat, repaired=all(aside)))
     return problems
 
 
-async def _lost(store: Store, chat: ChatId, on_disk: Iterable[CallKey]) -> list[CallKey]:
+async def _find_lost_calls(store: Store, chat: ChatId, on_disk: Iterable[CallKey]) -> list[CallKey]:
     requested: set[str] = set()
     names: dict[str, str] = {}
     async for _, event in events_of(store, chat, _TELLING):
@@ -53,9 +57,10 @@ def _is_lost(key: CallKey, requested: set[str], names: dict[str, str]) -> bool:
     return call not in requested or names.get(call, name) != name
 
 
-def _words(lost: list[CallKey]) -> str:
-    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+def _words(unrecorded_calls: list[CallKey]) -> str:
+    more = f" and {len(unrecorded_calls) - _SHOWN} more" if len(unrecorded_calls) > _SHOWN else ""
     return (
-        f"the database is older than the home: commands were run that the log does not have ({', '.join(lost[:_SHOWN])}"
+        "the database is older than the home: commands were run that the log does not have "
+        f"({', '.join(unrecorded_calls[:_SHOWN])}"
         f"{more}), as after a backup was restored; their changes to the project stay"
     )

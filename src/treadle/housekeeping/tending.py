@@ -1,6 +1,5 @@
-"""Housekeeping in processes that stay, beside their work, and at once given up when they end: once an hour what is kept
-for undoing is looked through, once a minute jobs that have ended are closed. What is not done then, the next pass does,
-in whichever process."""
+"""Background housekeeping of long-running processes, stopped when the process ends. Data stored for undo is collected
+once an hour; ended jobs are closed once a minute. Unfinished work is left to the next pass of any process."""
 
 import asyncio
 from collections.abc import AsyncIterator

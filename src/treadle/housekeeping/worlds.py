@@ -1,5 +1,5 @@
-"""Worlds that nobody needs any more (W-11): those of sub-agents and of the attempts of races, some time after the calls
-that began them have ended. Worlds that people opened are theirs to drop."""
+"""Removal of unused worlds (W-11): the worlds of sub-agents and of race attempts, some time after the calls that
+created them have ended. Worlds that people opened are removed only by people."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -65,10 +65,10 @@ def _old(chats: Sequence[Listed], folders: "WorldFolders", line: float) -> "Iter
         for each in chats
         if each.summary.parent
     }
-    kept: set[str] = set()
+    needed_ids: set[str] = set()
     for world in reversed([*folders.all()]):
         child = began.get(world.id)
-        if child is None or max(worth.get(chat, 0.0) for chat in child) >= line or world.id in kept:
-            kept.add(world.parent)
+        if child is None or max(worth.get(chat, 0.0) for chat in child) >= line or world.id in needed_ids:
+            needed_ids.add(world.parent)
         else:
             yield world

@@ -1,5 +1,5 @@
-"""One program that is connected: its requests are answered, and it can be asked and told things. Requests run beside
-each other; what is told keeps its order. Knows nothing of sessions."""
+"""The JSON-RPC connection to one program: answers its requests, and sends requests and notifications to it. Requests
+run concurrently; notifications keep their order. Knows nothing of sessions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ class RpcError(Exception):
         self.data = data
 
 
-class Gone(Exception):
+class PeerDisconnected(Exception):
     """The program that was asked has left."""
 
 
@@ -61,7 +61,7 @@ class Connection:
         self._reading: asyncio.Task[None] | None = None
         self.closed = False
         self.admitted = False
-        """Whether it has shown what it must show."""
+        """True once the program has authenticated; until then only short messages are accepted."""
 
     async def serve(self) -> None:
         """Until the program leaves, or sends what cannot be understood."""
@@ -91,7 +91,7 @@ class Connection:
     async def _end(self, writing: asyncio.Task[None]) -> None:
         for future in self._asked.values():
             if not future.done():
-                future.set_exception(Gone())
+                future.set_exception(PeerDisconnected())
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -105,7 +105,7 @@ class Connection:
         self._writer.close()
 
     def close(self) -> None:
-        """What was told before is still sent."""
+        """Close the connection. Notifications that are already queued are still sent."""
         self.closed = True
         self._news.set()
         if self._reading is not None:
@@ -119,7 +119,7 @@ class Connection:
     async def request(self, method: str, params: dict[str, Any]) -> Any:
         """Its answer; RpcError if that is an error, Gone if it leaves."""
         if self.closed:
-            raise Gone
+            raise PeerDisconnected
         self._number += 1
         number = self._number
         future = self._asked[number] = asyncio.get_running_loop().create_future()

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 MAX_BYTES = 64 * 1024 * 1024
-"""No message is longer: what announces more is no client of ours."""
+"""The largest message in bytes. A longer one is refused."""
 _MAX_HEADER = 64
 _MAX_DIGITS = 18
 

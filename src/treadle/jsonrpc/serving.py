@@ -1,5 +1,5 @@
-"""Where programs come from: the two ends of this process's own pipe, or a socket of this machine. Standard output is
-the protocol's alone; what is for people goes to standard error."""
+"""The transports for JSON-RPC clients: standard input and output of this process, or a socket of this machine. Standard
+output carries only the protocol; messages for people go to standard error."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,9 @@ from treadle.jsonrpc.connection import Connection, Handler
 
 
 class Served(Protocol):
-    """Whoever answers programs. `ended` is set when one of them wants it to end."""
+    """A server that answers connected programs. `end_requested` is set when a program asks the server to end."""
 
-    ended: asyncio.Event
+    end_requested: asyncio.Event
 
     @property
     def handle(self) -> Handler: ...
@@ -46,8 +46,8 @@ async def serve_tcp(served: Served, host: str, port: int) -> None:
 
     server = await asyncio.start_server(welcome, host, port)
     async with server:
-        bound = server.sockets[0].getsockname()[1]
-        print_line(f"Treadle listening on port {bound}")
+        bound_port = server.sockets[0].getsockname()[1]
+        print_line(f"Treadle listening on port {bound_port}")
         await _until_ended(served, asyncio.create_task(server.serve_forever()))
 
 
@@ -55,13 +55,13 @@ async def _until_ended(served: Served, serving: asyncio.Task[None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(number, served.ended.set)
-    ended = asyncio.create_task(served.ended.wait())
-    await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
+            loop.add_signal_handler(number, served.end_requested.set)
+    ending = asyncio.create_task(served.end_requested.wait())
+    await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
-        await asyncio.sleep(0.05)  # the answer to whoever asked for the end
+        await asyncio.sleep(0.05)  # time to send the answer to the request to end
     await served.close()
-    for task in (serving, ended):
+    for task in (serving, ending):
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

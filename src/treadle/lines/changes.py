@@ -1,6 +1,6 @@
-"""Changes of files in words: a line for each, with what came and went (W-04). Some are counted and not told of one by
-one: what lies in `.git`, what tools made and can make again, what .gitignore names; whoever must see everything asks
-for less to be put aside. How a path is shown is the caller's business. Pure."""
+"""File changes as text: one line per file, with the numbers of added and removed lines (W-04). Changes in `.git`, in
+caches that tools can rebuild, and of ignored files are only counted; a caller that must list everything passes a
+smaller `aside`. The caller formats the paths. Pure."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from typing import Literal
@@ -14,7 +14,7 @@ from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, d
 Aside = Literal["git", "caches", "ignored"]
 ASIDE: frozenset[Aside] = frozenset(("git", "caches", "ignored"))
 JUDGED: frozenset[Aside] = frozenset(("git", "ignored"))
-"""Where somebody decides by what is shown: a program may lie in `.venv`."""
+"""The set for approvals, which list caches too: a program may lie in `.venv`."""
 
 CACHES = frozenset(
     (
@@ -52,9 +52,9 @@ _MOST_NAMES = 4
 
 
 class Sorted(msgspec.Struct, frozen=True):
-    """Changes, by whether they are told of."""
+    """Changes, divided into those listed one by one and those only counted."""
 
-    told: tuple[FileChange, ...]
+    reported_files: tuple[FileChange, ...]
     git: int = 0
     cached: int = 0
     caches: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Sorted(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> list[str]:
-        """What is not told of, in words."""
+        """The counts of the changes that are not listed, as text."""
         names = ", ".join(self.caches[:_MOST_NAMES]) + (" …" if len(self.caches) > _MOST_NAMES else "")
         lines = [f".git: {count(self.git, 'file')}"] if self.git else []
         lines += [f"{count(self.cached, 'file')} in {names}"] if self.cached else []
@@ -72,7 +72,7 @@ class Sorted(msgspec.Struct, frozen=True):
 
 def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> Sorted:
     files = tuple(files)
-    told: list[FileChange] = []
+    listed_files: list[FileChange] = []
     numbers: dict[Aside, int] = {}
     caches: dict[str, None] = {}
     for file in files:
@@ -80,12 +80,16 @@ def sort_out(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> S
         kinds: dict[Aside, bool] = {"git": in_git(file.path), "caches": bool(cache), "ignored": file.ignored}
         kind = next((kind for kind, so in kinds.items() if so and kind in aside), None)
         if kind is None:
-            told.append(file)
+            listed_files.append(file)
         elif not is_folder(file):
             numbers[kind] = numbers.get(kind, 0) + 1
             caches |= {cache: None} if kind == "caches" else {}
     return Sorted(
-        tuple(told), numbers.get("git", 0), numbers.get("caches", 0), tuple(sorted(caches)), numbers.get("ignored", 0)
+        tuple(listed_files),
+        numbers.get("git", 0),
+        numbers.get("caches", 0),
+        tuple(sorted(caches)),
+        numbers.get("ignored", 0),
     )
 
 
@@ -120,40 +124,44 @@ _MANY = 5
 
 
 def total(files: Iterable[FileChange], aside: Collection[Aside] = ASIDE) -> DiffStat:
-    """What came and went in all, without what is put aside."""
-    counted = sort_out(files, aside).told
+    """Return the total of added and removed lines, without the changes in `aside`."""
+    counted = sort_out(files, aside).reported_files
     return DiffStat(sum(file.added for file in counted), sum(file.removed for file in counted))
 
 
-def merged(known: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
-    """Changes by path, with later ones added to earlier ones; what cancels itself out is gone."""
-    found = dict(known)
+def merged(earlier_changes: Mapping[str, FileChange], files: Iterable[FileChange]) -> dict[str, FileChange]:
+    """Add later changes to earlier ones, by path. Changes that cancel each other out are dropped."""
+    changes_by_path = dict(earlier_changes)
     for file in files:
-        first = found.pop(file.path, None)
+        first = changes_by_path.pop(file.path, None)
         if first is None:
-            found[file.path] = file
+            changes_by_path[file.path] = file
             continue
         both = DiffStat(first.added + file.added, first.removed + file.removed)
         if first.before is None and first.after is None:  # an old log, which knows no states
-            found[file.path] = replace(file, added=both.added, removed=both.removed)
+            changes_by_path[file.path] = replace(file, added=both.added, removed=both.removed)
         elif first.before != file.after:
-            found[file.path] = change_of(file.path, first.before, file.after, both, ignored=file.ignored)
-    return found
+            changes_by_path[file.path] = change_of(file.path, first.before, file.after, both, ignored=file.ignored)
+    return changes_by_path
 
 
 def change_lines(
-    files: Iterable[FileChange], shown: Callable[[str], str], most: int = 30, aside: Collection[Aside] = ASIDE
+    files: Iterable[FileChange], format_path: Callable[[str], str], most: int = 30, aside: Collection[Aside] = ASIDE
 ) -> list[str]:
-    """One line a file, at most so many; what is put aside is only counted. Of a folder that is gone with many files in
-    it, the folder tells."""
-    found = sort_out(files, aside)
-    gone = _gone_folders(found.told)
-    told = [file for file in without_parents(found.told, gone) if file.path in gone or not _below(file.path, gone)]
-    lines = [change_line(file, shown) + gone.get(file.path, "") for file in told[:most]]
-    if len(told) > most:
-        rest = told[most:]
-        lines.append(f"[{count(len(rest), 'more file')}{_numbers(total(rest, ()))}]")
-    return lines + [f"[{counted}]" for counted in found.counts]
+    """Return one line per file, at most `most`. Changes in `aside` are only counted. A removed folder with many files
+    is one line."""
+    sorted_files = sort_out(files, aside)
+    removed_folders = _gone_folders(sorted_files.reported_files)
+    listed_files = [
+        file
+        for file in without_parents(sorted_files.reported_files, removed_folders)
+        if file.path in removed_folders or not _below(file.path, removed_folders)
+    ]
+    lines = [change_line(file, format_path) + removed_folders.get(file.path, "") for file in listed_files[:most]]
+    if len(listed_files) > most:
+        unlisted_files = listed_files[most:]
+        lines.append(f"[{count(len(unlisted_files), 'more file')}{_numbers(total(unlisted_files, ()))}]")
+    return lines + [f"[{counted}]" for counted in sorted_files.counts]
 
 
 def without_parents(files: Iterable[FileChange], even: Container[str] = ()) -> list[FileChange]:
@@ -171,11 +179,11 @@ def _gone_folders(files: Sequence[FileChange]) -> dict[str, str]:
     for file in deleted:
         if not is_folder(file) and (top := _below(file.path, folders)):
             inside.setdefault(top, []).append(file)
-    kept = {_below(file.path, folders) for file in files if file.action != "deleted"}
+    surviving_folders = {_below(file.path, folders) for file in files if file.action != "deleted"}
     return {
         top: f" ({count(len(all_of), 'file')}){_numbers(total(all_of, ()))}"
         for top, all_of in inside.items()
-        if len(all_of) > _MANY and top not in kept
+        if len(all_of) > _MANY and top not in surviving_folders
     }
 
 
@@ -189,10 +197,10 @@ def _below(path: str, folders: Container[str]) -> str:
     return ""
 
 
-def change_line(file: FileChange, shown: Callable[[str], str]) -> str:
+def change_line(file: FileChange, format_path: Callable[[str], str]) -> str:
     """`M src/a.py +3 -1`."""
     state = file.after or file.before
-    name = shown(file.path) + ("/" if state is not None and state.kind == "directory" else "")
+    name = format_path(file.path) + ("/" if state is not None and state.kind == "directory" else "")
     return f"{_SIGNS[file.action]} {name}{_numbers(DiffStat(file.added, file.removed))}{_nature(file)}"
 
 
@@ -201,18 +209,18 @@ def _numbers(stat: DiffStat) -> str:
 
 
 def _nature(file: FileChange) -> str:
-    """What the numbers do not say: another kind of thing, other permissions, bytes that are no text."""
-    before, after = file.before, file.after
-    if after is None or (before is None and after.kind == "file"):
+    """Describe changes that line counts do not show: another file type, other permissions, binary content."""
+    old_state, new_state = file.before, file.after
+    if new_state is None or (old_state is None and new_state.kind == "file"):
         return ""
-    if before is None or before.kind != after.kind:
-        was = "" if before is None else f"{_noun(before)} to "
-        return f" ({was}{_noun(after)})" if before is not None or after.kind in ("link", "fifo") else ""
-    if after.kind == "link":
+    if old_state is None or old_state.kind != new_state.kind:
+        was = "" if old_state is None else f"{_noun(old_state)} to "
+        return f" ({was}{_noun(new_state)})" if old_state is not None or new_state.kind in ("link", "fifo") else ""
+    if new_state.kind == "link":
         return " (link)"
-    mode = f" (mode {before.mode:o} to {after.mode:o})" if before.mode != after.mode else ""
-    silent = after.digest != before.digest and not file.added and not file.removed
-    return f" ({before.size:,} to {after.size:,} bytes){mode}" if silent else mode
+    mode = f" (mode {old_state.mode:o} to {new_state.mode:o})" if old_state.mode != new_state.mode else ""
+    silent = new_state.digest != old_state.digest and not file.added and not file.removed
+    return f" ({old_state.size:,} to {new_state.size:,} bytes){mode}" if silent else mode
 
 
 def _noun(state: FileState) -> str:

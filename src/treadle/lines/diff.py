@@ -1,6 +1,6 @@
-"""What changed in a text, as a unified diff and as two numbers; which lines of two texts are the same. Bounded in size,
-and in time: what is equal at both ends is passed over at the speed of memory, long texts are first cut at lines that
-stand in both exactly once, and what is beyond recognition even then counts as replaced."""
+"""The difference of two texts, as a unified diff and as line counts, and the lines that two texts share. Size and time
+are bounded: equal ends are skipped at memory speed, long texts are first split at lines that occur in both exactly
+once, and parts that are still too large to compare count as replaced."""
 
 import difflib
 from bisect import bisect_left
@@ -19,7 +19,7 @@ _SHORT = 4_096
 """Texts of so many characters are split as they are."""
 
 Opcode = tuple[str, int, int, int, int]
-"""As difflib has it: what became of lines i1 to i2 of the one, which are lines j1 to j2 of the other."""
+"""The tag and the ranges i1:i2 (old lines) and j1:j2 (new lines), as in difflib."""
 
 
 def middle(old: str, new: str) -> tuple[list[str], list[str], int]:
@@ -40,10 +40,10 @@ def split(text: str) -> list[str]:
     return [f"{line}\n" for line in lines] + ([last] if last else [])
 
 
-def opcodes(before: list[str], after: list[str]) -> list[Opcode]:
-    """What became of every line; equal and changed stretches take turns."""
+def opcodes(old_lines: list[str], new_lines: list[str]) -> list[Opcode]:
+    """Return the opcodes of all lines; equal and changed stretches alternate."""
     codes: list[Opcode] = []
-    for code in _pieces(before, after):
+    for code in _pieces(old_lines, new_lines):
         tag, i1, i2, j1, j2 = code
         if codes and (codes[-1][0] == "equal") == (tag == "equal"):
             _, i1, _, j1, _ = codes.pop()
@@ -52,19 +52,19 @@ def opcodes(before: list[str], after: list[str]) -> list[Opcode]:
     return codes
 
 
-def _pieces(before: list[str], after: list[str]) -> Iterator[Opcode]:
+def _pieces(old_lines: list[str], new_lines: list[str]) -> Iterator[Opcode]:
     """The same, in pieces that may have to be joined."""
-    start, end = equal_ends(before, after)
-    i2, j2 = len(before) - end, len(after) - end
+    start, end = equal_ends(old_lines, new_lines)
+    i2, j2 = len(old_lines) - end, len(new_lines) - end
     if start:
         yield "equal", 0, start, 0, start
-    old, new = before[start:i2], after[start:j2]
+    old, new = old_lines[start:i2], new_lines[start:j2]
     if max(len(old), len(new)) <= _MAX_COMPARED:
         yield from _compared(old, new, start, start)
     else:
         yield from _anchored(old, new, start, start)
     if end:
-        yield "equal", i2, len(before), j2, len(after)
+        yield "equal", i2, len(old_lines), j2, len(new_lines)
 
 
 def equal_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
@@ -88,9 +88,9 @@ def _compared(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode
 
 
 def _anchored(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode]:
-    """Long texts, compared between the lines that both have exactly once and in the same order. What may be spent on
-    that is what one comparison of the greatest allowed size costs."""
-    left = _MAX_COMPARED * _MAX_COMPARED
+    """Compare long texts between the lines that occur in both exactly once and in the same order. The total cost is
+    limited to that of one comparison of the largest allowed size."""
+    remaining_cost = _MAX_COMPARED * _MAX_COMPARED
     a = b = 0
     for next_a, next_b in [*anchors(old, new), (len(old), len(new))]:
         start, end = equal_ends(old[a:next_a], new[b:next_b])
@@ -99,8 +99,8 @@ def _anchored(old: list[str], new: list[str], i: int, j: int) -> Iterator[Opcode
         a, b = a + start, b + start
         until_a, until_b = next_a - end, next_b - end
         cost = (until_a - a) * (until_b - b)
-        if cost <= left:
-            left -= cost
+        if cost <= remaining_cost:
+            remaining_cost -= cost
             yield from _compared(old[a:until_a], new[b:until_b], i + a, j + b)
         else:
             yield "replace", i + a, i + until_a, j + b, j + until_b
@@ -118,23 +118,23 @@ def anchors(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int,
     pairs = [(at, places[line]) for at, line in enumerate(old) if counts[line] == 1 and line in places]
     ends: list[int] = []  # by length: the smallest place at which a growing row of that length ends
     tops: list[int] = []
-    before: list[int] = []
+    predecessors: list[int] = []
     for number, (_, place) in enumerate(pairs):
         length = bisect_left(ends, place)
-        before.append(tops[length - 1] if length else -1)
+        predecessors.append(tops[length - 1] if length else -1)
         ends[length : length + 1] = [place]
         tops[length : length + 1] = [number]
     row: list[tuple[int, int]] = []
     at = tops[-1] if tops else -1
     while at >= 0:
         row.append(pairs[at])
-        at = before[at]
+        at = predecessors[at]
     return row[::-1]
 
 
 def groups(codes: list[Opcode]) -> list[list[Opcode]]:
     """Hunks: changes with three lines around them, joined where those overlap."""
-    found: list[list[Opcode]] = []
+    hunks: list[list[Opcode]] = []
     group: list[Opcode] = []
     for index, (tag, i1, i2, j1, j2) in enumerate(codes):
         if tag != "equal":
@@ -146,13 +146,13 @@ def groups(codes: list[Opcode]) -> list[list[Opcode]]:
             continue
         if not first:
             group.append((tag, i1, min(i2, i1 + CONTEXT), j1, min(j2, j1 + CONTEXT)))
-            found.append(group)
+            hunks.append(group)
             group = []
         if not last:
             group = [(tag, max(i1, i2 - CONTEXT), i2, max(j1, j2 - CONTEXT), j2)]
     if any(code[0] != "equal" for code in group):
-        found.append(group)
-    return found
+        hunks.append(group)
+    return hunks
 
 
 # -- equal ends, at the speed of memory -------------------------------------------------------------------------------
@@ -169,17 +169,17 @@ def _line_start_within(text: str, tail: int) -> int:
     return len(text) - at
 
 
-def _common(one: str, other: str) -> int:
+def _common(one: str, second: str) -> int:
     """How many characters are equal from the beginning."""
-    return _longest(min(len(one), len(other)), lambda at, size: one[at : at + size] == other[at : at + size])
+    return _longest(min(len(one), len(second)), lambda at, size: one[at : at + size] == second[at : at + size])
 
 
-def _common_end(one: str, other: str, most: int) -> int:
+def _common_end(one: str, second: str, most: int) -> int:
     """How many characters are equal at the end, of at most so many."""
 
     def equal(at: int, size: int) -> bool:
-        a, b = len(one) - at, len(other) - at
-        return one[a - size : a] == other[b - size : b]
+        a, b = len(one) - at, len(second) - at
+        return one[a - size : a] == second[b - size : b]
 
     return _longest(most, equal)
 
@@ -214,21 +214,23 @@ class Diff(msgspec.Struct, frozen=True):
 
 def diff(path: str, old: str | None, new: str | None) -> Diff:
     """`old` is None for a file that did not exist, `new` for one that is deleted."""
-    before, after, line = middle(old or "", new or "")
-    codes = opcodes(before, after)
+    old_lines, new_lines, line = middle(old or "", new or "")
+    codes = opcodes(old_lines, new_lines)
     head = [f"--- {'/dev/null' if old is None else path}", f"+++ {'/dev/null' if new is None else path}"]
-    text = bounded("\n".join([*head, *_hunks(before, after, codes, line)]))
+    text = bounded("\n".join([*head, *_hunks(old_lines, new_lines, codes, line)]))
     return Diff(text, _stat(codes))
 
 
 def count_lines(old: str, new: str) -> DiffStat:
     """How many lines come and go."""
-    before, after = (_told_apart(old), _told_apart(new)) if len(old) + len(new) <= _SHORT else middle(old, new)[:2]
-    start, end = equal_ends(before, after)
-    removed, added = len(before) - start - end, len(after) - start - end
-    if not removed or not added:
-        return DiffStat(added, removed)
-    return _stat(_pieces(before, after))
+    old_lines, new_lines = (
+        (_told_apart(old), _told_apart(new)) if len(old) + len(new) <= _SHORT else middle(old, new)[:2]
+    )
+    start, end = equal_ends(old_lines, new_lines)
+    removed_count, added_count = len(old_lines) - start - end, len(new_lines) - start - end
+    if not removed_count or not added_count:
+        return DiffStat(added_count, removed_count)
+    return _stat(_pieces(old_lines, new_lines))
 
 
 def _told_apart(text: str) -> list[str]:
@@ -239,17 +241,17 @@ def _told_apart(text: str) -> list[str]:
 
 
 def _stat(codes: Iterable[Opcode]) -> DiffStat:
-    added = removed = 0
+    added_count = removed_count = 0
     for tag, i1, i2, j1, j2 in codes:
         if tag != "equal":
-            added, removed = added + j2 - j1, removed + i2 - i1
-    return DiffStat(added, removed)
+            added_count, removed_count = added_count + j2 - j1, removed_count + i2 - i1
+    return DiffStat(added_count, removed_count)
 
 
-def _hunks(before: list[str], after: list[str], codes: list[Opcode], skipped: int) -> list[str]:
+def _hunks(old_lines: list[str], new_lines: list[str], codes: list[Opcode], skipped: int) -> list[str]:
     lines: list[str] = []
     for group in groups(codes):
-        lines += [header(group, skipped), *marked(before, after, group)]
+        lines += [header(group, skipped), *marked(old_lines, new_lines, group)]
     return lines
 
 
@@ -259,14 +261,14 @@ def header(group: Sequence[Opcode], skipped: int) -> str:
     return f"@@ -{_range(i1 + skipped, i2 + skipped)} +{_range(j1 + skipped, j2 + skipped)} @@"
 
 
-def marked(before: list[str], after: list[str], group: Sequence[Opcode]) -> list[str]:
+def marked(old_lines: list[str], new_lines: list[str], group: Sequence[Opcode]) -> list[str]:
     """The lines of a hunk."""
     lines: list[str] = []
     for tag, a1, a2, b1, b2 in group:
         if tag == "equal":
-            lines += _marked(" ", before[a1:a2])
+            lines += _marked(" ", old_lines[a1:a2])
         else:
-            lines += _marked("-", before[a1:a2]) + _marked("+", after[b1:b2])
+            lines += _marked("-", old_lines[a1:a2]) + _marked("+", new_lines[b1:b2])
     return lines
 
 
@@ -289,14 +291,14 @@ def _marked(mark: str, lines: list[str]) -> list[str]:
 def bounded(text: str) -> str:
     """As much of a diff as is shown, and how much is not."""
     lines = text.split("\n")
-    shown: list[str] = []
+    shown_lines: list[str] = []
     size = 0
     for line in lines:
         if len(line) > _MAX_LINE:
             line = f"{line[:_MAX_LINE]}… [{len(line) - _MAX_LINE:,} more characters]"
         size += len(line) + 1
-        if len(shown) >= _MAX_SHOWN_LINES or size > _MAX_SHOWN_CHARS:
-            shown.append(f"[{len(lines) - len(shown):,} more lines of the diff are not shown]")
+        if len(shown_lines) >= _MAX_SHOWN_LINES or size > _MAX_SHOWN_CHARS:
+            shown_lines.append(f"[{len(lines) - len(shown_lines):,} more lines of the diff are not shown]")
             break
-        shown.append(line)
-    return "\n".join(shown)
+        shown_lines.append(line)
+    return "\n".join(shown_lines)

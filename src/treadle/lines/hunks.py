@@ -1,6 +1,6 @@
-"""The hunks of two texts, numbered from 1 as a diff shows them, and texts with only some of them (W-03); a change
-of a file as people look at it, by its hunks or in words (W-04). Texts are bytes here: whatever they hold, line ends and
-a missing last one included, comes out as it went in. Knows no disk."""
+"""The hunks of two texts, numbered from 1 as in a diff; texts with only some of the hunks (W-03); and a file change as
+shown to people, by its hunks or in words (W-04). Texts are bytes: their content is kept exactly, including line ends
+and a missing last line end. Does not access the disk."""
 
 from collections.abc import Collection
 
@@ -12,56 +12,56 @@ from treadle.lines.diff import Opcode, groups, header, marked, middle, opcodes, 
 from treadle.protocol.files import FileChange, FileState, Hunk
 
 MAX_TEXT = 16 << 20
-"""What is larger is not compared."""
+"""Larger texts are not compared."""
 
 
 def is_text(data: bytes) -> bool:
-    """Whether it can be compared line by line: no NUL byte, which no text has, and not too large."""
+    """True if the data can be compared line by line: it has no NUL byte and is not too large."""
     return len(data) <= MAX_TEXT and b"\0" not in data
 
 
 def hunks(old: bytes, new: bytes) -> tuple[Hunk, ...]:
-    before, after, skipped = middle(_decoded(old), _decoded(new))
+    old_lines, new_lines, skipped = middle(_decoded(old), _decoded(new))
     return tuple(
         Hunk(
             number,
             header(group, skipped),
-            tuple(map(_printable, marked(before, after, group))),
+            tuple(map(_printable, marked(old_lines, new_lines, group))),
             sum(j2 - j1 for tag, _, _, j1, j2 in group if tag != "equal"),
             sum(i2 - i1 for tag, i1, i2, _, _ in group if tag != "equal"),
         )
-        for number, group in enumerate(groups(opcodes(before, after)), 1)
+        for number, group in enumerate(groups(opcodes(old_lines, new_lines)), 1)
     )
 
 
-def without(old: bytes, new: bytes, chosen: Collection[int]) -> bytes:
+def without(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
     """`new` with these hunks taken back."""
-    return _mixed(old, new, set(chosen), taken_back=True)
+    return _mixed(old, new, set(hunk_numbers), taken_back=True)
 
 
-def only(old: bytes, new: bytes, chosen: Collection[int]) -> bytes:
+def only(old: bytes, new: bytes, hunk_numbers: Collection[int]) -> bytes:
     """`old` with these hunks and no other."""
-    return _mixed(old, new, set(chosen), taken_back=False)
+    return _mixed(old, new, set(hunk_numbers), taken_back=False)
 
 
-def _mixed(old: bytes, new: bytes, chosen: set[int], *, taken_back: bool) -> bytes:
+def _mixed(old: bytes, new: bytes, hunk_numbers: set[int], *, taken_back: bool) -> bytes:
     text = _decoded(new)
-    before, after, skipped = middle(_decoded(old), text)
-    found = groups(opcodes(before, after))
-    if unknown := sorted(chosen - set(range(1, len(found) + 1))):
+    old_lines, new_lines, skipped = middle(_decoded(old), text)
+    hunk_groups = groups(opcodes(old_lines, new_lines))
+    if unknown := sorted(hunk_numbers - set(range(1, len(hunk_groups) + 1))):
         names = ", ".join(map(str, unknown))
-        raise ToolError(f"There is no hunk {names}: the difference has {len(found)}, counted from 1.")
+        raise ToolError(f"There is no hunk {names}: the difference has {len(hunk_groups)}, counted from 1.")
     lines = split(text)
-    for number in range(len(found), 0, -1):  # from the end, so that what is left keeps its place
-        if (number in chosen) == taken_back:
-            _take_back(lines, before, found[number - 1], skipped)
+    for number in range(len(hunk_groups), 0, -1):  # from the end, so that what is left keeps its place
+        if (number in hunk_numbers) == taken_back:
+            _take_back(lines, old_lines, hunk_groups[number - 1], skipped)
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _take_back(lines: list[str], before: list[str], group: list[Opcode], skipped: int) -> None:
+def _take_back(lines: list[str], old_lines: list[str], group: list[Opcode], skipped: int) -> None:
     for tag, i1, i2, j1, j2 in reversed(group):
         if tag != "equal":
-            lines[skipped + j1 : skipped + j2] = before[i1:i2]
+            lines[skipped + j1 : skipped + j2] = old_lines[i1:i2]
 
 
 def _printable(line: str) -> str:
@@ -79,7 +79,7 @@ Texts = tuple[bytes | None, bytes | None]
 """Both ends of a change; None: no text, or one that is no longer to be had. Of nothing: empty."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class FileDiff(msgspec.Struct, frozen=True):
     """A change with its true counts. `notes` say what no line shows: kinds, modes, targets, bytes."""
 
     change: FileChange
@@ -87,32 +87,34 @@ class Shown(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def shown(change: FileChange, texts: Texts) -> Shown:
-    before, after = change.before, change.after
-    notes = [*_kinds(before, after), *_modes(before, after)]
-    if _content(before) == _content(after):
-        return Shown(change, (), tuple(notes))
+def build_file_diff(change: FileChange, texts: Texts) -> FileDiff:
+    old_state, new_state = change.before, change.after
+    notes = [*_kinds(old_state, new_state), *_modes(old_state, new_state)]
+    if _content(old_state) == _content(new_state):
+        return FileDiff(change, (), tuple(notes))
     old, new = texts
     if old is None or new is None:
-        return Shown(change, (), (*notes, _sizes(before, after)))
-    found = hunks(old, new)
-    counted = replace(change, added=sum(each.added for each in found), removed=sum(each.removed for each in found))
-    return Shown(counted, found, tuple(notes))
+        return FileDiff(change, (), (*notes, _sizes(old_state, new_state)))
+    file_hunks = hunks(old, new)
+    counted = replace(
+        change, added=sum(each.added for each in file_hunks), removed=sum(each.removed for each in file_hunks)
+    )
+    return FileDiff(counted, file_hunks, tuple(notes))
 
 
 def _content(state: FileState | None) -> str:
     return state.digest if state is not None and state.kind == "file" else ""
 
 
-def _kinds(before: FileState | None, after: FileState | None) -> list[str]:
+def _kinds(old_state: FileState | None, new_state: FileState | None) -> list[str]:
     """Nothing about plain files that are still such: that goes without saying."""
-    if before is None:
-        return [] if after is None or after.kind == "file" else [f"new {_words(after)}"]
-    if after is None:
-        return [] if before.kind == "file" else [f"{_words(before)} removed"]
-    if before.kind == after.kind and before.target == after.target:
+    if old_state is None:
+        return [] if new_state is None or new_state.kind == "file" else [f"new {_words(new_state)}"]
+    if new_state is None:
+        return [] if old_state.kind == "file" else [f"{_words(old_state)} removed"]
+    if old_state.kind == new_state.kind and old_state.target == new_state.target:
         return []
-    return [f"{_words(before)}, now {_words(after)}"]
+    return [f"{_words(old_state)}, now {_words(new_state)}"]
 
 
 def _words(state: FileState) -> str:
@@ -120,12 +122,12 @@ def _words(state: FileState) -> str:
     return f"{names[state.kind]} to {state.target}" if state.kind == "link" else names[state.kind]
 
 
-def _modes(before: FileState | None, after: FileState | None) -> list[str]:
-    if before is None or after is None or before.kind != after.kind or before.mode == after.mode:
+def _modes(old_state: FileState | None, new_state: FileState | None) -> list[str]:
+    if old_state is None or new_state is None or old_state.kind != new_state.kind or old_state.mode == new_state.mode:
         return []
-    return [f"mode {before.mode:o}, now {after.mode:o}"]
+    return [f"mode {old_state.mode:o}, now {new_state.mode:o}"]
 
 
-def _sizes(before: FileState | None, after: FileState | None) -> str:
-    sizes = [f"{0 if state is None else state.size:,}" for state in (before, after)]
+def _sizes(old_state: FileState | None, new_state: FileState | None) -> str:
+    sizes = [f"{0 if state is None else state.size:,}" for state in (old_state, new_state)]
     return f"no lines to show ({sizes[0]} bytes, now {sizes[1]})"

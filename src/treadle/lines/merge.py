@@ -28,18 +28,18 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merged:
-    """What became of `base` in `ours`, and also what became of it in `theirs`."""
+    """Apply the changes from `base` to `theirs` to `ours` (three-way merge)."""
     if ours == theirs or theirs == base:
         return Merged(ours)
     if ours == base:
         return Merged(theirs)
-    old, one, other = (split(text.decode("utf-8", "surrogateescape")) for text in (base, ours, theirs))
+    old, one, their_lines = (split(text.decode("utf-8", "surrogateescape")) for text in (base, ours, theirs))
     merged: list[str] = []
     clashes: list[Clash] = []
     o = a = b = 0
-    unchanged = _unchanged_by_both(certain_stretches(old, one), certain_stretches(old, other))
-    for next_o, next_a, next_b, size in (*unchanged, (len(old), len(one), len(other), 0)):
-        was, mine, yours = old[o:next_o], one[a:next_a], other[b:next_b]
+    unchanged = _unchanged_by_both(certain_stretches(old, one), certain_stretches(old, their_lines))
+    for next_o, next_a, next_b, size in (*unchanged, (len(old), len(one), len(their_lines), 0)):
+        was, mine, yours = old[o:next_o], one[a:next_a], their_lines[b:next_b]
         if mine == was:
             merged += yours
         elif yours in (was, mine):

@@ -1,4 +1,4 @@
-"""Unified diffs read back: what each hunk goes from and to. For who shows both side by side and has only the diff."""
+"""Parsing of unified diffs: the old and the new lines of each hunk. For side-by-side views that have only the diff."""
 
 import re
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ def sides(text: str) -> Iterator[Sides]:
         if line.startswith(("--- ", "+++ ")):
             name = line[4:].partition("\t")[0]
             path = path if name == "/dev/null" else name.removeprefix("a/" if line[0] == "-" else "b/")
-        elif (found := _HUNK.match(line)) is not None:
-            yield Sides(path, *_both(lines, int(found[1] or 1), int(found[2] or 1)))
+        elif (match := _HUNK.match(line)) is not None:
+            yield Sides(path, *_both(lines, int(match[1] or 1), int(match[2] or 1)))
 
 
 def _both(lines: Iterator[str], old_left: int, new_left: int) -> tuple[str, str]:
-    """As many lines as the head of the hunk says: what they begin with may look like anything."""
+    """Read as many lines as the hunk header says: a line of content may look like a header."""
     old = new = ""
     while old_left > 0 or new_left > 0:
         line = next(lines, None)

@@ -1,2 +1,2 @@
-"""Servers of the Model Context Protocol as tools (E-01). What the protocol and its SDK need lies in this room; the SDK
-is loaded only when a server is started. Decides nothing about chats."""
+"""MCP (Model Context Protocol) servers as tools (E-01). Contains all code that needs the protocol or its SDK; the SDK
+is imported only when a server is started. Decides nothing about chats."""

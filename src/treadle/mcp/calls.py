@@ -1,10 +1,10 @@
-"""Calls of servers' tools from their beginning to their result, with a person's answers in between (E-01).
+"""Calls of MCP tools from start to result, including a person's answers in between (E-01).
 
-A server may ask something in the middle of a call. The older way is a request of its own while the call goes on: then
-the call is parked here, the chat waits like for any other question, and whoever takes it up in this process hands the
-answer over. In another process there is nothing to hand it to, and what the call did is unknown. The newer way (since
-revision 2026-07-28) ends the request with what is needed and a state of the server's own: both stand in the log, so any
-process can go on.
+A server may ask a question during a call, in two ways. The older way is a request of its own while the call runs. The
+call is then parked in this process, the chat waits as for any other question, and the worker that resumes the chat in
+this process passes the answer on. Another process cannot answer; the outcome of the call is then unknown. The newer way
+(since revision 2026-07-28) ends the request with the required input and the server's own state. Both are in the log, so
+any process can continue.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import mcp_types as types
 from pydantic import TypeAdapter
 
 from treadle.mcp import elicitation, sampling
-from treadle.mcp.connection import Lost, Reply, Result, ServerConnection, Wish
+from treadle.mcp.connection import Reply, Result, ServerConnection, ServerLost, Wish
 from treadle.ports.toolset import Invocation, Question
 from treadle.types import CallKey, ChatId
 
@@ -41,7 +41,7 @@ class Underway:
         self._task = asyncio.create_task(work)
 
     async def ask(self, wish: Wish, *, of_person: bool) -> Reply:
-        """The server asks; nobody is there to answer, or somebody will be."""
+        """Wait for the answer. A question to a person is declined at once if the chat is not interactive."""
         if of_person and not self._interactive:
             return _declined(wish)
         async with self._one_at_a_time:
@@ -49,29 +49,29 @@ class Underway:
             self._asked.set()
             return await self._reply
 
-    def answer(self, said: Reply) -> None:
+    def answer(self, reply: Reply) -> None:
         self.pending = None
         self._asked.clear()
         if self._reply is not None and not self._reply.done():
-            self._reply.set_result(said)
+            self._reply.set_result(reply)
 
     async def news(self) -> Result | Wish:
-        """What the call came to, or what is asked in its middle."""
+        """Wait for the result of the call, or for a question of the server."""
         assert self._task is not None
-        asked = asyncio.create_task(self._asked.wait())
+        asking = asyncio.create_task(self._asked.wait())
         try:
-            await asyncio.wait({self._task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._task, asking}, return_when=asyncio.FIRST_COMPLETED)
             if not self._task.done() and self.pending is not None:
                 return self.pending
             return await self._task
         finally:
-            asked.cancel()
+            asking.cancel()
 
     async def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self.pending is not None:  # a server that waits for an answer serves nobody else
+        if self.pending is not None:  # a server that waits for an answer serves no other call
             self.answer(_declined(self.pending))
 
 
@@ -82,11 +82,11 @@ class Calls:
         self._parked: dict[Key, Underway] = {}
 
     def parked(self, chat: ChatId) -> bool:
-        """Whether a call of the chat waits for an answer here."""
+        """True if a call of the chat is parked here and waits for an answer."""
         return any(key[0] == chat for key in self._parked)
 
     async def tidy(self, chat: ChatId, open_calls: Collection[CallKey]) -> None:
-        """Give up calls of the chat that nobody will go on with."""
+        """Cancel the parked calls of the chat that are no longer open."""
         for key in [key for key in self._parked if key[0] == chat and key[1] not in open_calls]:
             await self._parked.pop(key).cancel()
 
@@ -104,15 +104,15 @@ class Calls:
         try:
             if parked is not None and parked.pending is not None:
                 answer = invocation.answers[-1] if invocation.answers else "cancel"
-                said = await _replied(parked.pending, answer, invocation)
-                if isinstance(said, str):
-                    return self._park(key, parked, connection, said)
-                parked.answer(said)
+                reply = await _replied(parked.pending, answer, invocation)
+                if isinstance(reply, str):
+                    return self._park(key, parked, connection, reply)
+                parked.answer(reply)
             else:
-                found = await _resumed(connection, invocation)
-                if isinstance(found, Question):
-                    return found
-                underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found, meta))
+                resumption = await _resumed(connection, invocation)
+                if isinstance(resumption, Question):
+                    return resumption
+                underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, resumption, meta))
             return await self._on(key, underway, connection, tool, invocation, meta)
         except asyncio.CancelledError:
             await underway.cancel()
@@ -133,31 +133,33 @@ class Calls:
                 case types.CallToolResult():
                     return news
                 case types.InputRequiredResult():
-                    found = await _needed(connection, news, invocation)
-                    if isinstance(found, Question):
-                        return found
-                    underway.begin(connection.call(tool, invocation.arguments, invocation.emit, underway, found, meta))
+                    resumption = await _needed(connection, news, invocation)
+                    if isinstance(resumption, Question):
+                        return resumption
+                    underway.begin(
+                        connection.call(tool, invocation.arguments, invocation.emit, underway, resumption, meta)
+                    )
                 case types.CreateMessageRequestParams() if connection.sampling == "allow":
                     underway.answer(await sampling.sampled(news, invocation))
                 case _:
                     return self._park(key, underway, connection)
-        raise Lost(f"the MCP server {connection.name} asks again and again")
+        raise ServerLost(f"the MCP server {connection.name} asks again and again")
 
     def _park(self, key: Key, underway: Underway, connection: ServerConnection, again: str = "") -> Question:
         assert underway.pending is not None
         self._parked[key] = underway
-        asked = _asked(connection, underway.pending, again)
-        return Question(asked.question, asked.options)
+        prompt = _build_question(connection, underway.pending, again)
+        return Question(prompt.question, prompt.options)
 
 
-def _asked(connection: ServerConnection, wish: Wish, again: str) -> elicitation.Asked:
+def _build_question(connection: ServerConnection, wish: Wish, again: str) -> elicitation.ServerQuestion:
     if isinstance(wish, types.CreateMessageRequestParams):
-        return sampling.asked(connection.name, wish, again)
-    return elicitation.asked(connection.name, wish, again)
+        return sampling.build_question(connection.name, wish, again)
+    return elicitation.build_question(connection.name, wish, again)
 
 
 async def _replied(wish: Wish, answer: str, invocation: Invocation) -> Reply | str:
-    """What the server is told; or what is wrong with the answer."""
+    """Return the reply for the server, or the reason why the answer is invalid."""
     if isinstance(wish, types.CreateMessageRequestParams):
         return await sampling.reply(wish, answer, invocation)
     return elicitation.reply(wish, answer)
@@ -170,13 +172,13 @@ def _declined(wish: Wish) -> Reply:
 
 
 Resume = tuple[types.InputResponses | None, str | None]
-"""What is told to a server whose request had ended with what it needs: the answers, and its own state."""
+"""The input for a request that ended with `InputRequiredResult`: the answers, and the server's own state."""
 
 
 async def _needed(
     connection: ServerConnection, result: types.InputRequiredResult, invocation: Invocation
 ) -> Resume | Question:
-    """What a request needs to go on: answered at once as far as that is possible."""
+    """Return the input that a request needs to continue, or the question to a person about the rest."""
     requests = result.input_requests or {}
     responses: types.InputResponses = {}
     for name, request in requests.items():
@@ -184,20 +186,20 @@ async def _needed(
             case types.ListRootsRequest():
                 responses[name] = types.ListRootsResult.model_validate({"roots": connection.roots})
             case types.CreateMessageRequest(params=wish) if connection.sampling == "allow":
-                responses[name] = _answered(await sampling.sampled(wish, invocation))
+                responses[name] = _require_response(await sampling.sampled(wish, invocation))
             case types.CreateMessageRequest() if connection.sampling == "refuse":
-                raise Lost(_REFUSED)
+                raise ServerLost(_REFUSED)
             case _ if not invocation.options.interactive:
-                responses[name] = _answered(_declined(request.params))
+                responses[name] = _require_response(_declined(request.params))
             case _:
                 pass
     return _or_ask(connection, requests, responses, result.request_state)
 
 
-def _answered(reply: Reply) -> types.InputResponse:
-    """Lost, if there is none: the server has no way to hear of that, and so nobody goes on."""
+def _require_response(reply: Reply) -> types.InputResponse:
+    """Return the reply. ServerLost if it is an error: the server cannot receive one, so the request ends."""
     if isinstance(reply, types.ErrorData):
-        raise Lost(reply.message)
+        raise ServerLost(reply.message)
     return reply
 
 
@@ -210,13 +212,13 @@ def _or_ask(
 ) -> Resume | Question:
     for name, request in requests.items():
         if name not in responses and not isinstance(request, types.ListRootsRequest):
-            asked = _asked(connection, request.params, again)
+            prompt = _build_question(connection, request.params, again)
             plan = {
                 "requests": _REQUESTS.dump_python(requests, mode="json", by_alias=True, exclude_none=True),
                 "responses": _RESPONSES.dump_python(responses, mode="json", by_alias=True, exclude_none=True),
                 "state": state,
             }
-            return Question(asked.question, asked.options, plan)
+            return Question(prompt.question, prompt.options, plan)
     return responses or None, state
 
 
@@ -227,14 +229,14 @@ async def _resumed(connection: ServerConnection, invocation: Invocation) -> Resu
         return None, None
     plan = invocation.plan or {}
     if not plan.get("requests"):
-        raise Lost(f"the MCP server {connection.name} asked in a process that is gone")
+        raise ServerLost(f"the MCP server {connection.name} asked in a process that is gone")
     requests = _REQUESTS.validate_python(plan["requests"])
     responses = _RESPONSES.validate_python(plan.get("responses") or {})
     for name, request in requests.items():
         if name not in responses and not isinstance(request, types.ListRootsRequest):
-            said = await _replied(request.params, invocation.answers[-1], invocation)
-            if isinstance(said, str):
-                return _or_ask(connection, requests, responses, plan.get("state"), said)
-            responses = {**responses, name: _answered(said)}
+            reply = await _replied(request.params, invocation.answers[-1], invocation)
+            if isinstance(reply, str):
+                return _or_ask(connection, requests, responses, plan.get("state"), reply)
+            responses = {**responses, name: _require_response(reply)}
             break
     return _or_ask(connection, requests, responses, plan.get("state"))

@@ -30,7 +30,7 @@ from treadle.mcp.transport import SESSION_UNKNOWN, SIGN_IN_REQUIRED, Errors
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 ATTEMPTS = 5
-"""Failures in a row after which nothing is tried before somebody needs the server again."""
+"""The number of consecutive failures after which reconnecting stops until the server is needed again."""
 STEADY_S = 20.0
 """A server that ends sooner after its start has failed."""
 RELIST_S = 0.2
@@ -49,7 +49,7 @@ _RESULT: TypeAdapter[Result] = TypeAdapter(types.CallToolResult | types.InputReq
 Open = Callable[[Errors, asyncio.Event], AbstractAsyncContextManager[TransportStreams]]
 """Opens the way to the server; the event is set when it is lost."""
 
-logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what goes wrong is told by whoever is concerned
+logging.getLogger("mcp").setLevel(logging.CRITICAL)  # callers report the errors of the SDK
 logging.getLogger("client").setLevel(logging.CRITICAL)
 
 
@@ -57,17 +57,17 @@ class SessionUnknown(Exception):
     """The server does not know the session of a request, and has not carried the request out."""
 
 
-class Lost(Exception):
-    """The server went away in the middle of a call: nobody knows whether it took effect."""
+class ServerLost(Exception):
+    """The server went away during a call: it is unknown whether the call took effect."""
 
 
 Wish = types.ElicitRequestParams | types.CreateMessageRequestParams
-"""What a server may ask in the middle of a call: a person, or the model."""
+"""A question of a server during a call: to a person, or to the model."""
 Reply = types.ElicitResult | types.CreateMessageResult | types.ErrorData
 
 
 class Asker(Protocol):
-    """Whoever can put a server's question to a person, or to the model."""
+    """Passes a server's question to a person or to the model."""
 
     async def ask(self, wish: Wish, *, of_person: bool) -> Reply: ...
 
@@ -119,17 +119,17 @@ class ServerConnection:
         while (client := self._client) is None or self._gone.is_set():
             if self.state in ("failed", "closed"):
                 raise ToolError(f"The MCP server {self.name} is not there: {self.why}")
-            left = patience - asyncio.get_running_loop().time()
+            remaining_s = patience - asyncio.get_running_loop().time()
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, left)):
+                async with asyncio.timeout(max(0.0, remaining_s)):
                     await self._changed.wait()
-            if left <= 0:
+            if remaining_s <= 0:
                 raise ToolError(
                     f"The MCP server {self.name} does not start in time; its tools can be tried again later."
                 )
         return client
 
-    async def settled(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until it has started, or failed to for the first time."""
         while self.state == "starting" and not self.why:
             await self._changed.wait()
@@ -169,7 +169,9 @@ class ServerConnection:
         try:
             request = types.CallToolRequest(params=params)
             result: Result = await self.use(
-                lambda client: client.session.send_request(request, _RESULT, progress_callback=_shown(progress))
+                lambda client: client.session.send_request(
+                    request, _RESULT, progress_callback=_make_progress_callback(progress)
+                )
             )
             await self._await_listing()
             return result
@@ -181,15 +183,15 @@ class ServerConnection:
         new one, and the request once more: it was not carried out."""
         client = await self.ready()
         try:
-            return await self._sent(client, work(client))
+            return await self._send_request(client, work(client))
         except SessionUnknown:
             client = await self.ready()
         try:
-            return await self._sent(client, work(client))
+            return await self._send_request(client, work(client))
         except SessionUnknown as error:
             raise ToolError(f"{self.name}: the server forgets its sessions at once") from error
 
-    async def _sent(self, client: Client, request: Awaitable[Any]) -> Any:
+    async def _send_request(self, client: Client, request: Awaitable[Any]) -> Any:
         try:
             return await request
         except MCPError as error:
@@ -199,10 +201,12 @@ class ServerConnection:
             if error.code == SESSION_UNKNOWN:
                 raise SessionUnknown from error
             if error.code == CONNECTION_CLOSED or replaced:
-                raise Lost(f"the MCP server {self.name} went away") from error
+                raise ServerLost(f"the MCP server {self.name} went away") from error
             raise ToolError(f"{self.name}: {error}") from error
-        except ValueError as error:  # what came back is no result: it was done all the same
-            raise Lost(f"the MCP server {self.name} sent an invalid result: {inert_line(str(error), 200)}") from error
+        except ValueError as error:  # the reply is not a valid result, but the call took effect
+            raise ServerLost(
+                f"the MCP server {self.name} sent an invalid result: {inert_line(str(error), 200)}"
+            ) from error
 
     async def close(self) -> None:
         self._become("closed", "it was closed")
@@ -223,13 +227,13 @@ class ServerConnection:
                     self._client = client
                     self._become("ready", "")
                     await self._attend(client)
-                why = self._last_words("it ended")
+                reason = self._last_words("it ended")
                 failures = failures + 1 if asyncio.get_running_loop().time() < steady_at else 0
             except Exception as error:
                 leaf = error
                 while isinstance(leaf, ExceptionGroup):
                     leaf = leaf.exceptions[0]
-                why = self._last_words(_in_words(leaf))
+                reason = self._last_words(_in_words(leaf))
                 failures = failures + 1 if asyncio.get_running_loop().time() < steady_at else 1
                 failures = ATTEMPTS if _is_final(leaf) else failures
             finally:
@@ -237,11 +241,11 @@ class ServerConnection:
             self.restarts += 1
             if failures >= ATTEMPTS:
                 self._wanted.clear()
-                self._become("failed", why)
+                self._become("failed", reason)
                 await self._wanted.wait()
                 failures = 0
             else:
-                self._become("starting", why)
+                self._become("starting", reason)
                 await asyncio.sleep(
                     min(FIRST_PAUSE_S * 2 ** max(0, failures - 1), LONGEST_PAUSE_S) if failures else 0.1
                 )
@@ -254,7 +258,7 @@ class ServerConnection:
             elicitation_callback=self._elicit,
             list_roots_callback=self._roots,
             sampling_callback=self._sample if self.sampling != "refuse" else None,
-            message_handler=self._heard,
+            message_handler=self._handle_message,
             cache=None,
         )
         async with asyncio.timeout(self._start_s) as patience, client:
@@ -289,7 +293,7 @@ class ServerConnection:
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             self._expire_listing()
 
-    async def _heard(self, message: IncomingMessage) -> None:
+    async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, _CHANGED):
             self._expire_listing()
 
@@ -302,26 +306,26 @@ class ServerConnection:
         while True:
             await self._outdated.wait()
             self._outdated.clear()
-            with suppress(SessionUnknown, Lost, ToolError):
-                await self._sent(client, self._list(client))
+            with suppress(SessionUnknown, ServerLost, ToolError):
+                await self._send_request(client, self._list(client))
             if not self._outdated.is_set():
                 self._current.set()
             await asyncio.sleep(RELIST_S)
 
     async def _list(self, client: Client) -> None:
         has = client.server_capabilities
-        found: list[types.Tool] = []
+        tools: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(_PAGES if has.tools is not None else 0):
             page = await client.list_tools(cursor=cursor)
-            found += page.tools
+            tools += page.tools
             cursor = page.next_cursor
-            if not cursor or len(found) >= _MOST_TOOLS:
+            if not cursor or len(tools) >= _MOST_TOOLS:
                 break
-        who = client.server_info
+        server_info = client.server_info
         listing = Listing(
-            tuple(_listed(tool) for tool in found[:_MOST_TOOLS]),
-            f"{who.name} {who.version}" if who is not None else "",
+            tuple(_listed(tool) for tool in tools[:_MOST_TOOLS]),
+            f"{server_info.name} {server_info.version}" if server_info is not None else "",
             client.instructions or "",
             has.resources is not None,
             self.listing.commands if self.listing is not None else (),
@@ -335,16 +339,18 @@ class ServerConnection:
             self.listing = listing
             self._listed(listing)
 
-    def _become(self, state: State, why: str) -> None:
-        self.state, self.why = state, why
+    def _become(self, state: State, reason: str) -> None:
+        self.state, self.why = state, reason
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _last_words(self, why: str) -> str:
-        said = self._errors.text.rpartition("\n")[2]
-        return inert_line(f"{why}; its message: {said}" if said and said not in why else why, 300)
+    def _last_words(self, reason: str) -> str:
+        last_line = self._errors.text.rpartition("\n")[2]
+        return inert_line(
+            f"{reason}; its message: {last_line}" if last_line and last_line not in reason else reason, 300
+        )
 
-    # -- what a server may ask ----------------------------------------------------------------------------------------
+    # -- requests from the server -------------------------------------------------------------------------------------
 
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
         return types.ListRootsResult.model_validate({"roots": self.roots})
@@ -357,23 +363,23 @@ class ServerConnection:
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        said = await self._ask(params, of_person=True)
-        return said if isinstance(said, types.ElicitResult) else types.ElicitResult(action="cancel")
+        reply = await self._ask(params, of_person=True)
+        return reply if isinstance(reply, types.ElicitResult) else types.ElicitResult(action="cancel")
 
     async def _sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        said = await self._ask(params, of_person=self.sampling == "ask")
-        return said if not isinstance(said, types.ElicitResult) else _nobody()
+        reply = await self._ask(params, of_person=self.sampling == "ask")
+        return reply if not isinstance(reply, types.ElicitResult) else _build_no_call_error()
 
     async def _ask(self, wish: Wish, *, of_person: bool) -> Reply:
         """The protocol does not say which call a question belongs to: to the one that has been under way longest."""
         for asker in self._askers.values():
             return await asker.ask(wish, of_person=of_person)
-        return _nobody()
+        return _build_no_call_error()
 
 
-def _nobody() -> types.ErrorData:
+def _build_no_call_error() -> types.ErrorData:
     return types.ErrorData(code=types.INVALID_REQUEST, message="No call is under way that this belongs to.")
 
 
@@ -392,34 +398,36 @@ def _listed(tool: types.Tool) -> ListedTool:
 
 
 async def _prompts(client: Client) -> list[ListedPrompt]:
-    """What it says of its prompts; one that cannot tell has none, and its tools are there all the same."""
-    found: list[types.Prompt] = []
+    """List the server's prompts. A server that cannot list them has none; its tools stay usable."""
+    prompts: list[types.Prompt] = []
     cursor: str | None = None
     with suppress(MCPError):
         for _ in range(_PAGES):
             page = await client.list_prompts(cursor=cursor)
-            found += page.prompts
+            prompts += page.prompts
             cursor = page.next_cursor
-            if not cursor or len(found) >= _MOST_PROMPTS:
+            if not cursor or len(prompts) >= _MOST_PROMPTS:
                 break
-    made: list[ListedPrompt] = []
-    for each in found[:_MOST_PROMPTS]:
-        given = each.arguments or []
-        required = tuple(argument.name for argument in given if argument.required)
-        made.append(ListedPrompt(each.name, each.description or "", tuple(one.name for one in given), required))
-    return made
+    listed_prompts: list[ListedPrompt] = []
+    for each in prompts[:_MOST_PROMPTS]:
+        arguments = each.arguments or []
+        required = tuple(argument.name for argument in arguments if argument.required)
+        listed_prompts.append(
+            ListedPrompt(each.name, each.description or "", tuple(one.name for one in arguments), required)
+        )
+    return listed_prompts
 
 
-def _shown(show: Callable[[str], None]) -> ProgressFnT:
-    async def told(progress: float, total: float | None, message: str | None) -> None:
+def _make_progress_callback(show: Callable[[str], None]) -> ProgressFnT:
+    async def report_progress(progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
         show(f"{share}: {message}\n" if message else f"{share}\n")
 
-    return told
+    return report_progress
 
 
 FINAL = (FileNotFoundError, PermissionError, ConfigError, SandboxError, OAuthFlowError)
-"""What no second try mends."""
+"""Errors that a retry cannot fix."""
 
 
 def _is_final(error: Exception) -> bool:

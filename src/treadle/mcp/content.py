@@ -1,4 +1,4 @@
-"""What servers send, as text for a model and pictures beside it. Nothing here is trusted to be what it says it is."""
+"""Content sent by servers, converted to text and pictures for a model. The declared types are not trusted."""
 
 import base64
 import binascii
@@ -14,22 +14,22 @@ MAX_PICTURES = 8
 MAX_PICTURE_BYTES = 4 << 20
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What a model gets to see of a result."""
+class RenderedContent(msgspec.Struct, frozen=True):
+    """The part of a result that the model receives."""
 
     text: str
     pictures: tuple[tuple[str, bytes], ...] = ()
     """Each with its media type."""
 
 
-def seen(blocks: Sequence[types.ContentBlock], structured: object = None) -> Seen:
+def render_content(blocks: Sequence[types.ContentBlock], structured: object = None) -> RenderedContent:
     texts: list[str] = []
     pictures: list[tuple[str, bytes]] = []
     for block in blocks:
         texts.append(_block(block, pictures))
     if structured is not None and not any(isinstance(block, types.TextContent) for block in blocks):
         texts.append(msgspec.json.encode(structured).decode())
-    return Seen("\n".join(text for text in texts if text), tuple(pictures))
+    return RenderedContent("\n".join(text for text in texts if text), tuple(pictures))
 
 
 def _block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) -> str:
@@ -48,11 +48,11 @@ def _block(block: types.ContentBlock, pictures: list[tuple[str, bytes]]) -> str:
 
 
 def contents(
-    found: Iterable[types.TextResourceContents | types.BlobResourceContents], pictures: list[tuple[str, bytes]]
+    resources: Iterable[types.TextResourceContents | types.BlobResourceContents], pictures: list[tuple[str, bytes]]
 ) -> str:
     """Resources as text, each under its address."""
     texts: list[str] = []
-    for each in found:
+    for each in resources:
         head = f"[{inert_line(str(each.uri), 500)}]"
         if isinstance(each, types.TextResourceContents):
             texts.append(f"{head}\n{each.text}")
@@ -63,11 +63,11 @@ def contents(
 
 def _picture(data: str, kind: str, pictures: list[tuple[str, bytes]]) -> str:
     try:
-        found = base64.b64decode(data, validate=True)
+        content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return "[bytes that cannot be read]"
-    what = f"{inert_line(kind, 80) or 'bytes'}, {len(found):,} bytes"
-    if kind not in KINDS or len(found) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
-        return f"[{what}; it cannot be shown]"
-    pictures.append((kind, found))
-    return f"[picture {len(pictures)}: {what}; shown below]"
+    description = f"{inert_line(kind, 80) or 'bytes'}, {len(content):,} bytes"
+    if kind not in KINDS or len(content) > MAX_PICTURE_BYTES or len(pictures) >= MAX_PICTURES:
+        return f"[{description}; it cannot be shown]"
+    pictures.append((kind, content))
+    return f"[picture {len(pictures)}: {description}; shown below]"

@@ -14,18 +14,18 @@ ACCEPT = "accept"
 _YES, _NO = ("yes", "true", "y", "on", "1"), ("no", "false", "n", "off", "0")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ServerQuestion(msgspec.Struct, frozen=True):
     question: str
     options: tuple[str, ...] = ()
 
 
-def asked(server: str, params: types.ElicitRequestParams, again: str = "") -> Asked:
-    """The question in words. `again`: what was wrong with the last answer."""
+def build_question(server: str, params: types.ElicitRequestParams, again: str = "") -> ServerQuestion:
+    """Build the question text. `again`: the reason why the last answer was invalid."""
     head = f"{again}\n" if again else ""
     message = inert(params.message)
     if isinstance(params, types.ElicitRequestURLParams):
         text = f"{head}The MCP server {server} asks you to open a page: {message}\n{inert_line(params.url, 2_000)}"
-        return Asked(f"{text}\nAnswer {DONE} when you have, or {DECLINE}.", (DONE, DECLINE))
+        return ServerQuestion(f"{text}\nAnswer {DONE} when you have, or {DECLINE}.", (DONE, DECLINE))
     fields = _fields(params)
     text = f"{head}The MCP server {server} asks: {message}"
     if len(fields) == 1:
@@ -33,40 +33,42 @@ def asked(server: str, params: types.ElicitRequestParams, again: str = "") -> As
         about = ", ".join(filter(None, (str(schema.get("description") or ""), _default_words(schema))))
         note = f"\n({inert_line(about, 300)})" if about else ""
         answers = _choices(schema) or ((ACCEPT,) if _can_accept(params, fields) else ())
-        return Asked(text + note, (*answers, DECLINE))
+        return ServerQuestion(text + note, (*answers, DECLINE))
     if not fields:
-        return Asked(text, ("yes", DECLINE))
+        return ServerQuestion(text, ("yes", DECLINE))
     required = params.requested_schema.get("required") or ()
     lines = [f"  {name}: {_kind(schema)}{'' if name in required else ', optional'}" for name, schema in fields.items()]
     accept = _can_accept(params, fields)
-    how = f"Answer as JSON, or one `name: value` a line{f'; or {ACCEPT} for the defaults' if accept else ''}."
-    return Asked(f"{text}\n" + "\n".join(lines) + f"\n{how}", (*((ACCEPT,) if accept else ()), DECLINE))
+    instructions = f"Answer as JSON, or one `name: value` a line{f'; or {ACCEPT} for the defaults' if accept else ''}."
+    return ServerQuestion(
+        f"{text}\n" + "\n".join(lines) + f"\n{instructions}", (*((ACCEPT,) if accept else ()), DECLINE)
+    )
 
 
 def reply(params: types.ElicitRequestParams, answer: str) -> types.ElicitResult | str:
-    """What the server is told; or what is wrong with the answer."""
-    said = answer.strip()
-    if said.lower() in (DECLINE, "cancel"):
-        return types.ElicitResult(action="decline" if said.lower() == DECLINE else "cancel")
+    """Return the reply for the server, or the reason why the answer is invalid."""
+    stripped = answer.strip()
+    if stripped.lower() in (DECLINE, "cancel"):
+        return types.ElicitResult(action="decline" if stripped.lower() == DECLINE else "cancel")
     if isinstance(params, types.ElicitRequestURLParams):
         return types.ElicitResult(action="accept")
     fields = _fields(params)
     defaults = {name: schema["default"] for name, schema in fields.items() if "default" in schema}
-    accepted = said.lower() in (ACCEPT, "") and _can_accept(params, fields)
+    accepted = stripped.lower() in (ACCEPT, "") and _can_accept(params, fields)
     try:
-        given = defaults | ({} if accepted else _given(fields, said))
-        found = {name: _value(name, fields[name], value) for name, value in given.items() if name in fields}
+        raw_values = defaults | ({} if accepted else _parse_answer(fields, stripped))
+        content = {name: _value(name, fields[name], value) for name, value in raw_values.items() if name in fields}
     except ValueError as error:
         return f"That does not fit: {error}."
-    missing = [name for name in params.requested_schema.get("required") or () if name not in found]
+    missing = [name for name in params.requested_schema.get("required") or () if name not in content]
     if missing:
         return f"Still missing: {', '.join(map(inert_line, missing))}."
-    return types.ElicitResult(action="accept", content=found)
+    return types.ElicitResult(action="accept", content=content)
 
 
 def _fields(params: types.ElicitRequestFormParams) -> dict[str, dict[str, Any]]:
-    found = params.requested_schema.get("properties") or {}
-    return {str(name): schema if isinstance(schema, dict) else {} for name, schema in found.items()}
+    properties = params.requested_schema.get("properties") or {}
+    return {str(name): schema if isinstance(schema, dict) else {} for name, schema in properties.items()}
 
 
 def _can_accept(params: types.ElicitRequestFormParams, fields: dict[str, dict[str, Any]]) -> bool:
@@ -89,14 +91,14 @@ def _in_words(value: Any) -> str:
     return str(value)
 
 
-def _given(fields: dict[str, dict[str, Any]], said: str) -> dict[str, Any]:
+def _parse_answer(fields: dict[str, dict[str, Any]], answer: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(said, type=dict[str, Any])
+        return msgspec.json.decode(answer, type=dict[str, Any])
     except msgspec.MsgspecError:
         pass
     if len(fields) <= 1:
-        return dict.fromkeys(fields, said)
-    pairs = [line.partition(":") for line in said.splitlines() if line.strip()]
+        return dict.fromkeys(fields, answer)
+    pairs = [line.partition(":") for line in answer.splitlines() if line.strip()]
     if any(not colon for _, colon, _ in pairs):
         raise ValueError("answer as JSON, or one `name: value` a line")
     return {name.strip(): value.strip() for name, _, value in pairs}

@@ -1,12 +1,12 @@
-"""What is known of a server's tools, in our own words: so that it can be kept in Treadle's home, and a chat need not
-wait for a server to start before its model is asked. No SDK."""
+"""A server's tools as plain data, without the SDK. Stored in Treadle's home, so that a chat can call its model before
+the server has started."""
 
 from typing import Any, Literal
 
 import msgspec
 
 Sampling = Literal["refuse", "ask", "allow"]
-"""What becomes of a server's wish to ask the chat's model."""
+"""The handling of a server's request to call the chat's model."""
 
 
 class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,7 +30,7 @@ class ListedPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
 class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[ListedTool, ...] = ()
     title: str = ""
-    """What the server calls itself, and its version."""
+    """The name and version that the server reports."""
     instructions: str = ""
     resources: bool = False
     commands: tuple[ListedPrompt, ...] = ()

@@ -39,7 +39,7 @@ class Client(NamedTuple):
 
 
 class Storage(Protocol):
-    """What is kept of one server: JSON by a name."""
+    """Stored data of one server: JSON objects by name."""
 
     def get(self, name: str) -> Mapping[str, Any] | None: ...
 
@@ -55,8 +55,8 @@ class _Tokens:
         self._redirect = redirect
 
     async def get_tokens(self) -> OAuthToken | None:
-        kept = self._storage.get("tokens")
-        return OAuthToken.model_validate(kept) if kept else None
+        stored_tokens = self._storage.get("tokens")
+        return OAuthToken.model_validate(stored_tokens) if stored_tokens else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         expiry = {"expires_at": time.time() + tokens.expires_in} if tokens.expires_in is not None else {}
@@ -70,8 +70,8 @@ class _Tokens:
                 redirect_uris=[AnyUrl(self._redirect)],
                 token_endpoint_auth_method="none",
             )
-        kept = self._storage.get("client")
-        return OAuthClientInformationFull.model_validate(kept) if kept else None
+        stored_client = self._storage.get("client")
+        return OAuthClientInformationFull.model_validate(stored_client) if stored_client else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._storage.put("client", client_info.model_dump(mode="json", exclude_none=True))
@@ -178,10 +178,10 @@ class SignIn(OAuthClientProvider):
 
     async def _receive_code(self) -> AuthorizationCodeResult:
         assert self._receiver is not None
-        given = await self._receiver.wait(LOGIN_S)
-        if "code" not in given:
-            raise OAuthFlowError(f"the server refused: {given.get('error', 'no reason')}")
-        return AuthorizationCodeResult(code=given["code"], state=given.get("state"), iss=given.get("iss"))
+        query = await self._receiver.wait(LOGIN_S)
+        if "code" not in query:
+            raise OAuthFlowError(f"the server refused: {query.get('error', 'no reason')}")
+        return AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
 
 
 def sign_in_words(name: str, purpose: str = "") -> str:

@@ -5,8 +5,8 @@ import mcp_types as types
 
 from treadle.errors import ToolError
 from treadle.inert import inert
-from treadle.mcp.content import seen
-from treadle.mcp.elicitation import DECLINE, Asked
+from treadle.mcp.content import render_content
+from treadle.mcp.elicitation import DECLINE, ServerQuestion
 from treadle.ports.model import ModelRequest
 from treadle.ports.toolset import Invocation
 from treadle.protocol.content import AssistantEntry, UserEntry
@@ -19,21 +19,23 @@ _NOT_ALLOWED = "The user does not allow it to ask the model."
 Reply = types.CreateMessageResult | types.ErrorData
 
 
-def asked(server: str, params: types.CreateMessageRequestParams, again: str = "") -> Asked:
+def build_question(server: str, params: types.CreateMessageRequestParams, again: str = "") -> ServerQuestion:
     """The question to the person whose model it is."""
-    told = [("it is told", params.system_prompt or ""), *((each.role, _text(each)) for each in params.messages)]
-    text = inert("\n".join(f"{who}: {words}" for who, words in told if words))
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[{len(text) - _SHOWN:,} characters more]"
+    messages = [("it is told", params.system_prompt or ""), *((each.role, _text(each)) for each in params.messages)]
+    text = inert("\n".join(f"{role}: {words}" for role, words in messages if words))
+    excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[{len(text) - _SHOWN:,} characters more]"
     head = f"{again}\n" if again else ""
-    return Asked(f"{head}The MCP server {server} wants to ask your model, at your cost:\n{shown}", (ALLOW, DECLINE))
+    return ServerQuestion(
+        f"{head}The MCP server {server} wants to ask your model, at your cost:\n{excerpt}", (ALLOW, DECLINE)
+    )
 
 
 async def reply(params: types.CreateMessageRequestParams, answer: str, invocation: Invocation) -> Reply | str:
-    """What the server is told after a person's answer; or what is wrong with that."""
-    said = answer.strip().lower()
-    if said == ALLOW:
+    """Return the reply for the server after a person's answer, or the reason why the answer is invalid."""
+    choice = answer.strip().lower()
+    if choice == ALLOW:
         return await sampled(params, invocation)
-    return refusal() if said in (DECLINE, "cancel") else f"Answer {ALLOW} or {DECLINE}."
+    return refusal() if choice in (DECLINE, "cancel") else f"Answer {ALLOW} or {DECLINE}."
 
 
 def refusal() -> types.ErrorData:
@@ -42,15 +44,15 @@ def refusal() -> types.ErrorData:
 
 async def sampled(params: types.CreateMessageRequestParams, invocation: Invocation) -> Reply:
     assert invocation.ask_model is not None
-    said = [(each.role, _text(each)) for each in params.messages]
-    wanted = ModelRequest(
+    messages = [(each.role, _text(each)) for each in params.messages]
+    request = ModelRequest(
         params.system_prompt or "",
-        [UserEntry(text) if role == "user" else AssistantEntry(0, text) for role, text in said],
+        [UserEntry(text) if role == "user" else AssistantEntry(0, text) for role, text in messages],
         temperature=params.temperature,
         max_tokens=params.max_tokens,
     )
     try:
-        text = await invocation.ask_model(wanted)
+        text = await invocation.ask_model(request)
     except ToolError as error:
         return types.ErrorData(code=types.INTERNAL_ERROR, message=str(error))
     content = types.TextContent(type="text", text=text)
@@ -60,5 +62,5 @@ async def sampled(params: types.CreateMessageRequestParams, invocation: Invocati
 
 def _text(message: types.SamplingMessage) -> str:
     """Pictures and sounds are told of, and not shown."""
-    shown = (types.TextContent, types.ImageContent, types.AudioContent)
-    return seen([each for each in message.content_as_list if isinstance(each, shown)]).text
+    visible_types = (types.TextContent, types.ImageContent, types.AudioContent)
+    return render_content([each for each in message.content_as_list if isinstance(each, visible_types)]).text

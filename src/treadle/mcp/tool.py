@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_LINES = 2_000
 MAX_BYTES = 50_000
-"""What the model gets of one result (T-11)."""
+"""The size limit of one result for the model (T-11)."""
 
 
 class Blobs(Protocol):
@@ -54,7 +54,7 @@ class ServerTool(ReadOnlyTool):
         self._announce = announce
 
     async def preview(self, invocation: Invocation) -> str:
-        """What the server says about the tool: its word, and no more."""
+        """Describe the tool's hints. They are claims of the server and are not verified."""
         if self.listed.read_only:
             return "The server says that this only reads; nothing makes sure of that."
         return "The server calls this destructive." if self.listed.destructive else ""
@@ -64,7 +64,7 @@ class ServerTool(ReadOnlyTool):
         return "run_again" if self.spec.idempotent or self.spec.read_only else "unknown"
 
     async def run(self, invocation: Invocation) -> Outcome:
-        from treadle.mcp.content import seen
+        from treadle.mcp.content import render_content
 
         connection, calls = await self._connected()
         tell = self._keeping.meta
@@ -72,25 +72,28 @@ class ServerTool(ReadOnlyTool):
         result = await calls.carry_on(connection, self.listed.name, invocation, meta)
         if isinstance(result, Question):
             return Outcome("", question=result)
-        found = seen(result.content, result.structured_content)
+        rendered = render_content(result.content, result.structured_content)
         blobs = self._keeping.blobs
-        images = tuple([Image(kind, await blobs.put_blob(data)) for kind, data in found.pictures])
-        text = self._keeping.redact(found.text)
-        shown = shortened(text, invocation.call)
-        whole = await blobs.put_blob(text.encode(errors="replace")) if shown != text else ""
+        images = tuple([Image(kind, await blobs.put_blob(data)) for kind, data in rendered.pictures])
+        text = self._keeping.redact(rendered.text)
+        excerpt = shortened(text, invocation.call)
+        output_blob = await blobs.put_blob(text.encode(errors="replace")) if excerpt != text else ""
         nothing = "It failed and said nothing." if result.is_error else "It is done; the server said nothing."
         return Outcome(
-            (shown or nothing) + self._announce(invocation), success=not result.is_error, output=whole, images=images
+            (excerpt or nothing) + self._announce(invocation),
+            success=not result.is_error,
+            output=output_blob,
+            images=images,
         )
 
 
 def shortened(text: str, handle: str) -> str:
     """As much of a result as a model gets, and how it gets the rest (T-11)."""
     lines = text.split("\n")
-    kept = "\n".join(lines[:MAX_LINES])
-    data = kept.encode(errors="replace")
+    excerpt = "\n".join(lines[:MAX_LINES])
+    data = excerpt.encode(errors="replace")
     if len(lines) <= MAX_LINES and len(data) <= MAX_BYTES:
         return text
-    kept = data[:MAX_BYTES].decode(errors="ignore")
-    left = len(text.encode(errors="replace")) - len(kept.encode(errors="replace"))
-    return f'{kept}\n[{left:,} bytes truncated; the whole output: read_output handle="{handle}"]'
+    excerpt = data[:MAX_BYTES].decode(errors="ignore")
+    truncated_bytes = len(text.encode(errors="replace")) - len(excerpt.encode(errors="replace"))
+    return f'{excerpt}\n[{truncated_bytes:,} bytes truncated; the whole output: read_output handle="{handle}"]'

@@ -1,5 +1,5 @@
-"""How messages get to a server and back: a program's standard streams, bounded in what it may write, or streamable
-HTTP. What a program writes to its standard error is kept for whoever asks why it failed."""
+"""Transports to MCP servers: a program's standard streams, with a limit on its output, or streamable HTTP. The standard
+error of a program is stored, to explain its failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from treadle.subprocesses import start_program
 from treadle.termination import terminate, uncancelled
 
 LONGEST_LINE = 16 << 20
-"""One message of a program. Whoever writes more is no server, and is ended."""
+"""The largest message of a program in bytes. A program that writes a longer line is ended."""
 SESSION_UNKNOWN = -32_098
 """The code of the error for a request whose session the server does not know: it was not carried out. No server sends
 this code by itself: it stands for HTTP's 404."""
@@ -53,7 +53,7 @@ class Errors:
 
 @asynccontextmanager
 async def program(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, errors: Errors, gone: asyncio.Event
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, errors: Errors, end_event: asyncio.Event
 ) -> AsyncIterator[TransportStreams]:
     """Run a server's program for as long as the context; `gone` is set when it says no more. OSError if it cannot be
     started. It and all that it started are gone when the context is left."""
@@ -69,9 +69,9 @@ async def program(
         async with to_session:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
                 while line := await _line(stdout, errors):
-                    with suppress(ValueError):  # a line that is no message is somebody's print statement
+                    with suppress(ValueError):  # a line that is not a message is debug output
                         await to_session.send(SessionMessage(jsonrpc_message_adapter.validate_json(line)))
-        gone.set()
+        end_event.set()
 
     async def write() -> None:
         async with from_session:
@@ -81,7 +81,7 @@ async def program(
                     stdin.write(text.encode() + b"\n")
                     await stdin.drain()
                 return
-        gone.set()
+        end_event.set()
 
     async def listen() -> None:
         while data := await stderr.read(1 << 16):

@@ -39,7 +39,7 @@ class Place(NamedTuple):
     end when no chat of it is worked on any more."""
 
     root: str = ""
-    own: str = ""
+    own_servers: str = ""
     """The name under which a program brought servers of its own, if one did."""
     world: str = ""
 
@@ -51,10 +51,10 @@ DeclaredFor = Callable[[str, str], "tuple[Sequence[Declared], Sequence[str]]"]
 class Link:
     """A declared server of one project, and its connection once there is one."""
 
-    def __init__(self, declared: Declared, known: Listing | None) -> None:
+    def __init__(self, declared: Declared, listing: Listing | None) -> None:
         self.declared = declared
-        self.known = known
-        """What it offers, or offered when it last ran."""
+        self.known = listing
+        """The server's listing, or the one of its last run. None if unknown."""
         self.connecting: asyncio.Task[ServerConnection] | None = None
 
     @property
@@ -68,9 +68,9 @@ class Link:
 class Project(msgspec.Struct):
     links: dict[str, Link]
     warnings: tuple[str, ...] = ()
-    offered: tuple[Tool, ...] | None = None
+    offered_tools: tuple[Tool, ...] | None = None
     """Fixed at the first model call."""
-    named: frozenset[str] = frozenset()
+    known_tool_names: frozenset[str] = frozenset()
     """The servers' tools that models know by name: the offered ones, and those of the text of `find_tools`."""
     awaited: frozenset[str] = frozenset()
     """The servers of which no tool was known at the first model call."""
@@ -108,17 +108,17 @@ class Hub:
     # -- the tools of a chat ------------------------------------------------------------------------------------------
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> list[str]:
-        """Start the servers of the chat's project and wait for those of which nothing is known; what people should
-        know about them, once for each chat."""
+        """Start the servers of the chat's project and wait for those whose tools are unknown. Return the messages for
+        people that this chat has not had yet."""
         if options.tools is not None and not any("__" in name or name == FIND for name in options.tools):
             return []
         project = await self.start(options)
         project.chats.add(chat)
-        if project.offered is None:
+        if project.offered_tools is None:
             await self._await_unknown(project)
             self._offer(project, options)
-        said = [*project.warnings, *(failure(link) for link in project.links.values())]
-        news = [text for text in said if text and (chat, text) not in self._told]
+        messages = [*project.warnings, *(failure(link) for link in project.links.values())]
+        news = [text for text in messages if text and (chat, text) not in self._told]
         self._told.update((chat, text) for text in news)
         return news
 
@@ -132,11 +132,11 @@ class Hub:
     def listed(self, options: ChatOptions) -> tuple[Tool, ...]:
         """The tools that are sent to the model."""
         project = self._projects.get(_place(options))
-        if project is None or project.offered is None:
+        if project is None or project.offered_tools is None:
             return ()
         if any(project.links[name].known is not None for name in project.awaited if name in project.links):
             self._append_late(project, options)
-        return project.offered
+        return project.offered_tools
 
     def find(self, name: str, options: ChatOptions) -> Tool | None:
         listed = next((tool for tool in self.listed(options) if tool.spec.name == name), None)
@@ -161,7 +161,7 @@ class Hub:
             await connection.renew_listing()
         return ""
 
-    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one of `call_tool`."""
         name, arguments = _named_tool(request)
         if request.name != CALL or name not in self.available(options):
@@ -181,8 +181,8 @@ class Hub:
         tools = [tool for link in project.links.values() for tool in self._tools(link, _place(options))]
         deferred = tools if too_many(tools) else []
         helpers = (FindTools(self.available, self._starting, deferred), CallTool()) if project.links else ()
-        project.offered = (*(tools if not deferred else ()), *helpers)
-        project.named = frozenset(tool.spec.name for tool in tools)
+        project.offered_tools = (*(tools if not deferred else ()), *helpers)
+        project.known_tool_names = frozenset(tool.spec.name for tool in tools)
         project.awaited = frozenset(name for name, link in project.links.items() if link.known is None)
 
     def _append_late(self, project: Project, options: ChatOptions) -> None:
@@ -190,10 +190,10 @@ class Hub:
         here = {name for name in project.awaited if (link := project.links.get(name)) and link.known is not None}
         project.awaited -= here
         tools = [tool for name in sorted(here) for tool in self._tools(project.links[name], _place(options))]
-        offered = project.offered or ()
-        if not too_many([*(tool for tool in offered if isinstance(tool, ServerTool)), *tools]):
-            project.offered = (*offered, *tools)
-            project.named |= {tool.spec.name for tool in tools}
+        offered_tools = project.offered_tools or ()
+        if not too_many([*(tool for tool in offered_tools if isinstance(tool, ServerTool)), *tools]):
+            project.offered_tools = (*offered_tools, *tools)
+            project.known_tool_names |= {tool.spec.name for tool in tools}
 
     def _starting(self, options: ChatOptions) -> list[str]:
         project = self._projects.get(_place(options))
@@ -207,7 +207,9 @@ class Hub:
             return ""
         announced = self._announced.setdefault(invocation.chat, set())
         announced.add(invocation.name)
-        names = [each for each in self.available(invocation.options) if each not in project.named | announced]
+        names = [
+            each for each in self.available(invocation.options) if each not in project.known_tool_names | announced
+        ]
         announced.update(names)
         more = f" and {len(names) - _ANNOUNCED} more" if len(names) > _ANNOUNCED else ""
         text = f"\n[New MCP tools: {', '.join(names[:_ANNOUNCED])}{more}. {FIND} shows how to call them.]"
@@ -229,9 +231,11 @@ class Hub:
 
     # -- servers ------------------------------------------------------------------------------------------------------
 
-    async def connected(self, name: str, root: str, own: str = "", world: str = "") -> "tuple[ServerConnection, Calls]":
+    async def connected(
+        self, name: str, root: str, own_servers: str = "", world: str = ""
+    ) -> "tuple[ServerConnection, Calls]":
         """The connection to a server, started if need be. ToolError if it cannot be had."""
-        place = Place(root, own, world)
+        place = Place(root, own_servers, world)
         link = await self.link(name, *place)
         connection = await asyncio.shield(self._start(link, place))
         if self._calls is None:
@@ -253,53 +257,57 @@ class Hub:
             )
         return connection, calls
 
-    async def link(self, name: str, root: str = "", own: str = "", world: str = "") -> Link:
-        project = await self._project(Place(root, own, world))
+    async def link(self, name: str, root: str = "", own_servers: str = "", world: str = "") -> Link:
+        project = await self._project(Place(root, own_servers, world))
         if name not in project.links:
             raise ToolError(f"There is no MCP server {name!r} for this project any more.")
         return project.links[name]
 
     async def join(self, place: Place, user: ChatId) -> None:
-        """Somebody uses the servers of a place, until they `rest`."""
+        """Register a user of the servers of a place, until `release_chat`."""
         (await self._project(place)).chats.add(user)
 
-    async def servers(self, root: str = "", own: str = "", world: str = "") -> list[Link]:
+    async def servers(self, root: str = "", own_servers: str = "", world: str = "") -> list[Link]:
         """Those that are declared for a project, or for chats that have their own."""
-        return list((await self._project(Place(root, own, world))).links.values())
+        return list((await self._project(Place(root, own_servers, world))).links.values())
 
     async def _project(self, place: Place) -> Project:
-        """As its files declare it now: what is no longer trusted ends, what is new comes in."""
-        found, warnings = await asyncio.to_thread(self._declared_for, place.root, place.own)
-        shared = await self._shared(place, found)
+        """Return the project as its files declare it now: servers no longer trusted are ended, new ones are added."""
+        declarations, warnings = await asyncio.to_thread(self._declared_for, place.root, place.own_servers)
+        shared = await self._shared(place, declarations)
         project = self._projects.get(place)
         if project is None:
             project = self._projects.setdefault(place, Project({}))
         project.warnings = tuple(warnings)
-        wanted = {declared.name: declared for declared in found if not declared.server.disabled}
-        if {name: link.declared for name, link in project.links.items()} == wanted:
+        enabled = {declared.name: declared for declared in declarations if not declared.server.disabled}
+        if {name: link.declared for name, link in project.links.items()} == enabled:
             return project
-        gone = [link for name, link in project.links.items() if wanted.get(name) != link.declared]
-        known = [*shared.values(), *project.links.values()]
+        stale_links = [link for name, link in project.links.items() if enabled.get(name) != link.declared]
+        existing_links = [*shared.values(), *project.links.values()]
         project.links = {
-            name: next((link for link in known if link.declared == declared), None)
+            name: next((link for link in existing_links if link.declared == declared), None)
             or Link(declared, self._recall(declared.mark))
-            for name, declared in wanted.items()
+            for name, declared in enabled.items()
         }
-        project.offered = None
-        for link in gone:
+        project.offered_tools = None
+        for link in stale_links:
             if link not in shared.values():
                 await _close(link)
         return project
 
-    async def _shared(self, place: Place, found: Sequence[Declared]) -> dict[str, Link]:
+    async def _shared(self, place: Place, declarations: Sequence[Declared]) -> dict[str, Link]:
         """Chats with servers of their own share those of their project; those of a world share what is elsewhere."""
         if place.world:
             outside = (await self._project(place._replace(world=""))).links
             return {name: link for name, link in outside.items() if not link.declared.server.command}
-        return (await self._project(Place(place.root))).links if place.own and any(e.source for e in found) else {}
+        return (
+            (await self._project(Place(place.root))).links
+            if place.own_servers and any(e.source for e in declarations)
+            else {}
+        )
 
-    def rest(self, chat: ChatId) -> None:
-        """A chat is not worked on any more: what was started for its world ends, unless others need it."""
+    def release_chat(self, chat: ChatId) -> None:
+        """Release the servers of an idle chat. Those of its world end unless other chats need them."""
         parked = self._calls is not None and self._calls.parked(chat)
         for place, project in self._projects.items() if not parked else ():
             if chat in project.chats:
@@ -310,16 +318,20 @@ class Hub:
                     task.add_done_callback(self._ending.discard)
 
     async def _end(self, project: Project) -> None:
-        """Whoever needs them next starts them anew."""
+        """End the servers of a project that are programs. The next use starts them again."""
         links = [link for link in project.links.values() if link.declared.server.command]
         project.links |= {link.declared.name: Link(link.declared, link.known) for link in links}
         await asyncio.gather(*map(_close, links))
 
-    async def leave(self, own: str) -> None:
-        """End the servers that chats have under this name, and nobody else."""
-        left = [self._projects.pop(place) for place in list(self._projects) if place.own == own]
-        used = [link for project in self._projects.values() for link in project.links.values()]
-        await asyncio.gather(*(_close(link) for project in left for link in project.links.values() if link not in used))
+    async def leave(self, own_servers: str) -> None:
+        """End the servers that chats have under this name, except those that others use."""
+        left_projects = [
+            self._projects.pop(place) for place in list(self._projects) if place.own_servers == own_servers
+        ]
+        used_links = [link for project in self._projects.values() for link in project.links.values()]
+        await asyncio.gather(
+            *(_close(link) for project in left_projects for link in project.links.values() if link not in used_links)
+        )
 
     def _start(self, link: Link, place: Place) -> "asyncio.Task[ServerConnection]":
         if link.connecting is None:
@@ -343,7 +355,9 @@ class Hub:
         return self._connect(link.declared, place, listed)
 
     async def _await_unknown(self, project: Project) -> None:
-        waiting = [asyncio.create_task(_settled(link)) for link in project.links.values() if link.known is None]
+        waiting = [
+            asyncio.create_task(_wait_until_started(link)) for link in project.links.values() if link.known is None
+        ]
         if waiting:
             await asyncio.wait(waiting, timeout=WAIT_S)
             for task in waiting:
@@ -369,29 +383,29 @@ def _named_tool(request: ToolRequest) -> tuple[str, Any]:
     if request.name != CALL:
         return request.name, request.arguments
     try:
-        given = msgspec.json.decode(request.arguments, type=dict[str, Any])
+        arguments = msgspec.json.decode(request.arguments, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
         return "", {}
-    name = given.get("name")
-    return name if isinstance(name, str) else "", given.get("arguments", {})
+    name = arguments.get("name")
+    return name if isinstance(name, str) else "", arguments.get("arguments", {})
 
 
 def _place(options: ChatOptions) -> Place:
     return Place(options.root, options.own_servers, options.world)
 
 
-async def _settled(link: Link) -> None:
+async def _wait_until_started(link: Link) -> None:
     if link.connecting is not None:
-        await (await asyncio.shield(link.connecting)).settled()
+        await (await asyncio.shield(link.connecting)).wait_until_started()
 
 
 async def _close(link: Link) -> None:
     if link.connecting is not None:
         if not link.connecting.done():
             link.connecting.cancel()
-        found = (await asyncio.gather(link.connecting, return_exceptions=True))[0]
-        if not isinstance(found, BaseException):
-            await found.close()
+        connection = (await asyncio.gather(link.connecting, return_exceptions=True))[0]
+        if not isinstance(connection, BaseException):
+            await connection.close()
 
 
 def failure(link: Link) -> str:

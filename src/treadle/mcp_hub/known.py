@@ -1,4 +1,4 @@
-"""What is kept of servers' tools in Treadle's home, and how models and rules know them."""
+"""The stored listings of servers' tools in Treadle's home, and the tool names that models and rules use."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class ListingsFile(msgspec.Struct, frozen=True):
-    """By the mark of a declaration: what its server offered when it last ran."""
+    """The last known listing of each server, by the mark of its declaration."""
 
     servers: dict[str, Listing] = {}
 
@@ -25,12 +25,12 @@ KEPT = 64
 
 
 def remember(book: ListingsFile, mark: str, listing: Listing) -> ListingsFile:
-    others = [(each, known) for each, known in book.servers.items() if each != mark]
-    return ListingsFile(dict([*others[-(KEPT - 1) :], (mark, listing)]))
+    other_entries = [(each, entry_listing) for each, entry_listing in book.servers.items() if each != mark]
+    return ListingsFile(dict([*other_entries[-(KEPT - 1) :], (mark, listing)]))
 
 
 def tool_name(server: str, tool: str) -> str:
-    """`server__tool`, as every provider takes it. What had to be changed about it stays distinct."""
+    """Return `server__tool` as every provider accepts it. A changed name gets a hash, so it stays unique."""
     name = f"{server}__{tool}"
     plain = _NO_NAME.sub("_", name)
     if plain == name and len(name) <= _MAX_NAME:

@@ -1,5 +1,5 @@
-"""What servers offer beside tools, for front ends: prompts, which become slash commands, and resources, which can be
-attached to a message as `@server:uri`. A chat in a world has those of its world's servers (W-11)."""
+"""The prompts and resources of MCP servers, for front ends. Prompts become slash commands; resources can be attached to
+a message as `@server:uri`. A chat in a world has those of its world's servers (W-11)."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ from treadle.types import ChatId, new_id
 if TYPE_CHECKING:
     from mcp import Client
 
-    from treadle.mcp.content import Seen
+    from treadle.mcp.content import RenderedContent
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Prompt(msgspec.Struct, frozen=True):
     def hint(self) -> str:
         return " ".join(name if name in self.required else f"[{name}]" for name in self.arguments)
 
-    def given(self, words: str) -> dict[str, str]:
+    def parse_arguments(self, words: str) -> dict[str, str]:
         """Its arguments as they stand behind the command: one word each in their order, the last one takes the rest;
         or `name=value`. InvalidInput if one is missing."""
         try:
@@ -61,14 +61,14 @@ class Prompt(msgspec.Struct, frozen=True):
             each = words.split()
         pairs = [word.partition("=") for word in each]
         if pairs and all(sign and name in self.arguments for name, sign, _ in pairs):
-            found = {name: value for name, _, value in pairs}
+            arguments = {name: value for name, _, value in pairs}
         else:
             last = max(0, len(self.arguments) - 1)
-            cut = [*each[:last], " ".join(each[last:])]
-            found = {name: value for name, value in zip(self.arguments, cut, strict=False) if value}
-        if missing := [name for name in self.required if not found.get(name)]:
+            split_words = [*each[:last], " ".join(each[last:])]
+            arguments = {name: value for name, value in zip(self.arguments, split_words, strict=False) if value}
+        if missing := [name for name in self.required if not arguments.get(name)]:
             raise InvalidInput(f"{inert_line(self.command, 80)} needs {inert_line(', '.join(missing), 200)}")
-        return found
+        return arguments
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class Resource(msgspec.Struct, frozen=True):
 
     @property
     def typed(self) -> str:
-        """What is typed for it; of a template what stands before its first variable."""
+        """The text to type for the resource; for a template, the text before its first variable."""
         return self.mention.partition("{")[0] if self.template else self.mention
 
 
@@ -96,13 +96,15 @@ class Offerings:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    async def known_prompts(self, root: str = "", own: str = "", world: str = "") -> list[Prompt]:
+    async def known_prompts(self, root: str = "", own_servers: str = "", world: str = "") -> list[Prompt]:
         """The prompts of the servers of a project, as they were last heard of; starts nothing."""
-        return [prompt for link in await self._hub.servers(root, own, world) for prompt in _prompts(link)]
+        return [prompt for link in await self._hub.servers(root, own_servers, world) for prompt in _prompts(link)]
 
-    async def prompts(self, root: str = "", own: str = "", world: str = "", *, server: str = "") -> list[Prompt]:
+    async def prompts(
+        self, root: str = "", own_servers: str = "", world: str = "", *, server: str = ""
+    ) -> list[Prompt]:
         """The prompts of all servers of a project that can be reached, or of one."""
-        async with self._used(Place(root, own, world)) as place:
+        async with self._use_place(Place(root, own_servers, world)) as place:
             return [prompt for link in await self._reached(place, server) for prompt in _prompts(link)]
 
     async def prompt(
@@ -111,49 +113,53 @@ class Offerings:
         name: str,
         arguments: Mapping[str, str] | None = None,
         root: str = "",
-        own: str = "",
+        own_servers: str = "",
         world: str = "",
-    ) -> "Seen":
+    ) -> "RenderedContent":
         """A prompt, filled in, as what a person would say."""
-        from treadle.mcp.content import Seen, seen
+        from treadle.mcp.content import RenderedContent, render_content
 
-        async def get(client: "Client") -> list["Seen"]:
+        async def get(client: "Client") -> list["RenderedContent"]:
             result = await client.get_prompt(name, dict(arguments or {}))
             return [
-                seen([message.content])
+                render_content([message.content])
                 if message.role == "user"
-                else Seen(f"(you would say) {seen([message.content]).text}")
+                else RenderedContent(f"(you would say) {render_content([message.content]).text}")
                 for message in result.messages
             ]
 
-        async with self._used(Place(root, own, world)) as place:
-            said = await self._use(server, place, get)
-        return Seen("\n\n".join(each.text for each in said), tuple(p for each in said for p in each.pictures))
+        async with self._use_place(Place(root, own_servers, world)) as place:
+            messages = await self._use(server, place, get)
+        return RenderedContent(
+            "\n\n".join(each.text for each in messages), tuple(p for each in messages for p in each.pictures)
+        )
 
-    async def resources(self, root: str = "", own: str = "", world: str = "", *, server: str = "") -> list[Resource]:
+    async def resources(
+        self, root: str = "", own_servers: str = "", world: str = "", *, server: str = ""
+    ) -> list[Resource]:
         """The resources of all servers of a project, or of one, and the templates of more."""
-        found: list[Resource] = []
-        async with self._used(Place(root, own, world)) as place:
+        resources: list[Resource] = []
+        async with self._use_place(Place(root, own_servers, world)) as place:
             for link in await self._reached(place, server):
                 if link.known is not None and link.known.resources:
                     name = link.declared.name
-                    found += await self._use(name, place, partial(_resources, name))
-        return found
+                    resources += await self._use(name, place, partial(_resources, name))
+        return resources
 
-    async def resource(self, mention: str, root: str = "", own: str = "", world: str = "") -> "Seen":
-        """What lies at `@server:uri`."""
-        from treadle.mcp.content import Seen, contents
+    async def resource(self, mention: str, root: str = "", own_servers: str = "", world: str = "") -> "RenderedContent":
+        """Read the resource at `@server:uri`."""
+        from treadle.mcp.content import RenderedContent, contents
 
         server, colon, uri = mention.removeprefix("@").partition(":")
         if not colon or not uri:
             raise InvalidInput(f"{inert_line(mention, 100)} names no resource; write @server:uri")
 
-        async def read(client: "Client") -> "Seen":
+        async def read(client: "Client") -> "RenderedContent":
             pictures: list[tuple[str, bytes]] = []
             text = contents((await client.read_resource(uri)).contents, pictures)
-            return Seen(text, tuple(pictures))
+            return RenderedContent(text, tuple(pictures))
 
-        async with self._used(Place(root, own, world)) as place:
+        async with self._use_place(Place(root, own_servers, world)) as place:
             return await self._use(server, place, read)
 
     async def names(self, options: ChatOptions, *, callable_only: bool = False) -> frozenset[str]:
@@ -161,47 +167,57 @@ class Offerings:
         links = await self._hub.servers(options.root, options.own_servers, options.world)
         return frozenset(link.declared.name for link in links if not callable_only or _may_call(link, options))
 
-    async def with_resources(self, root: str = "", own: str = "", world: str = "") -> frozenset[str]:
+    async def with_resources(self, root: str = "", own_servers: str = "", world: str = "") -> frozenset[str]:
         """The servers of a project that had resources when they were last heard of; starts nothing."""
-        links = await self._hub.servers(root, own, world)
+        links = await self._hub.servers(root, own_servers, world)
         return frozenset(link.declared.name for link in links if link.known is not None and link.known.resources)
 
-    async def spoken(
-        self, text: str, root: str = "", own: str = "", world: str = "", *, names: Collection[str] | None = None
+    async def expand_message(
+        self, text: str, root: str = "", own_servers: str = "", world: str = "", *, names: Collection[str] | None = None
     ) -> tuple[str, Pictures]:
-        """A message as its writer means it: the prompt that `/server:prompt words` stands for, and behind the text
-        what lies at each `@server:uri` that they wrote. What names no server here stays as it is; `names`: only these
-        are here."""
-        written = text
-        declared = {link.declared.name for link in await self._hub.servers(root, own, world)}
+        """Expand a message: replace `/server:prompt words` by the prompt, and append the resource of each `@server:uri`
+        that the person wrote. References to unknown servers stay as they are; `names` limits the known servers."""
+        original = text
+        declared = {link.declared.name for link in await self._hub.servers(root, own_servers, world)}
         names = declared if names is None else declared.intersection(names)
         pictures: Pictures = ()
-        if (found := _COMMAND.fullmatch(text)) is not None and found[1] in names:
-            offered = await self.prompts(root, own, world, server=found[1])
-            prompt = next((each for each in offered if each.name == found[2]), None)
+        if (command_match := _COMMAND.fullmatch(text)) is not None and command_match[1] in names:
+            prompts = await self.prompts(root, own_servers, world, server=command_match[1])
+            prompt = next((each for each in prompts if each.name == command_match[2]), None)
             if prompt is None:
-                raise NotFound(f"the MCP server {found[1]} has no prompt {inert_line(found[2], 80)!r}")
-            said = await self.prompt(found[1], found[2], prompt.given(found[3] or ""), root, own, world)
-            text, pictures = said.text, said.pictures
+                raise NotFound(f"the MCP server {command_match[1]} has no prompt {inert_line(command_match[2], 80)!r}")
+            filled_prompt = await self.prompt(
+                command_match[1],
+                command_match[2],
+                prompt.parse_arguments(command_match[3] or ""),
+                root,
+                own_servers,
+                world,
+            )
+            text, pictures = filled_prompt.text, filled_prompt.pictures
         parts = [text]
-        mentions = (f"@{named[1]}:{named[2]}" for named in _MENTION.finditer(written) if named[1] in names)
+        mentions = (
+            f"@{mention_match[1]}:{mention_match[2]}"
+            for mention_match in _MENTION.finditer(original)
+            if mention_match[1] in names
+        )
         for mention in dict.fromkeys(mentions):
-            held = await self.resource(mention, root, own, world)
-            parts.append(f"{mention}, as attached:\n{held.text}")
-            pictures += held.pictures
-        if sum(map(len, parts)) - (len(text) if text is written else 0) > MOST_ATTACHED:
+            resource = await self.resource(mention, root, own_servers, world)
+            parts.append(f"{mention}, as attached:\n{resource.text}")
+            pictures += resource.pictures
+        if sum(map(len, parts)) - (len(text) if text is original else 0) > MOST_ATTACHED:
             raise InvalidInput(f"what is attached has more than {MOST_ATTACHED:,} characters")
         return "\n\n".join(parts), pictures
 
     @asynccontextmanager
-    async def _used(self, place: Place) -> AsyncIterator[Place]:
-        """What was started for a world ends again, unless a chat is worked on there."""
+    async def _use_place(self, place: Place) -> AsyncIterator[Place]:
+        """Use the servers of a place. Those of a world end afterwards, unless a chat is worked on there."""
         user = ChatId(new_id("use"))
         await self._hub.join(place, user)
         try:
             yield place
         finally:
-            self._hub.rest(user)
+            self._hub.release_chat(user)
 
     async def _reached(self, place: Place, server: str = "") -> list[Link]:
         """Those that are ready, once all have started or failed to."""
@@ -209,7 +225,7 @@ class Offerings:
 
         async def settle(link: Link) -> None:
             connection, _ = await self._hub.connected(link.declared.name, *place)
-            await connection.settled()
+            await connection.wait_until_started()
 
         await asyncio.gather(*map(settle, links))
         return [link for link in links if link.connection is not None and link.connection.state == "ready"]
@@ -217,47 +233,50 @@ class Offerings:
     async def _use(self, server: str, place: Place, work: "Callable[[Client], Awaitable[T]]") -> T:
         if all(link.declared.name != server for link in await self._hub.servers(*place)):
             raise NotFound(f"there is no MCP server {inert_line(server, 60)!r} for this project")
-        from treadle.mcp.connection import Lost
+        from treadle.mcp.connection import ServerLost
 
         connection, _ = await self._hub.connected(server, *place)
         patience_s = (await self._hub.link(server, *place)).declared.server.timeout_s
         try:
             async with asyncio.timeout(patience_s):
-                found: T = await connection.use(work)
-        except Lost as error:
+                outcome: T = await connection.use(work)
+        except ServerLost as error:
             raise ToolError(str(error)) from error
         except TimeoutError as error:
             raise ToolError(f"the MCP server {server} did not answer within {patience_s:g} seconds") from error
-        return found
+        return outcome
 
 
 def _may_call(link: Link, options: ChatOptions) -> bool:
-    """Of a server without tools: whether it could call any."""
-    server, known = link.declared, link.known.tools if link.known is not None else ()
-    tools = [tool.name for tool in known if server.server.takes(tool.name)]
+    """True if the chat may call a tool of the server; without known tools, any tool of that server."""
+    server, listed_tools = link.declared, link.known.tools if link.known is not None else ()
+    tools = [tool.name for tool in listed_tools if server.server.takes(tool.name)]
     names = [tool_name(server.name, name) for name in tools] or [f"{server.name}{SERVER_MARK}*"]
     return any(may_call(name, options) for name in names)
 
 
 def _prompts(link: Link) -> list[Prompt]:
-    known = link.known.commands if link.known is not None else ()
-    return [Prompt(link.declared.name, each.name, each.description, each.arguments, each.required) for each in known]
+    listed_prompts = link.known.commands if link.known is not None else ()
+    return [
+        Prompt(link.declared.name, each.name, each.description, each.arguments, each.required)
+        for each in listed_prompts
+    ]
 
 
 async def _resources(server: str, client: "Client") -> list[Resource]:
-    found: list[Resource] = []
+    resources: list[Resource] = []
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await client.list_resources(cursor=cursor)
-        found += [
+        resources += [
             Resource(server, str(each.uri), each.name, each.description or "", each.mime_type or "")
             for each in page.resources
         ]
         if not (cursor := page.next_cursor):
             break
     templates = await client.list_resource_templates()
-    found += [
+    resources += [
         Resource(server, each.uri_template, each.name, each.description or "", each.mime_type or "", template=True)
         for each in templates.resource_templates
     ]
-    return found
+    return resources

@@ -31,20 +31,20 @@ def too_many(tools: Sequence[ServerTool]) -> bool:
 
 
 def names_text(tools: Sequence[ServerTool]) -> str:
-    """The names by server, as many as there is room for; what is left out is counted."""
+    """Return the tool names by server, as many as fit; the others are counted."""
     by_server: dict[str, list[str]] = {}
     for tool in tools:
         by_server.setdefault(tool.spec.server, []).append(tool.spec.name.removeprefix(f"{tool.spec.server}__"))
     room = NAMES_CHARS // max(1, len(by_server))
     lines: list[str] = []
     for server, names in by_server.items():
-        kept: list[str] = []
+        shown_names: list[str] = []
         for name in names:
-            if sum(len(each) + 1 for each in kept) + len(name) > room:
+            if sum(len(each) + 1 for each in shown_names) + len(name) > room:
                 break
-            kept.append(name)
-        more = f" and {len(names) - len(kept)} more" if len(kept) < len(names) else ""
-        lines.append(f"{server}__: {' '.join(kept)}{more}")
+            shown_names.append(name)
+        more = f" and {len(names) - len(shown_names)} more" if len(shown_names) < len(names) else ""
+        lines.append(f"{server}__: {' '.join(shown_names)}{more}")
     return "\n".join(lines)
 
 
@@ -76,16 +76,16 @@ class FindTools(ReadOnlyTool):
             return Outcome(starting.strip() or "No MCP server is connected at present.")
         if not query:
             return Outcome("\n".join(tools) + starting, f"{len(tools)} tools")
-        found = ranked(query, list(tools.values()))
-        if not found:
+        matches = ranked(query, list(tools.values()))
+        if not matches:
             return Outcome(
                 f"None of {len(tools)} tools fits {query!r}; other words may, or an empty query for all names."
                 f"{starting}"
             )
-        specs = [tool.spec for tool in found[:_FOUND]]
+        specs = [tool.spec for tool in matches[:_FOUND]]
         texts = [f"{s.name}: {s.description}\n{msgspec.json.encode(s.parameters).decode()}" for s in specs]
-        more = [tool.spec.name for tool in found[_FOUND : _FOUND + 20]]
-        return Outcome("\n\n".join(texts + ([f"Also: {', '.join(more)}"] if more else [])), f"{len(found)} tools")
+        more = [tool.spec.name for tool in matches[_FOUND : _FOUND + 20]]
+        return Outcome("\n\n".join(texts + ([f"Also: {', '.join(more)}"] if more else [])), f"{len(matches)} tools")
 
 
 class CallTool(ReadOnlyTool):
@@ -111,16 +111,16 @@ class CallTool(ReadOnlyTool):
 
 def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
     """Best first: the very name, then by how many of the words the name and the description have."""
-    wanted = set(_WORD.findall(query.lower()))
+    query_words = set(_WORD.findall(query.lower()))
     scores: list[tuple[float, int, ServerTool]] = []
     for place, tool in enumerate(tools):
         name = tool.spec.name.lower()
         score = 100.0 if query.lower() in (name, tool.listed.name.lower()) else 0.0
         in_name = set(_WORD.findall(name.replace("_", " ")))
         in_text = set(_WORD.findall(tool.spec.description.lower()))
-        for word in wanted:
-            near = any(word in each or each in word for each in in_name if len(each) > 2)
-            score += 3 if word in in_name else 1.5 if near else 1 if word in in_text else 0
+        for word in query_words:
+            is_partial_match = any(word in each or each in word for each in in_name if len(each) > 2)
+            score += 3 if word in in_name else 1.5 if is_partial_match else 1 if word in in_text else 0
         if score:
             scores.append((-score, place, tool))
     return [tool for _, _, tool in sorted(scores, key=lambda each: each[:2])]

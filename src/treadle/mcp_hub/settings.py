@@ -50,7 +50,7 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: tuple[str, ...] | None = None
     """Patterns of the tools that are offered; None: all."""
     accept_hints: bool = False
-    """Whether a tool that calls itself read-only or idempotent is believed. Never taken from a project."""
+    """True if the server's read-only and idempotent hints are trusted. Never taken from a project's file."""
     timeout_s: float = 120.0
     """How long one call may take."""
     start_s: float = 60.0
@@ -68,8 +68,8 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     oauth: OAuthClient | None = None
     """The client to sign in as; None: Treadle registers itself there."""
     sampling: Sampling = "refuse"
-    """Whether it may ask the chat's model something in the middle of a call. A project's own word for it is `ask` at
-    most."""
+    """The handling of the server's requests to the chat's model during a call. A project's file can set at most
+    `ask`."""
 
     @property
     def place(self) -> str:
@@ -101,7 +101,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """The same for the same declaration: what is known of a server's tools is kept by it."""
+        """A hash of the declaration; the key under which the server's listing is stored."""
         data = msgspec.json.encode([self.name, self.root, self.server], order="sorted")
         return hashlib.sha256(data).hexdigest()[:32]
 
@@ -138,13 +138,13 @@ def check(name: str, server: Server) -> None:
 def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
     """The servers that a trusted file of a project declares. ConfigError if it cannot be read."""
     try:
-        written = msgspec.json.decode(data)
-        servers = written.get("mcpServers", written.get("servers", {})) if isinstance(written, dict) else {}
-        found = msgspec.convert(servers, dict[str, Server])
+        document = msgspec.json.decode(data)
+        servers = document.get("mcpServers", document.get("servers", {})) if isinstance(document, dict) else {}
+        servers_by_name = msgspec.convert(servers, dict[str, Server])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    kept: list[Declared] = []
-    for name, server in found.items():
+    declarations: list[Declared] = []
+    for name, server in servers_by_name.items():
         try:
             check(name, server)
         except InvalidInput as error:
@@ -153,19 +153,19 @@ def read_project(data: bytes, path: str, root: str) -> tuple[Declared, ...]:
         if ALL in server.hosts:
             raise ConfigError(f"{path}: the server {name!r} of a project reaches hosts that it names, not all of them")
         modest = msgspec.structs.replace(server, accept_hints=False, sampling=asks, network=False, sandbox=None)
-        kept.append(Declared(name, modest, path, root))
-    return tuple(kept)
+        declarations.append(Declared(name, modest, path, root))
+    return tuple(declarations)
 
 
-def server_of(given: "Server | Mapping[str, Any]") -> Server:
+def server_of(declaration: "Server | Mapping[str, Any]") -> Server:
     """A server from what a program wrote. InvalidInput if it does not fit."""
-    if isinstance(given, Server):
-        return given
-    odd = [key for key in given if key not in Server.__struct_fields__]
+    if isinstance(declaration, Server):
+        return declaration
+    odd = [key for key in declaration if key not in Server.__struct_fields__]
     if odd:
         raise InvalidInput(f"an MCP server has no {odd[0]!r}{did_you_mean(odd[0], Server.__struct_fields__)}")
     try:
-        return msgspec.convert(dict(given), Server)
+        return msgspec.convert(dict(declaration), Server)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"this is no MCP server: {error}") from error
 
@@ -173,8 +173,8 @@ def server_of(given: "Server | Mapping[str, Any]") -> Server:
 def filled(text: str, environment: Mapping[str, str]) -> str:
     """With the values of the variables that it names. ConfigError if one has none."""
 
-    def value(found: re.Match[str]) -> str:
-        name, default = found[1], found[2]
+    def value(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
         if (set_ := environment.get(name)) is None and default is None:
             raise ConfigError(f"the variable {name} is not set, and an MCP server needs it")
         return set_ if set_ is not None else default

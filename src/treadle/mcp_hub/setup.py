@@ -1,6 +1,6 @@
-"""What the MCP servers of an agent are given: their declarations, from the user's own file and from projects whose
-files are trusted; their environment and their sandbox; what is kept of them in Treadle's home. The only place that
-knows both the servers and the rooms that serve them."""
+"""The setup of an agent's MCP servers: their declarations, from the user's file and from projects whose files are
+trusted; their environment and sandbox; their stored data in Treadle's home. The only module that knows both the servers
+and the packages that they need."""
 
 import asyncio
 import os
@@ -67,24 +67,24 @@ class KeptTokens:
         self._url = url
 
     def get(self, name: str) -> Mapping[str, Any] | None:
-        found = self._file.read().servers.get(self._url, {}).get(name)
-        return found if isinstance(found, dict) else None
+        stored_value = self._file.read().servers.get(self._url, {}).get(name)
+        return stored_value if isinstance(stored_value, dict) else None
 
     def put(self, name: str, value: Mapping[str, Any]) -> None:
-        def changed(book: _TokensFile) -> _TokensFile:
-            kept = book.servers.get(self._url, {})
-            return _TokensFile({**book.servers, self._url: {**kept, name: dict(value)}})
+        def put_value(book: _TokensFile) -> _TokensFile:
+            stored_values = book.servers.get(self._url, {})
+            return _TokensFile({**book.servers, self._url: {**stored_values, name: dict(value)}})
 
-        self._file.change(changed)
+        self._file.change(put_value)
 
     def begin_sign_in(self, redirect: str) -> None:
         """Forget all but the scopes that a refused call wants."""
 
-        def changed(book: _TokensFile) -> _TokensFile:
-            wanted = {name: value for name, value in book.servers.get(self._url, {}).items() if name == "wanted"}
-            return _TokensFile({**book.servers, self._url: {**wanted, "back": {"url": redirect}}})
+        def reset_server(book: _TokensFile) -> _TokensFile:
+            scope_entry = {name: value for name, value in book.servers.get(self._url, {}).items() if name == "wanted"}
+            return _TokensFile({**book.servers, self._url: {**scope_entry, "back": {"url": redirect}}})
 
-        self._file.change(changed)
+        self._file.change(reset_server)
 
 
 class Declarations:
@@ -113,7 +113,7 @@ class McpServers(Offerings):
         home: Path,
         context: ToolContext,
         trusted: Callable[[str, bytes], bool],
-        given: Mapping[str, Server | Mapping[str, Any]],
+        servers: Mapping[str, Server | Mapping[str, Any]],
         *,
         configured: bool,
     ) -> None:
@@ -126,7 +126,7 @@ class McpServers(Offerings):
         self._alone: set[str] = set()
         self._declarations = Declarations(home)
         self._listings = HomeFile(home / LISTINGS_NAME, ListingsFile)
-        for name, server in given.items():
+        for name, server in servers.items():
             self.add(name, server)
         self.keeping = Keeping(context.blobs, context.redact)
         self.hub = Hub(
@@ -140,50 +140,52 @@ class McpServers(Offerings):
 
     def add(self, name: str, server: Server | Mapping[str, Any], root: str = "") -> None:
         """Use one more server as long as this agent lives: in every project, or in one. Nothing is written."""
-        found = server_of(server)
-        check(name, found)
-        self._given.setdefault(root, {})[name] = found
+        new_server = server_of(server)
+        check(name, new_server)
+        self._given.setdefault(root, {})[name] = new_server
 
-    def bring(self, own: str, servers: Mapping[str, Server | Mapping[str, Any]], *, alone: bool = False) -> None:
+    def bring(
+        self, own_servers: str, servers: Mapping[str, Server | Mapping[str, Any]], *, alone: bool = False
+    ) -> None:
         """Use these servers, and none that were brought before, for chats that have them by name
         (`ChatOptions.own_servers`), as long as this agent lives; `alone`: instead of those of the user and the
         project. Nothing is written. InvalidInput, and nothing is changed, if one cannot be."""
-        found = {name: server_of(server) for name, server in servers.items()}
-        for name, server in found.items():
+        new_servers = {name: server_of(server) for name, server in servers.items()}
+        for name, server in new_servers.items():
             check(name, server)
-        self._brought[own] = found
-        (self._alone.add if alone else self._alone.discard)(own)
+        self._brought[own_servers] = new_servers
+        (self._alone.add if alone else self._alone.discard)(own_servers)
 
-    async def take_away(self, own: str) -> None:
+    async def take_away(self, own_servers: str) -> None:
         """End what was brought under this name."""
-        self._brought.pop(own, None)
-        self._alone.discard(own)
-        await self.hub.leave(own)
+        self._brought.pop(own_servers, None)
+        self._alone.discard(own_servers)
+        await self.hub.leave(own_servers)
 
-    def declared(self, root: str, own: str = "") -> tuple[list[Declared], list[str]]:
-        """The servers for chats of this root, by name. The program's own win over the user's, and those over the
-        project's; what is not trusted is told of, and does not exist (S-09)."""
+    def declared(self, root: str, own_servers: str = "") -> tuple[list[Declared], list[str]]:
+        """Return the servers for chats of this root, by name. The program's servers override the user's, and those
+        override the project's. Servers of untrusted files are left out, with a warning (S-09)."""
         warnings: list[str] = []
-        found: dict[str, Declared] = {}
-        if self._configured and own not in self._alone:
+        by_name: dict[str, Declared] = {}
+        if self._configured and own_servers not in self._alone:
             for declared in self._of_project(root, warnings) if root else ():
-                found.setdefault(declared.name, declared)
+                by_name.setdefault(declared.name, declared)
             users: dict[str, Server] = {}
             try:
                 users = self._declarations.all()
             except ConfigError as error:
                 warnings.append(f"The user's MCP servers cannot be used: {error}")
             path = str(self._declarations.file.path)
-            found |= {name: Declared(name, server, path) for name, server in users.items()}
+            by_name |= {name: Declared(name, server, path) for name, server in users.items()}
         for place in dict.fromkeys(("", root)):
-            found |= {name: Declared(name, server) for name, server in self._given.get(place, {}).items()}
-        if own and own not in self._brought:
+            by_name |= {name: Declared(name, server) for name, server in self._given.get(place, {}).items()}
+        if own_servers and own_servers not in self._brought:
             warnings.append("The MCP servers that a program brought for this chat are not here; it must bring them.")
-        found |= {name: Declared(name, server) for name, server in self._brought.get(own, {}).items()}
-        return sorted(found.values(), key=lambda each: each.name), warnings
+        by_name |= {name: Declared(name, server) for name, server in self._brought.get(own_servers, {}).items()}
+        return sorted(by_name.values(), key=lambda each: each.name), warnings
 
     def _of_project(self, root: str, warnings: list[str]) -> Sequence[Declared]:
-        found: list[Declared] = []
+        declarations: list[Declared] = []
         for name in PROJECT_FILES:
             path = os.path.join(root, name)
             data = _contents(path)
@@ -205,8 +207,8 @@ class McpServers(Offerings):
                         f"now: treadle trust {file}"
                     )
                 else:
-                    found.append(declared)
-        return found
+                    declarations.append(declared)
+        return declarations
 
     def _untrusted_files(self, declared: Declared) -> list[str]:
         """Files of the project that one of its servers executes and whose present content is not trusted."""
@@ -216,7 +218,7 @@ class McpServers(Offerings):
         ]
 
     async def login(self, name: str, show: "Callable[[str], Awaitable[None]]", root: str = "") -> bool:
-        """Sign in to a server in a browser; `show` is given the address. Whether the server asked for it at all."""
+        """Sign in to a server in a browser; `show` gets the address. Return True if the server asked for a sign-in."""
         from treadle.loopback_redirect import RedirectReceiver
         from treadle.mcp.connection import ServerConnection
         from treadle.mcp.oauth import LOGIN_S
@@ -227,8 +229,10 @@ class McpServers(Offerings):
         storage, receiver = KeptTokens(self._home, declared.server.url), RedirectReceiver(show)
         await receiver.open(declared.server.oauth.callback_port if declared.server.oauth is not None else 0)
         storage.begin_sign_in(receiver.url)
-        opens = partial(self.opened, declared, Place(root), receiver=receiver)
-        connection = ServerConnection(name, root, lambda errors, gone: opens(errors=errors, gone=gone), LOGIN_S)
+        opens = partial(self.open_transport, declared, Place(root), receiver=receiver)
+        connection = ServerConnection(
+            name, root, lambda errors, end_event: opens(errors=errors, end_event=end_event), LOGIN_S
+        )
         try:
             await connection.ready()
         finally:
@@ -236,7 +240,7 @@ class McpServers(Offerings):
             await receiver.close()
         return storage.get("tokens") is not None
 
-    # -- what is kept -------------------------------------------------------------------------------------------------
+    # -- stored data --------------------------------------------------------------------------------------------------
 
     def _recall(self, mark: str) -> Listing | None:
         try:
@@ -258,19 +262,19 @@ class McpServers(Offerings):
         return ServerConnection(
             declared.name,
             place.root,
-            lambda errors, gone: self.opened(declared, place, errors, gone),
+            lambda errors, end_event: self.open_transport(declared, place, errors, end_event),
             declared.server.start_s,
             listed=listed,
             sampling=declared.server.sampling,
         )
 
     @asynccontextmanager
-    async def opened(
+    async def open_transport(
         self,
         declared: Declared,
         place: Place,
         errors: "Errors",
-        gone: asyncio.Event,
+        end_event: asyncio.Event,
         receiver: "RedirectReceiver | None" = None,
     ) -> "AsyncIterator[TransportStreams]":
         """The way to a server; with a receiver a person may sign in."""
@@ -282,14 +286,14 @@ class McpServers(Offerings):
             if untrusted:
                 raise ConfigError(f"a file that {declared.name} runs was changed since it was trusted")
             argv = [filled(word, env) for word in (server.command, *server.args)]
-            given = {name: filled(value, env) for name, value in server.env.items()}
+            server_env = {name: filled(value, env) for name, value in server.env.items()}
             cwd = filled(server.cwd, env) or root or env.get("HOME") or "/"
             if declared.confined or place.world:
-                argv = await asyncio.to_thread(self._placed, argv, declared, place, cwd)
-            environment = command_environment(env, self._context.allowance.env) | given
+                argv = await asyncio.to_thread(self._wrap_command, argv, declared, place, cwd)
+            environment = command_environment(env, self._context.allowance.env) | server_env
             if declared.confined and server.hosts:
                 environment |= through_proxy()
-            async with transport.program(argv, environment, cwd, errors, gone) as streams:
+            async with transport.program(argv, environment, cwd, errors, end_event) as streams:
                 yield streams
             return
         storage = KeptTokens(self._home, server.url)
@@ -297,16 +301,18 @@ class McpServers(Offerings):
         if receiver is not None or storage.get("tokens") is not None:
             from treadle.mcp.oauth import Client, SignIn
 
-            own = server.oauth or OAuthClient()
+            oauth_client = server.oauth or OAuthClient()
             scopes = f"{server.scope} {(storage.get('wanted') or {}).get('scope', '')}".split()
-            client = Client(own.client_id, filled(own.client_secret, env), " ".join(dict.fromkeys(scopes)))
+            client = Client(
+                oauth_client.client_id, filled(oauth_client.client_secret, env), " ".join(dict.fromkeys(scopes))
+            )
             auth = SignIn(declared.name, server.url, client, storage, receiver)
         headers = {name: filled(value, env) for name, value in server.headers.items()}
         opens = transport.legacy_sse if server.is_legacy_sse else transport.http
         async with opens(declared.name, server.url, headers, auth) as streams:
             yield streams
 
-    def _placed(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:
+    def _wrap_command(self, argv: list[str], declared: Declared, place: Place, cwd: str) -> list[str]:
         """The command line that runs a server in its place: in a sandbox, in a world, or both."""
         world = self._context.workspace_of(place.root, "", place.world).world if place.world else None
         if declared.confined:
@@ -328,7 +334,7 @@ class McpServers(Offerings):
             Direct() if server.write else Unwritable(live=True),
             network_of(choice(server.hosts) if server.hosts else server.network, str(self._home / NETWORK_LOG)),
             protected=guarded.protected,
-            hidden=guarded.hidden,
+            hidden_paths=guarded.hidden_paths,
             home=guarded.home,
             world=world,
         )
@@ -339,7 +345,7 @@ def _require_visible(program: str, root: str, home: PrivateHome | None) -> None:
     """SandboxError if a confined program would not see itself."""
     if home is None or not any(is_below(program, covered) for covered in home.covered):
         return
-    if not any(is_below(program, seen) for seen in (root, *home.visible, *home.caches)):
+    if not any(is_below(program, visible_folder) for visible_folder in (root, *home.visible, *home.caches)):
         raise SandboxError(
             f"{program} lies in a home, which a confined program does not see; name its folder in the setting "
             "visible_paths, or declare it yourself with `sandbox: false` if you trust it"

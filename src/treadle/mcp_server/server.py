@@ -1,5 +1,5 @@
-"""The tools that another agent is given. A task is a chat: it is in the store before the call that begins it returns,
-it goes on whether or not anybody follows it, and after a crash whoever follows it brings it back to work."""
+"""The MCP tools that Treadle offers to other agents. A task is a chat: it is stored before the call that begins it
+returns, and it continues without a follower. After a crash, following it resumes it."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from treadle._version import __version__
 from treadle.errors import InvalidInput, NotFound, TreadleError
 from treadle.file_system import is_below
 from treadle.handle import Chat
-from treadle.mcp_server.words import action_of, change_of, told
+from treadle.mcp_server.words import action_of, change_of, describe_event
 from treadle.protocol.events import OpenAction
 from treadle.protocol.options import MODES
-from treadle.protocol.trace_context import brought
+from treadle.protocol.trace_context import extract_traceparent
 from treadle.runtime import Agent
 
 LABEL = "mcp"
-"""What marks the chats that were begun here."""
+"""The label of the chats that this server began."""
 _WAIT_S = 25.0
 _LONGEST_S = 300.0
 _MOST_EVENTS = 200
@@ -45,7 +45,7 @@ class TaskTools:
         self._roots = [os.path.realpath(root) for root in roots]
 
     def server(self) -> MCPServer:
-        made = MCPServer("treadle", version=__version__, instructions=_INSTRUCTIONS)
+        mcp_server = MCPServer("treadle", version=__version__, instructions=_INSTRUCTIONS)
         for tool, hints in (
             (self.start_task, _CHANGES),
             (self.follow_task, _LOOKS),
@@ -57,16 +57,16 @@ class TaskTools:
             (self.task_changes, _LOOKS),
             (self.undo_task, _CHANGES),
         ):
-            made.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
-        return made
+            mcp_server.add_tool(_explained(tool), name=tool.__name__, annotations=hints)
+        return mcp_server
 
     async def start_task(
         self, prompt: str, context: Context, root: str = "", mode: str = "", model: str = ""
     ) -> Answered:
-        """Hand a task over. Returns its id at once; the work goes on in the background.
+        """Start a task. Returns its id at once; the work continues in the background.
 
         root: the folder to work in, if it is not the server's own. mode: read-only, confirm, review, ask, auto-edit or
-        autopilot: what passes without an approval. model: as provider:name.
+        autopilot; it decides which actions need no approval. model: as provider:name.
         """
         options: dict[str, Any] = {"root": self._root(root), "interactive": True, "labels": (LABEL,)}
         if mode and mode not in MODES:
@@ -74,41 +74,41 @@ class TaskTools:
         options |= {"mode": mode} if mode else {}
         options |= {"model": model} if model else {}
         chat = self._agent.chat(**options)
-        await chat.send(prompt, traceparent=brought(context.request_context.meta))
+        await chat.send(prompt, traceparent=extract_traceparent(context.request_context.meta))
         return {"task": chat.id, "status": await chat.status()}
 
     async def follow_task(self, task: str, context: Context, after: int = 0, wait_s: float = _WAIT_S) -> Answered:
-        """What became of a task since the event number `after`: waits for news at most wait_s seconds.
+        """Return the news of a task since the event number `after`. Waits for news at most wait_s seconds.
 
-        Gives its status, the news in words, what it waits for, its last answer, and `after` for the next time. A status
-        of pending or running means: follow it again.
+        The result has the status, the news as text, the open actions, the last answer, and `after` for the next call.
+        If the status is pending or running, follow the task again.
         """
         chat = await self._chat(task)
-        seen = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
-        reached = seen[-1].seq if seen else after
-        if not seen and await chat.status() in ("pending", "running", "interrupting"):
-            reached = await self._heard(chat, context, after, min(max(wait_s, 0.0), _LONGEST_S))
-            seen = [each for each in await chat.events(after) if each.seq <= reached][:_MOST_EVENTS]
+        events = [each for each in await chat.events(after) if not each.ephemeral][:_MOST_EVENTS]
+        reached = events[-1].seq if events else after
+        if not events and await chat.status() in ("pending", "running", "interrupting"):
+            reached = await self._follow_chat(chat, context, after, min(max(wait_s, 0.0), _LONGEST_S))
+            events = [each for each in await chat.events(after) if each.seq <= reached][:_MOST_EVENTS]
         state = await chat.state()
         return {
             "task": chat.id,
             "status": await chat.status(),
-            "news": [line for each in seen if (line := told(each.data))],
+            "news": [line for each in events if (line := describe_event(each.data))],
             "actions": [action_of(each) for each in await chat.actions()],
             "answer": last_answer(state),
-            "after": seen[-1].seq if seen else reached,
+            "after": events[-1].seq if events else reached,
             "tokens": state.totals.usage.tokens,
             "usd": round(state.totals.usage.usd, 4),
         }
 
-    async def _heard(self, chat: Chat, context: Context, after: int, wait_s: float) -> int:
-        """Follow until the chat is quiet or the time is up; whoever follows also sees to it that somebody drives it."""
-        reached = after
+    async def _follow_chat(self, chat: Chat, context: Context, after_seq: int, wait_s: float) -> int:
+        """Follow the chat until it is idle or the time is up. Starts a worker if the chat has none."""
+        reached = after_seq
         try:
             async with asyncio.timeout(wait_s):
-                async for envelope in chat.resume(after=after):
+                async for envelope in chat.resume(after_seq=after_seq):
                     reached = max(reached, envelope.seq)
-                    if line := told(envelope.data):
+                    if line := describe_event(envelope.data):
                         await context.report_progress(envelope.seq, message=line)
         except TimeoutError:
             pass
@@ -123,7 +123,7 @@ class TaskTools:
     async def send_message(self, task: str, message: str, context: Context, steer: bool = False) -> Answered:
         """Say more to a task: it is done next, or with `steer` taken into account at once."""
         chat = await self._chat(task)
-        trace = brought(context.request_context.meta)
+        trace = extract_traceparent(context.request_context.meta)
         await chat.send(message, delivery="steering" if steer else "queued", traceparent=trace)
         return {"task": chat.id, "status": await chat.status()}
 
@@ -133,8 +133,8 @@ class TaskTools:
         """Allow or deny what a task asks for. `action` and `hash` are those that follow_task showed: an approval holds
         for exactly what was shown. With a denial say in `feedback` what to do instead."""
         chat = await self._chat(task)
-        asked = msgspec.structs.replace(await self._open(chat, action, "permission"), hash=hash)
-        await (chat.approve(asked) if decision == "allow" else chat.deny(asked, feedback))
+        shown_action = msgspec.structs.replace(await self._open(chat, action, "permission"), hash=hash)
+        await (chat.approve(shown_action) if decision == "allow" else chat.deny(shown_action, feedback))
         return {"task": chat.id, "status": await chat.status()}
 
     async def answer(self, task: str, action: str, text: str) -> Answered:
@@ -144,36 +144,38 @@ class TaskTools:
         return {"task": chat.id, "status": await chat.status()}
 
     async def stop_task(self, task: str) -> Answered:
-        """Stop what a task does; what it has changed stays, until undo_task."""
+        """Stop the work of a task. Its changes stay until undo_task."""
         chat = await self._chat(task)
         await chat.interrupt("mcp")
         return {"task": chat.id, "status": await chat.status()}
 
     async def task_changes(self, task: str, paths: list[str] | None = None) -> list[Answered]:
-        """What a task has changed in the project, as differences, without what was undone."""
+        """Return the changes that a task has made in the project, as diffs, without changes that were undone."""
         chat = await self._chat(task)
         return [change_of(each) for each in await chat.files.diff(None, paths or [])]
 
     async def undo_task(self, task: str, paths: list[str] | None = None, everything: bool = False) -> Answered:
-        """Take back what a task's last run changed, or with `everything` all its runs; with `paths` only those. What
-        somebody else has changed since is left alone and named."""
+        """Undo the changes of a task's last run, or of all its runs with `everything`; with `paths` only those files.
+        Files that were changed by others since are left alone and listed."""
         from treadle.files import RunSpan
 
         chat = await self._chat(task)
-        done = await chat.files.undo(RunSpan() if everything else None, paths or [])
+        restored = await chat.files.undo(RunSpan() if everything else None, paths or [])
         return {
-            "undone": [each.path for each in done.files],
-            "left_alone": [{"path": each.path, "reason": each.reason} for each in done.conflicts],
-            "error": done.error,
+            "undone": [each.path for each in restored.files],
+            "left_alone": [{"path": each.path, "reason": each.reason} for each in restored.conflicts],
+            "error": restored.error,
         }
 
     def _ours(self, root: str) -> bool:
         return any(root == each or is_below(root, each) for each in self._roots)
 
-    def _root(self, named: str) -> str:
-        root = os.path.realpath(os.path.join(self._roots[0], named))
+    def _root(self, folder: str) -> str:
+        root = os.path.realpath(os.path.join(self._roots[0], folder))
         if not os.path.isdir(root) or not self._ours(root):
-            raise InvalidInput(f"{named} is no folder in which this server works; it works in {', '.join(self._roots)}")
+            raise InvalidInput(
+                f"{folder} is no folder in which this server works; it works in {', '.join(self._roots)}"
+            )
         return root
 
     async def _chat(self, task: str) -> Chat:
@@ -192,11 +194,11 @@ class TaskTools:
 
 
 def last_answer(state: Any) -> str:
-    """What the model said last, of those words that are no call."""
+    """Return the model's last text that is not empty."""
     from treadle.protocol.content import AssistantEntry
 
-    said = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
-    return next(filter(None, said), "")
+    answers = (entry.text for entry in reversed(state.history) if isinstance(entry, AssistantEntry))
+    return next(filter(None, answers), "")
 
 
 def _explained(tool: Any) -> Any:
@@ -204,9 +206,9 @@ def _explained(tool: Any) -> Any:
     from functools import wraps
 
     @wraps(tool)
-    async def explained(*given: Any, **named: Any) -> Any:
+    async def explained(*args: Any, **kwargs: Any) -> Any:
         try:
-            return await tool(*given, **named)
+            return await tool(*args, **kwargs)
         except TreadleError as error:
             raise Refusal(str(error)) from error
 

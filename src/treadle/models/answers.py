@@ -18,8 +18,8 @@ _MAYBE_MARKUP = re.compile(r"<(?=[a-z|\uff5c]|\Z)|\[(?=T|\Z)|\](?=<\]|<?\Z)|[`~]
 
 
 class PlainAnswer:
-    """Text and nothing else, apart from thinking. `take` puts right what one read from the network brought; what cannot
-    be decided yet comes later."""
+    """An answer of text and thinking only. `take` processes the deltas of one read from the network; undecided text is
+    returned by a later call."""
 
     def __init__(self) -> None:
         self._thinking: TextThinking | None = TextThinking()
@@ -33,8 +33,8 @@ class PlainAnswer:
 
 
 class NativeAnswer(PlainAnswer):
-    """Calls come by the protocol. Text passes up to markup that could be a call; what comes of that is decided at the
-    end."""
+    """An answer whose calls come by the protocol. Text passes until markup that could be a call; from there on it is
+    held, and interpreted at the end."""
 
     def __init__(self, ref: str, tools: Sequence[ToolSpec]) -> None:
         super().__init__()
@@ -58,15 +58,15 @@ class NativeAnswer(PlainAnswer):
                 continue
             self._called = self._called or type(delta) is CallDelta
             if type(delta) is FinishDelta:
-                found = () if self._called else self._salvaged(scanner)
-                out += found or _text(scanner.held)
-                delta = _finished(delta, bool(found))
+                call_deltas = () if self._called else self._salvaged(scanner)
+                out += call_deltas or _text(scanner.held_text)
+                delta = _finished(delta, bool(call_deltas))
                 scanner = self._scanner = Scanner(marked_only=True, freeze=True)
             out.append(delta)
         return out
 
     def _passes(self, deltas: Sequence[Delta]) -> bool:
-        """Whether there is no markup in it. Nearly always there is none, and this runs for each read."""
+        """True if the text has no markup. It nearly never has any, and this runs for each read."""
         for delta in deltas:
             if type(delta) is TextDelta:
                 if _MAYBE_MARKUP.search(delta.text) is not None:
@@ -76,17 +76,17 @@ class NativeAnswer(PlainAnswer):
         return True
 
     def _salvaged(self, scanner: "Scanner") -> Sequence[Delta]:
-        """What is held, with its calls as calls; nothing if it has none or if any is in doubt."""
+        """Return the held text with its calls as calls. Empty if it has no call, or if one names an unknown tool."""
         from treadle.models.text_calls import Scanner
 
-        known = {tool.name for tool in self._tools}
-        reading = Scanner(known, marked_only=True)
-        shown = reading.feed(scanner.held)
-        rest = reading.end()
-        if not rest.calls or any(call.name not in known for call in rest.calls):
+        tool_names = {tool.name for tool in self._tools}
+        reading = Scanner(tool_names, marked_only=True)
+        visible_text = reading.feed(scanner.held_text)
+        tail = reading.end()
+        if not tail.calls or any(call.name not in tool_names for call in tail.calls):
             return ()
         notice = f"{self._ref} wrote a tool call into its text; it was taken for the call that it is"
-        return [NoticeDelta("text_call", notice), *_text(shown + rest.text), *_calls(rest.calls)]
+        return [NoticeDelta("text_call", notice), *_text(visible_text + tail.text), *_calls(tail.calls)]
 
 
 class TextAnswer(PlainAnswer):
@@ -108,13 +108,13 @@ class TextAnswer(PlainAnswer):
             if type(delta) is TextDelta:
                 out += _text(scanner.feed(delta.text))
             elif type(delta) is FinishDelta:
-                rest = scanner.end()
-                out += _text(rest.text)
+                tail = scanner.end()
+                out += _text(tail.text)
                 if scanner.dangling:
                     out.append(NoticeDelta("text_call", f"the answer of {self._ref} ended in half a tool call"))
                 if self._calls:
-                    out += _calls(rest.calls)
-                out.append(_finished(delta, self._calls and bool(rest.calls)))
+                    out += _calls(tail.calls)
+                out.append(_finished(delta, self._calls and bool(tail.calls)))
             else:
                 out.append(delta)
         return out
@@ -133,5 +133,5 @@ def _calls(calls: "Iterable[TextCall]") -> Sequence[Delta]:
     ]
 
 
-def _finished(finish: FinishDelta, called: bool) -> FinishDelta:
-    return replace(finish, reason="tool_calls") if called and finish.reason == "stop" else finish
+def _finished(finish: FinishDelta, has_calls: bool) -> FinishDelta:
+    return replace(finish, reason="tool_calls") if has_calls and finish.reason == "stop" else finish

@@ -24,16 +24,16 @@ class BareNames:
             return self.default
         if colon and provider in self._models.providers:
             return name
-        own = self.default.partition(":")[0]
-        if not own:
+        own_provider = self.default.partition(":")[0]
+        if not own_provider:
             raise ConfigError(f"{name!r} names no provider; write provider:name, or say --model PROVIDER:NAME.")
-        return self.default if own in NAMELESS else f"{own}:{name}"
+        return self.default if own_provider in NAMELESS else f"{own_provider}:{name}"
 
     @property
     def default_name(self) -> str:
         return self.default.partition(":")[2]
 
-    def shown(self, ref: str) -> str:
+    def shorten_ref(self, ref: str) -> str:
         provider, _, name = ref.partition(":")
         return name if provider.startswith(PREFIX) or provider == self.default.partition(":")[0] else ref
 
@@ -47,10 +47,10 @@ class BareNames:
 
     def usable(self) -> dict[str, ModelInfo]:
         """The models that can be used with what is at hand, by their names here, the default first."""
-        found: dict[str, ModelInfo] = {}
+        models_by_ref: dict[str, ModelInfo] = {}
         if self.default and not self.why_not():
-            found[self.default] = self._models.get(self.default).info
+            models_by_ref[self.default] = self._models.get(self.default).info
         for offer in all_offers(self._models):
-            if not offer.why:
-                found |= {info.ref: info for info in offer.models if not usable(self._models, offer, info)}
-        return {self.shown(ref): info for ref, info in found.items()}
+            if not offer.unusable_reason:
+                models_by_ref |= {info.ref: info for info in offer.models if not usable(self._models, offer, info)}
+        return {self.shorten_ref(ref): info for ref, info in models_by_ref.items()}

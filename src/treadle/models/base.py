@@ -1,4 +1,4 @@
-"""What adapters have in common: a model that is known by its `ModelInfo`. Knows no provider and no protocol."""
+"""The common base of adapters: a model described by its `ModelInfo`. Knows no provider and no protocol."""
 
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -42,14 +42,14 @@ class ModelBase:
         levels = self._info.efforts if self._server_efforts is None else self._server_efforts
         if not effort or levels is None or effort in levels:
             return request, []
-        sent: ReasoningEffort | Literal[""] = nearest(effort, levels) if levels else ""
-        text = f"takes the reasoning efforts {', '.join(levels)}; it is asked for {sent} instead of {effort}"
-        if not sent:
+        fitted_effort: ReasoningEffort | Literal[""] = nearest(effort, levels) if levels else ""
+        text = f"takes the reasoning efforts {', '.join(levels)}; it is asked for {fitted_effort} instead of {effort}"
+        if not fitted_effort:
             text = f"has no reasoning effort; it goes on without {effort}"
-        is_news = effort != "none" or bool(sent)
+        is_news = effort != "none" or bool(fitted_effort)
         notices = [self._notice("effort", text)] if is_news and self._told_efforts.get(request.memo) != effort else []
         self._told_efforts[request.memo] = effort
-        return replace(request, effort=sent), notices
+        return replace(request, effort=fitted_effort), notices
 
     def _notice(self, kind: str, text: str) -> NoticeDelta:
         return NoticeDelta(kind, f"{self._info.ref} {text}")

@@ -49,8 +49,10 @@ def refuses_tools(error: ModelError) -> bool:
         return False
     if error.kind != "bad_request" and error.status not in (500, 501):  # llama.cpp calls it a fault of its own
         return False
-    said = str(error)
-    return bool(re.search(_TOOLS, said) and re.search(_REFUSED, said)) and not re.search(_ANOTHER_FAULT, said)
+    error_text = str(error)
+    return bool(re.search(_TOOLS, error_text) and re.search(_REFUSED, error_text)) and not re.search(
+        _ANOTHER_FAULT, error_text
+    )
 
 
 class Ladder:
@@ -68,7 +70,7 @@ class Ladder:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known of the model, by now."""
+        """The current facts about the model."""
         info = self.inner.info
         return replace(info, native_tools=False) if self._rung == "text" and info.native_tools else info
 
@@ -83,19 +85,19 @@ class Ladder:
         while True:
             if rung != "native" and request.purpose == "turn" and request.tools and request.memo not in self._told:
                 yield [NoticeDelta("rung", _BELOW[rung].format(ref=self.info.ref))]
-            told = request if rung == "native" else self._retell(request, rung)
+            sent_request = request if rung == "native" else self._retell(request, rung)
             answer = self._answer(request, rung)
             ending = EndingCheck(self.info.ref, marks_calls=rung == "native")
-            heard = False
+            has_output = False
             try:
-                async with aclosing(self.inner.stream(told)) as stream:  # type: ignore[type-var]
+                async with aclosing(self.inner.stream(sent_request)) as stream:  # type: ignore[type-var]
                     async for deltas in stream:
-                        heard = heard or any(not isinstance(delta, NoticeDelta) for delta in deltas)
+                        has_output = has_output or any(not isinstance(delta, NoticeDelta) for delta in deltas)
                         batch = answer.take(deltas)
                         yield ending.watch(batch) if request.purpose == "turn" else batch
                 break
             except ModelError as error:
-                if rung != "native" or heard or request.rung or not request.tools or not refuses_tools(error):
+                if rung != "native" or has_output or request.rung or not request.tools or not refuses_tools(error):
                     raise
             rung = self._rung = "text"
         if rung != "native":
@@ -108,27 +110,30 @@ class Ladder:
 
     def _retell(self, request: ModelRequest, rung: Rung) -> ModelRequest:
         """The request in words that need no tools."""
-        told = self._retold.get(request.memo)
-        if told is None:
-            told = self._retold[request.memo] = Retelling()
+        retelling = self._retold.get(request.memo)
+        if retelling is None:
+            retelling = self._retold[request.memo] = Retelling()
         prompt = self._prompt(request.tools) if rung == "text" else ""
         marker = MARKER_TEXT if rung == "text" and request.marker else ""
         system = "\n".join(part for part in (request.system, prompt, marker) if part)
         # A server that holds the model to a schema would not let it write calls into its text.
         schema = None if rung == "text" and request.tools else request.output_schema
-        entries = told.entries(request.entries)
+        entries = retelling.entries(request.entries)
         return replace(request, system=system, entries=entries, tools=(), rung="", output_schema=schema)
 
     def _prompt(self, tools: tuple[ToolSpec, ...]) -> str:
         key = tuple(map(id, tools))
-        kept = self._prompts.get(key)
-        if kept is None:
+        cached = self._prompts.get(key)
+        if cached is None:
             from treadle.models.text_calls.prompt import tools_text
 
             if len(self._prompts) >= 64:
                 self._prompts.clear()
-            kept = self._prompts[key] = (tools, tools_text(tools))  # the tools are held, so that their ids stay theirs
-        return kept[1]
+            cached = self._prompts[key] = (
+                tools,
+                tools_text(tools),
+            )  # the tools are held, so that their ids stay theirs
+        return cached[1]
 
 
 class Retelling:
@@ -141,10 +146,10 @@ class Retelling:
         self._names: dict[CallKey, str] = {}
 
     def entries(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        known = len(self._entries)
-        if self._entries != entries[:known]:
-            self._entries, self._retold, self._names, known = [], [], {}, 0
-        for entry in entries[known:]:
+        known_count = len(self._entries)
+        if self._entries != entries[:known_count]:
+            self._entries, self._retold, self._names, known_count = [], [], {}, 0
+        for entry in entries[known_count:]:
             self._entries.append(entry)
             self._retold.append(self._retell(entry))
         return list(self._retold)

@@ -1,5 +1,5 @@
-"""Models that a program brings for a chat, with an address and a key. The key is held in memory and goes nowhere else
-(M-13): whoever resumes the chat brings it again. Each call asks anew where to go, so that a new key is used at once."""
+"""Models that a program brings for a chat, with an address and a key. The key is held only in memory (M-13): the
+program must send it again to resume the chat. Each call looks both up again, so a new key is used at once."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
@@ -63,11 +63,11 @@ class ClientModels:
             raise InvalidInput("A session with its own provider must name a model.")
         if not provider.base_url.startswith(("http://", "https://")):
             raise InvalidInput(f"The baseUrl {provider.base_url!r} must begin with http:// or https://.")
-        whose = hashlib.sha256(f"{session}/{provider.name}".encode()).hexdigest()[:12]
+        session_hash = hashlib.sha256(f"{session}/{provider.name}".encode()).hexdigest()[:12]
         wire = f"{provider.type or 'openai'}-{provider.wire_api or 'completions'}"
-        name = f"{PREFIX}{wire}-{whose}"
+        name = f"{PREFIX}{wire}-{session_hash}"
         self._providers[name] = provider, token_of
-        self._models.register(name, lambda wanted: self._make(name, wanted))
+        self._models.register(name, lambda model_name: self._make(name, model_name))
         return f"{name}:{model}"
 
     def bring_named(
@@ -75,20 +75,20 @@ class ClientModels:
         session: str,
         providers: Iterable[Provider],
         models: Iterable[ProviderModel],
-        wanted: str | None,
+        model_id: str | None,
         token_of: TokenOf,
     ) -> str:
         """The same for one of several models, by its id, with or without its provider's name; empty: none is meant."""
-        chosen = next((each for each in models if wanted in (each.id, f"{each.provider}/{each.id}")), None)
-        if chosen is None:
+        chosen_model = next((each for each in models if model_id in (each.id, f"{each.provider}/{each.id}")), None)
+        if chosen_model is None:
             return ""
-        provider = next((each for each in providers if each.name == chosen.provider), None)
+        provider = next((each for each in providers if each.name == chosen_model.provider), None)
         if provider is None:
-            raise InvalidInput(f"The model {chosen.id!r} has a provider that is not among the providers.")
-        return self.bring(session, provider, chosen.wire_model or chosen.id, token_of)
+            raise InvalidInput(f"The model {chosen_model.id!r} has a provider that is not among the providers.")
+        return self.bring(session, provider, chosen_model.wire_model or chosen_model.id, token_of)
 
     def missing(self, ref: str) -> bool:
-        """Whether this is a model that a program brought to another process, and nobody has brought it here."""
+        """True if a program brought this model to another process, and it has not been brought to this one."""
         name = ref.partition(":")[0]
         return name.startswith(PREFIX) and name not in self._providers
 
@@ -101,12 +101,12 @@ class ClientModels:
         return _model(provider, info, _Endpoint(self, name))
 
     async def access(self, name: str) -> Access:
-        found = self._providers.get(name)
-        if found is None:
+        entry = self._providers.get(name)
+        if entry is None:
             raise ConfigError(
                 "The provider of this chat was brought by a program; resume the session with its provider."
             )
-        provider, token_of = found
+        provider, token_of = entry
         key = provider.bearer_token or provider.api_key or ""
         if provider.has_bearer_token_provider:
             try:
@@ -124,8 +124,8 @@ class ClientModels:
 class _Endpoint:
     """Implements `treadle.models.wire.http_model.Endpoint`."""
 
-    def __init__(self, brought: ClientModels, name: str) -> None:
-        self._brought = brought
+    def __init__(self, client_models: ClientModels, name: str) -> None:
+        self._brought = client_models
         self._name = name
 
     def __repr__(self) -> str:
@@ -141,13 +141,13 @@ class _Endpoint:
 def _model(provider: Provider, info: ModelInfo, endpoint: _Endpoint) -> Model:
     if provider.type == "anthropic":
         return AnthropicMessages(info, endpoint=endpoint)
-    made = (OpenAIResponses if provider.wire_api == "responses" else OpenAIChat)(info, endpoint=endpoint)
+    model = (OpenAIResponses if provider.wire_api == "responses" else OpenAIChat)(info, endpoint=endpoint)
     version = provider.azure.api_version if provider.azure is not None else None
     if provider.type == "azure" and version:
-        made.path = f"/openai/deployments/{info.name}{made.path}?api-version={version}"
+        model.path = f"/openai/deployments/{info.name}{model.path}?api-version={version}"
     elif provider.type == "azure" and not _base(provider).endswith("/openai/v1"):
-        made.path = f"/openai/v1{made.path}"
-    return made
+        model.path = f"/openai/v1{model.path}"
+    return model
 
 
 def _base(provider: Provider) -> str:

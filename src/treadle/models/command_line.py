@@ -19,7 +19,7 @@ from treadle.faultpoint import faultpoint
 from treadle.models.base import ModelBase
 from treadle.models.keys import Secret
 from treadle.models.provider_context import ProviderContext
-from treadle.models.wire.encoder import NO_PICTURES, shown
+from treadle.models.wire.encoder import NO_PICTURES, resolve_pictures
 from treadle.models.wire.failures import classify
 from treadle.ports.model import Memo, ModelInfo, ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, ResultsEntry, UserEntry
@@ -39,8 +39,8 @@ _RESULTS = "### Results"
 def flatten(request: ModelRequest) -> bytes:
     """The prompt, in UTF-8. It ends where the answer is to begin."""
     head = "\n\n".join(filter(None, (request.system.strip(), _HOW))).encode("utf-8", "replace")
-    said = request.memo.pieces(request.entries, Conversation)
-    return b"\n\n".join((head, *said, f"{_ASSISTANT}\n".encode()))
+    pieces = request.memo.pieces(request.entries, Conversation)
+    return b"\n\n".join((head, *pieces, f"{_ASSISTANT}\n".encode()))
 
 
 class Conversation:
@@ -56,7 +56,7 @@ class Conversation:
         match entry:
             case UserEntry():
                 yield _USER
-                yield shown(entry, NO_PICTURES)[0]
+                yield resolve_pictures(entry, NO_PICTURES)[0]
             case AssistantEntry(text=text, calls=calls):
                 self._names = {call.call: call.name for call in calls}
                 yield _ASSISTANT
@@ -87,9 +87,9 @@ _USUAL = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
 )
-"""What every program may need: to find its files, to speak the user's language, to reach the network."""
+"""The variables that every program may need: for file locations, the user's language and the network."""
 _QUIET = {"TERM": "dumb", "NO_COLOR": "1"}
-"""Its output is read, not looked at."""
+"""Settings for plain output, because the output is parsed."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _TOO_LONG = re.compile(r"too large|tokens_limit_reached|\b413\b", re.I)
@@ -115,10 +115,10 @@ class CommandLineModel(ModelBase):
         self._argv = tuple(argv)
         self._env = dict(env)
         self._hints = hints or {}
-        """What can be done about a failure, by words in it."""
+        """Advice about a failure, by words in its message."""
         self._secrets = [Secret(value) for name, value in env.items() if _SECRET.search(name)]
         self._told: WeakSet[Memo] = WeakSet()
-        """The conversations in which it was told that there are no tools."""
+        """The conversations in which the notice about missing tools was given."""
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         program = self._program(flatten(request))
@@ -137,13 +137,13 @@ class CommandLineModel(ModelBase):
         if reader.length > OUTPUT_CAP:
             yield [FinishDelta("length")]
             return
-        rest = reader.end()
+        tail = reader.end()
         if program.ended.code or not reader.begun:
             raise self._failure(program.ended)
-        yield [*([TextDelta(rest)] if rest else []), FinishDelta("stop")]
+        yield [*([TextDelta(tail)] if tail else []), FinishDelta("stop")]
 
     def _notices(self, request: ModelRequest) -> list[Delta]:
-        """What is to be told once in a conversation, with the first words: a program that fails has said nothing."""
+        """Return the notices for the first output of a conversation. A program that fails gives none."""
         _, notices = self._fit_effort(request)
         if not request.tools or request.rung == "plain" or request.memo in self._told:
             return [*notices]
@@ -169,15 +169,18 @@ class CommandLineModel(ModelBase):
             )
         return ModelError("bad_request", f"{self._argv[0]} cannot be started: {error.strerror or error}")
 
-    def _failure(self, ended: Completed) -> ModelError:
-        complaint = _ESCAPES.sub("", ended.errors)
+    def _failure(self, completed: Completed) -> ModelError:
+        complaint = _ESCAPES.sub("", completed.errors)
         for secret in self._secrets:
             complaint = secret.redact(complaint)
         lines = [line.strip() for line in complaint.splitlines() if line.strip()]
-        said = "; ".join(lines[-_SHOWN_LINES:])
+        error_text = "; ".join(lines[-_SHOWN_LINES:])
         hint = next((f". {hint}" for words, hint in self._hints.items() if words in complaint), "")
-        what = "said nothing" if not ended.code else _how(ended.code)
-        return ModelError(_kind(ended, said), f"{self._info.ref} {what}{f': {said}' if said else ''}{hint}")
+        description = "said nothing" if not completed.code else _describe_exit(completed.code)
+        return ModelError(
+            _kind(completed, error_text),
+            f"{self._info.ref} {description}{f': {error_text}' if error_text else ''}{hint}",
+        )
 
 
 class _OutputReader:
@@ -194,50 +197,52 @@ class _OutputReader:
         return self._take(self._decode(data))
 
     def end(self) -> str:
-        """What is left of a character that was cut off, as a mark that something is missing."""
+        """Return the rest of a truncated character, as a replacement character."""
         return self._take(self._decode(b"", final=True))
 
     def _take(self, text: str) -> str:
         text = self._held + text
         if not self.begun:
             text = text.lstrip("\ufeff\r\n")
-        whole = text.rstrip()
-        if len(text) - len(whole) > _HELD_CAP:
-            whole = text
-        self.length += len(whole)
-        self._held = text[len(whole) :]
-        self.begun = self.begun or bool(whole)
-        return whole
+        stripped = text.rstrip()
+        if len(text) - len(stripped) > _HELD_CAP:
+            stripped = text
+        self.length += len(stripped)
+        self._held = text[len(stripped) :]
+        self.begun = self.begun or bool(stripped)
+        return stripped
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
-def _kind(ended: Completed, said: str) -> ModelErrorKind:
-    """What kind of failure it was, by its words. A program that fails without known ones will fail again."""
-    if _TOO_LONG.search(said):
+def _kind(completed: Completed, error_text: str) -> ModelErrorKind:
+    """Classify a failure by its message. A failure with an unknown message is assumed to be permanent."""
+    if _TOO_LONG.search(error_text):
         return "context_limit"
-    if _TOO_OFTEN.search(said):
+    if _TOO_OFTEN.search(error_text):
         return "rate_limit"
-    kind = classify(200, said)
-    passing = ended.code < 0 or _PASSING.search(said)
+    kind = classify(200, error_text)
+    passing = completed.code < 0 or _PASSING.search(error_text)
     return "bad_request" if kind == "overloaded" and not passing else kind
 
 
 def environment(env: Mapping[str, str], *needed: str) -> dict[str, str]:
-    """What a program gets of the environment: what every program needs, what this one needs, what the user lets it
-    have. No key goes along by accident (M-13)."""
+    """Return the variables that a program gets: those that every program needs, those that this one needs, and those
+    that the user allows. So no key is passed by accident (M-13)."""
     allowed = env.get(PASS_VARIABLE, "").replace(",", " ").split()
     patterns = (*_USUAL, *needed, *allowed)
-    kept = {name: value for name, value in env.items() if any(fnmatch.fnmatchcase(name, each) for each in patterns)}
-    return kept | _QUIET
+    passed_env = {
+        name: value for name, value in env.items() if any(fnmatch.fnmatchcase(name, each) for each in patterns)
+    }
+    return passed_env | _QUIET
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str | None:
     """The absolute path of a program, because it runs in another folder than this process."""
-    found = shutil.which(os.path.expanduser(name), path=env.get("PATH"))
-    return os.path.abspath(found) if found else None
+    path = shutil.which(os.path.expanduser(name), path=env.get("PATH"))
+    return os.path.abspath(path) if path else None
 
 
 def connect(name: str, context: ProviderContext) -> CommandLineModel:
@@ -257,7 +262,7 @@ def connect(name: str, context: ProviderContext) -> CommandLineModel:
 
 
 GH_WINDOW = 8_000
-"""What GitHub takes of most models in one request, whatever the model could read."""
+"""The input limit of GitHub for most models, regardless of the model's own window."""
 _GH_INSTALL = "gh extension install github/gh-models"
 _GH_NAME = re.compile(r"\w[\w./-]*")
 _GH_HINTS = {

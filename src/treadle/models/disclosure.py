@@ -1,5 +1,5 @@
-"""Who gets to see what is sent to a model (S-10): the provider, by name and by address, or nobody outside this machine.
-Asks nothing of any network."""
+"""The recipient of the data that is sent to a model (S-10): the provider, by name and address, or no one outside this
+machine. Accesses no network."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -29,8 +29,8 @@ PROVIDER_NAMES: Mapping[str, str] = {
 
 
 def recipient(ref: str, env: Mapping[str, str]) -> str:
-    """Who the model `provider:name` belongs to; empty if nothing leaves this machine, or if nothing is known of the
-    provider because somebody else brought it."""
+    """Return the recipient of data for the model `provider:name`. Empty if nothing leaves this machine, or if the
+    provider is unknown because a program brought it."""
     provider = ref.partition(":")[0]
     if provider in _HERE or provider not in VARIABLES:
         return ""
@@ -52,12 +52,12 @@ def _host(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a base URL or `host:port` leads to this machine."""
+    """True if a base URL or `host:port` points to this machine."""
     host = _host(address)
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        found = ip_address(host)
+        parsed = ip_address(host)
     except ValueError:
         return False
-    return found.is_loopback or found.is_unspecified
+    return parsed.is_loopback or parsed.is_unspecified

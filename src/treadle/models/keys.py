@@ -48,14 +48,14 @@ class Secret:
         return self._value
 
     def redact(self, text: str) -> str:
-        """The text without the key, should a server have echoed it. What is shorter than any real key is none:
-        local servers are given a word."""
+        """Return the text without the key, in case a server has echoed it. Values shorter than any real key stay: they
+        are placeholders for local servers."""
         return text.replace(self._value, "***") if len(self._value) >= 8 else text
 
 
 def find_key(env: Mapping[str, str], variable: str, *, keyring: bool = True, home: Path | None = None) -> Secret:
-    """The key, or an empty secret when there is none. `keyring`: whether stored keys count, in the key store or in the
-    file of `home`."""
+    """Return the key, or an empty secret if there is none. `keyring`: True to look also for stored keys, in the key
+    store and in the file of `home`."""
     value = env.get(variable, "")
     if not value and keyring:
         value = _read_keyring(variable) or stored_access(home).keys.get(variable, "")
@@ -75,8 +75,8 @@ def store_key(home: Path, variable: str, value: str) -> str:
 
     def change(access: StoredAccess) -> StoredAccess:
         """Without an older key, which must not outlive the new one."""
-        others = {name: key for name, key in access.keys.items() if name != variable}
-        return replace(access, keys=others if in_keyring or not value else {**others, variable: value})
+        other_keys = {name: key for name, key in access.keys.items() if name != variable}
+        return replace(access, keys=other_keys if in_keyring or not value else {**other_keys, variable: value})
 
     _file(home).change(change)
     return KEY_STORE if in_keyring else str(home / FILE_NAME)
@@ -102,7 +102,7 @@ def _read_keyring(variable: str) -> str:
         return ""
     try:
         return str(keyring.get_password(SERVICE, variable) or "")
-    except Exception:  # a key store that is locked or missing raises whatever its backend likes: then there is no key
+    except Exception:  # a locked or missing key store raises any error of its backend
         return ""
 
 

@@ -1,5 +1,5 @@
-"""The list of models that a server gives of itself. Most give one of two shapes, some add limits and prices; content
-with any of it, in whatever types."""
+"""The list of models that a server offers. Most servers use one of two shapes; some add limits and prices. Accepts any
+subset of the fields, in any type."""
 
 import asyncio
 import re
@@ -143,14 +143,14 @@ def read_list(document: bytes) -> dict[str, _Item] | None:
     """The models that answer in words, by name; None when the document is no list of models."""
     if document.lstrip().startswith(b"["):
         document = b'{"data":' + document + b"}"
-    found = decode_leniently(document, _List)
-    if found is None:
+    listing = decode_leniently(document, _List)
+    if listing is None:
         return None
-    items = found.data if found.data is not None else found.models
+    items = listing.data if listing.data is not None else listing.models
     if items is None:
         return None
-    named = ((item.id or (item.name or "").removeprefix("models/"), item) for item in items)
-    return {name: item for name, item in named if name and _answers(name, item)}
+    named_items = ((item.id or (item.name or "").removeprefix("models/"), item) for item in items)
+    return {name: item for name, item in named_items if name and _answers(name, item)}
 
 
 def _answers(name: str, item: _Item) -> bool:
@@ -160,7 +160,7 @@ def _answers(name: str, item: _Item) -> bool:
 
 
 def facts_of(item: _Item) -> ModelFacts:
-    """What a server tells of one model."""
+    """Return the facts that a server reports about one model."""
     windows = (
         item.loaded_context_length,
         item.context_length,
@@ -183,13 +183,13 @@ def facts_of(item: _Item) -> ModelFacts:
         fresh, cached, output = price.input, price.cached_input or 0.0, price.output
     accepted = item.supported_parameters
     modalities = item.architecture.input_modalities if item.architecture else None
-    can = item.capabilities if isinstance(item.capabilities, list) else None
+    capabilities = item.capabilities if isinstance(item.capabilities, list) else None
     tools, vision = (None if accepted is None else "tools" in accepted), None
     if modalities is not None:
         vision = "image" in modalities
     elif item.type in ("llm", "vlm"):  # LM Studio
         vision = item.type == "vlm"
-        tools = None if can is None else "tool_use" in can
+        tools = None if capabilities is None else "tool_use" in capabilities
     return ModelFacts(
         next((count for count in windows if count and count > 0), 0),
         next((count for count in limits if count and count > 0), 0),

@@ -18,11 +18,11 @@ _GOOGLE = (
     *("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS"),
     *("GOOGLE_ACCESS_TOKEN", "GOOGLE_ACCESS_TOKEN_COMMAND"),
 )
-"""Signs of Google Cloud in the environment: Vertex AI knows only when it is called whether it may be used."""
+"""Variables that indicate Google Cloud: Vertex AI finds out only during a call whether it may be used."""
 
 State = Literal["ready", "not asked", "failed", "missing"]
-"""What is known of a provider or of a model. `ready` was looked at just now: its server took the key and answered, or
-its weights lie on this machine. `not asked` has all that can be seen from here; the key may be wrong and the server
+"""The state of a provider or model. `ready` was checked just now: the server accepted the key and answered, or the
+weights are on this machine. `not asked` has everything that can be checked locally; the key may be wrong, or the server
 down."""
 
 
@@ -31,11 +31,11 @@ class Offer(msgspec.Struct):
 
     provider: str
     models: list[ModelInfo]
-    why: str = ""
+    unusable_reason: str = ""
     failure: str = ""
-    """What its server said when it was asked."""
-    asked: bool = False
-    """Whether its server answered just now."""
+    """The error of its server when it was asked."""
+    has_answered: bool = False
+    """True if its server answered just now."""
 
 
 def all_offers(registry: ModelRegistry) -> list[Offer]:
@@ -45,8 +45,8 @@ def all_offers(registry: ModelRegistry) -> list[Offer]:
 def _offer(registry: ModelRegistry, provider: str) -> Offer:
     catalogue = registry.catalogue
     infos = [catalogue.look_up(provider, name) for name in catalogue.names(provider)]
-    known = {info.name for info in infos}
-    infos += [info for info in registry.used(provider) if info.name not in known]
+    known_names = {info.name for info in infos}
+    infos += [info for info in registry.list_used_models(provider) if info.name not in known_names]
     if provider == local.PROVIDER:  # each is here or not, which `usable` tells
         infos = [info for info in infos if info.name not in local.KNOWN]
         return Offer(provider, [catalogue.adjust(weights.info) for weights in local.KNOWN.values()] + infos)
@@ -54,7 +54,7 @@ def _offer(registry: ModelRegistry, provider: str) -> Offer:
 
 
 def _why_not(registry: ModelRegistry, ref: str) -> str:
-    """What is missing before a model can be used, in the words of its adapter; empty when nothing is."""
+    """Return the reason why a model cannot be used, in the words of its adapter. Empty if it can be used."""
     provider = ref.partition(":")[0]
     try:
         registry.get(ref)
@@ -66,7 +66,7 @@ def _why_not(registry: ModelRegistry, ref: str) -> str:
 
 def usable(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> str:
     """Why this one model cannot be used. Models on this machine are there one by one."""
-    return offer.why or (_why_not(registry, info.ref) if offer.provider == local.PROVIDER else "")
+    return offer.unusable_reason or (_why_not(registry, info.ref) if offer.provider == local.PROVIDER else "")
 
 
 def usable_refs(models: Models) -> list[str]:
@@ -85,6 +85,6 @@ def model_state(registry: ModelRegistry, offer: Offer, info: ModelInfo) -> State
 def provider_state(registry: ModelRegistry, offer: Offer) -> State:
     if offer.provider == local.PROVIDER:
         return "ready" if any(not usable(registry, offer, info) for info in offer.models) else "missing"
-    if offer.why or offer.failure:
-        return "missing" if offer.why else "failed"
-    return "ready" if offer.asked else "not asked"
+    if offer.unusable_reason or offer.failure:
+        return "missing" if offer.unusable_reason else "failed"
+    return "ready" if offer.has_answered else "not asked"

@@ -1,5 +1,5 @@
-"""What adapters are given when they are made: the environment, the keys, one HTTP session for all, what is known of
-models, and where fetched ones lie. Knows no provider."""
+"""The context that adapters get when they are created: the environment, the keys, one shared HTTP session, the
+catalogue of models, and the folder of downloaded models. Knows no provider."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,11 +55,11 @@ class ProviderContext:
         return key, url
 
     def shared(self, make: "Callable[[ProviderContext], _T]") -> _T:
-        """What all models of a provider have in common, made when the first of them needs it."""
+        """Return the object that all models of a provider share, created on first use."""
         if make not in self._shared:
             self._shared[make] = make(self)
-        made: _T = self._shared[make]
-        return made
+        instance: _T = self._shared[make]
+        return instance
 
     async def close(self) -> None:
         if self._http is not None:

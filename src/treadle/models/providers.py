@@ -1,5 +1,5 @@
-"""Providers as data: what each reads from the environment, and the servers that are known by nothing but an address
-and a key. Nothing is imported here, because every command reads it."""
+"""Providers as data: the environment variables that each reads, and the servers that need only an address and a key.
+Imports nothing, because every command reads this module."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,11 +14,11 @@ class Server(NamedTuple):
     base_url: str
     needs_key: bool = True
     thinking_field: str = ""
-    """Where it wants the thinking of its models back."""
+    """The field in which the server wants the thinking of its models back."""
     ids: str = ""
-    """What it takes as the id of a call, as a pattern; empty: anything."""
+    """A pattern of the call ids that the server accepts. Empty: any."""
     key_path: str = ""
-    """What it answers only with a good key, where it gives the list of its models to anybody."""
+    """A path that is answered only with a valid key, for servers that list their models without one."""
     facts_path: str = ""
     """Where it tells window, limits, prices or abilities of its models, `{model}` being the name of one; empty: it does
     not. Any other path than `/models` lies beside the protocol, not below it."""
@@ -113,14 +113,14 @@ def preload_tls(model: str, env: Mapping[str, str]) -> None:
 
 
 def _is_plain(provider: str, env: Mapping[str, str]) -> bool:
-    """Whether its address begins with http://, or would if it were written out."""
-    given = [env[name] for name in VARIABLES.get(provider, Variables()).addresses if env.get(name)]
+    """True if the provider's address begins with http://, or would with its default scheme."""
+    addresses = [env[name] for name in VARIABLES.get(provider, Variables()).addresses if env.get(name)]
     if provider == "ollama":
-        return not any(address.startswith("https://") or address == "ollama.com" for address in given)
-    known = [SERVERS[provider].base_url] if provider in SERVERS else []
-    return any(address.strip().startswith("http://") for address in given or known)
+        return not any(address.startswith("https://") or address == "ollama.com" for address in addresses)
+    default_addresses = [SERVERS[provider].base_url] if provider in SERVERS else []
+    return any(address.strip().startswith("http://") for address in addresses or default_addresses)
 
 
 def _load_tls() -> None:
-    with suppress(Exception):  # whoever needs it meets the same error, and can say what it means
+    with suppress(Exception):  # the first use raises the same error and can explain it
         import_module("treadle.models.wire.route").tls_context()

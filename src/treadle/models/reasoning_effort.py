@@ -18,9 +18,9 @@ _SUPPORTED = re.compile(
 def nearest(effort: ReasoningEffort, levels: Collection[ReasoningEffort]) -> ReasoningEffort:
     """The level closest to `effort`; of two that are equally close, the lower one, which costs less. Thinking is only
     switched off for a model when that was asked for."""
-    wanted = EFFORTS.index(effort)
+    target = EFFORTS.index(effort)
     thinking = [level for level in levels if level != "none"] if effort != "none" else list(levels)
-    return min(thinking or levels, key=lambda level: (abs(EFFORTS.index(level) - wanted), EFFORTS.index(level)))
+    return min(thinking or levels, key=lambda level: (abs(EFFORTS.index(level) - target), EFFORTS.index(level)))
 
 
 def named_levels(sentence: str) -> tuple[ReasoningEffort, ...]:
@@ -28,8 +28,8 @@ def named_levels(sentence: str) -> tuple[ReasoningEffort, ...]:
     start = _SUPPORTED.search(sentence)
     if start is None:
         return ()
-    named = {match[1].lower() for match in _LEVEL.finditer(sentence, start.start())}
-    return tuple(level for level in EFFORTS if level in named)
+    level_names = {match[1].lower() for match in _LEVEL.finditer(sentence, start.start())}
+    return tuple(level for level in EFFORTS if level in level_names)
 
 
 def check_effort(models: Models, ref: str, effort: str) -> None:

@@ -1,5 +1,5 @@
-"""Cassettes: what a model once answered, kept as JSONL and played again (M-14). A line is the digest of a request, the
-name of the model, and its deltas; neither the request itself nor a key is in it."""
+"""Cassettes: recorded answers of a model, stored as JSONL and replayed (M-14). A line holds the digest of a request,
+the name of the model, and its deltas; neither the request itself nor a key."""
 
 import hashlib
 from collections.abc import AsyncIterator, Sequence
@@ -47,12 +47,12 @@ _takes = msgspec.json.Decoder(_Take)
 
 
 def request_digest(request: ModelRequest) -> str:
-    """What a request is, as far as a model could tell: the place of an entry in the log is no part of it."""
+    """Return a hash of the parts of a request that the model sees, without the positions in the log."""
     entries = [(entry.text, entry.images) if isinstance(entry, UserEntry) else entry for entry in request.entries]
     tools = [(tool.name, tool.description, tool.parameters) for tool in request.tools]
     effort = (request.effort,) if request.effort else ()  # cassettes from before it was known stay as they are
-    said = (request.system, entries, tools, request.temperature, request.max_tokens, *effort)
-    return hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+    content = (request.system, entries, tools, request.temperature, request.max_tokens, *effort)
+    return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
 class RecordingModel:
@@ -109,10 +109,10 @@ class RecordedModel(ModelBase):
         super().__init__(takes[0].model)
 
     def assert_done(self) -> None:
-        """ScriptError when the cassette has answers that nobody asked for (M-14)."""
-        left = sum(max(0, len(takes) - self._played.get(key, 0)) for key, takes in self._takes.items())
-        if left:
-            raise ScriptError(f"{left} recorded answers of {self._path} were never asked for")
+        """Raise ScriptError if the cassette has answers that were never requested (M-14)."""
+        unplayed = sum(max(0, len(takes) - self._played.get(key, 0)) for key, takes in self._takes.items())
+        if unplayed:
+            raise ScriptError(f"{unplayed} recorded answers of {self._path} were never asked for")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[d.Delta]]:
         key = request_digest(request)

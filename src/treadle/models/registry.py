@@ -34,7 +34,7 @@ PROVIDERS: Mapping[str, str] = {
 
 
 class OneModel:
-    """Models of which there is exactly one, whatever is asked for."""
+    """A registry with exactly one model, for any name."""
 
     def __init__(self, model: Model) -> None:
         self._model = model if isinstance(model, Ladder) else Ladder(model)  # one on another would retell twice
@@ -64,7 +64,7 @@ class ModelRegistry:
 
     @property
     def catalogue(self) -> Catalogue:
-        """What is known of models."""
+        """The catalogue of known models."""
         return self._context.catalogue
 
     def register(self, provider: str, factory: Factory) -> None:
@@ -94,10 +94,10 @@ class ModelRegistry:
         return cast(Model, getattr(import_module(module), function or "connect")(name, self._context))
 
     def has_key(self, variable: str) -> bool:
-        """Whether a key of this name is in the environment or stored."""
+        """True if a key of this name is in the environment or stored."""
         return bool(self._context.find_key(variable))
 
-    def used(self, provider: str) -> list[ModelInfo]:
+    def list_used_models(self, provider: str) -> list[ModelInfo]:
         """The models of a provider that were used lately and of which its server told something."""
         if provider not in SERVERS:
             return []

@@ -1,5 +1,5 @@
-"""What a scripted model says: turns made of parts, written in Python or read from a TOML file (M-14). Data only; it
-is played by `treadle.models.scripted`."""
+"""The script of a scripted model: turns made of parts, written in Python or read from a TOML file (M-14). Data only;
+`treadle.models.scripted` plays it."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -62,7 +62,7 @@ class Hang(msgspec.Struct, frozen=True):
     """Say nothing more until the stream is closed."""
 
 
-class Used(msgspec.Struct, frozen=True):
+class ReportUsage(msgspec.Struct, frozen=True):
     """Report this usage."""
 
     usage: Usage
@@ -74,7 +74,7 @@ class Finish(msgspec.Struct, frozen=True):
     reason: str
 
 
-Part = Say | Think | Call | RawCall | Delay | Fail | Hang | Used | Finish | Delta
+Part = Say | Think | Call | RawCall | Delay | Fail | Hang | ReportUsage | Finish | Delta
 """A bare Delta is passed on as it is, for servers with odd habits."""
 
 
@@ -94,8 +94,8 @@ def turns_of(steps: Iterable[Step]) -> tuple[Turn, ...]:
     """The turns that a list of steps means. A bare Delay or Fail is no answer: it opens the turn that follows."""
     turns: list[Turn] = []
     opening: list[Part] = []
-    for given in steps:
-        step = Say(given) if isinstance(given, str) else given
+    for raw_step in steps:
+        step = Say(raw_step) if isinstance(raw_step, str) else raw_step
         if isinstance(step, Delay | Fail):
             opening.append(step)
             continue
@@ -111,7 +111,7 @@ class Script(msgspec.Struct, frozen=True):
     """A whole script: its turns, its answers to calls that are no turn, and the model it pretends to be."""
 
     turns: tuple[Turn, ...]
-    others: dict[Purpose, Turn] = msgspec.field(default_factory=dict)
+    side_answers: dict[Purpose, Turn] = msgspec.field(default_factory=dict)
     follow: Follow = "entries"
     info: ModelInfo = ModelInfo("scripted", "script", window=200_000, free=True)
 
@@ -141,7 +141,7 @@ class _Turn(msgspec.Struct, forbid_unknown_fields=True):
     wait_s: float = 0.0
 
 
-class _Other(_Turn, kw_only=True, forbid_unknown_fields=True):
+class _SideAnswer(_Turn, kw_only=True, forbid_unknown_fields=True):
     purpose: Purpose
 
 
@@ -158,7 +158,7 @@ class _Model(msgspec.Struct, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     turn: list[_Turn]
-    other: list[_Other] = []
+    other: list[_SideAnswer] = []
     model: _Model = msgspec.field(default_factory=_Model)
 
 
@@ -171,34 +171,34 @@ def read_script(path: str | Path) -> Script:
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConfigError(f"the script {path} is not valid: {error}") from error
     model = file.model
-    told = msgspec.structs.asdict(model)
-    model_fields = {name: told[name] for name in told.keys() & set(ModelInfo.__struct_fields__)}
+    fields = msgspec.structs.asdict(model)
+    model_fields = {name: fields[name] for name in fields.keys() & set(ModelInfo.__struct_fields__)}
     info = ModelInfo("scripted", str(path), free=True, **model_fields)
     turns = tuple(_turn(turn, model) for turn in file.turn)
-    return Script(turns, {other.purpose: _turn(other, model) for other in file.other}, model.follow, info)
+    return Script(turns, {side_turn.purpose: _turn(side_turn, model) for side_turn in file.other}, model.follow, info)
 
 
 def _turn(turn: _Turn, model: _Model) -> Turn:
-    said: list[Part] = []
+    parts: list[Part] = []
     if turn.wait_s:
-        said.append(Delay(turn.wait_s))
+        parts.append(Delay(turn.wait_s))
     if turn.think:
-        said.append(Think(turn.think))
+        parts.append(Think(turn.think))
     if turn.text:
-        said.append(Say(turn.text))
+        parts.append(Say(turn.text))
     for call in turn.call:
         arguments = msgspec.json.encode(call.args).decode() if call.raw is None else call.raw
-        said.append(RawCall(call.name, arguments, call.id))
+        parts.append(RawCall(call.name, arguments, call.id))
     if turn.usage is not None:
-        said.append(Used(turn.usage))
+        parts.append(ReportUsage(turn.usage))
     if turn.fail is not None:
-        said.insert(len(said) if turn.fail.after else 0, turn.fail)
+        parts.insert(len(parts) if turn.fail.after else 0, turn.fail)
     if turn.hang:
-        said.append(Hang())
+        parts.append(Hang())
     if turn.finish:
-        said.append(Finish(turn.finish))
+        parts.append(Finish(turn.finish))
     return Turn(
-        tuple(said),
+        tuple(parts),
         model.chunk if turn.chunk is None else turn.chunk,
         model.delay_s if turn.delay_s is None else turn.delay_s,
     )

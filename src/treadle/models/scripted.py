@@ -16,12 +16,12 @@ from treadle.models.script import (
     Hang,
     Part,
     RawCall,
+    ReportUsage,
     Say,
     Script,
     Step,
     Think,
     Turn,
-    Used,
     read_script,
     turns_of,
 )
@@ -30,7 +30,7 @@ from treadle.protocol.content import AssistantEntry
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingDelta, UsageDelta
 from treadle.protocol.events import Purpose
 
-__all__ = ["Call", "Delay", "Fail", "Finish", "Hang", "RawCall", "Say", "ScriptedModel", "Think", "Turn", "Used"]
+__all__ = ["Call", "Delay", "Fail", "Finish", "Hang", "RawCall", "ReportUsage", "Say", "ScriptedModel", "Think", "Turn"]
 
 
 class ScriptedModel:
@@ -48,7 +48,7 @@ class ScriptedModel:
         self,
         steps: Iterable[Step] | Script,
         *,
-        others: Mapping[Purpose, str | Turn] | None = None,
+        side_answers: Mapping[Purpose, str | Turn] | None = None,
         follow: Follow = "entries",
         info: ModelInfo | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -56,8 +56,11 @@ class ScriptedModel:
         if isinstance(steps, Script):
             self.script = steps
         else:
-            said = {key: turn if isinstance(turn, Turn) else Turn((Say(turn),)) for key, turn in (others or {}).items()}
-            self.script = Script(turns_of(steps), said, follow, info or Script(()).info)
+            side_turns = {
+                key: turn if isinstance(turn, Turn) else Turn((Say(turn),))
+                for key, turn in (side_answers or {}).items()
+            }
+            self.script = Script(turns_of(steps), side_turns, follow, info or Script(()).info)
         self._sleep = sleep
         self._next = 0
         """One more than the highest turn that was asked for."""
@@ -77,16 +80,16 @@ class ScriptedModel:
         """Nothing is held open."""
 
     def assert_done(self) -> None:
-        """ScriptError when the script has turns that nobody asked for (M-14)."""
-        left = len(self.script.turns) - self._next
-        unused = sorted(set(self.script.others) - self._others)
-        if left > 0:
-            raise ScriptError(f"{left} of {len(self.script.turns)} scripted turns were never asked for")
+        """Raise ScriptError if the script has turns that were never requested (M-14)."""
+        remaining_turns = len(self.script.turns) - self._next
+        unused = sorted(set(self.script.side_answers) - self._others)
+        if remaining_turns > 0:
+            raise ScriptError(f"{remaining_turns} of {len(self.script.turns)} scripted turns were never asked for")
         if unused:
             raise ScriptError(f"the scripted answers for {', '.join(unused)} were never asked for")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        where, turn = self._choose(request)
+        turn_key, turn = self._choose(request)
         finish: str | None = None
         calls = 0
         for number, part in enumerate(turn.parts):
@@ -94,7 +97,7 @@ class ScriptedModel:
                 case Delay(seconds=seconds):
                     await self._sleep(seconds)
                 case Fail():
-                    self._fail(part, (where, number))
+                    self._fail(part, (turn_key, number))
                 case Hang():
                     await asyncio.Event().wait()
                 case Finish(reason=reason):
@@ -104,7 +107,7 @@ class ScriptedModel:
                     yield [part]
                 case _:
                     is_call = isinstance(part, Call | RawCall)
-                    for delta in _deltas(part, turn.chunk, where, calls):
+                    for delta in _deltas(part, turn.chunk, turn_key, calls):
                         yield [delta]
                         if turn.delay_s:
                             await self._sleep(turn.delay_s)
@@ -116,7 +119,7 @@ class ScriptedModel:
         if request.purpose != "turn":
             self._others.add(request.purpose)
             stock = Turn((Say(f"(scripted {request.purpose})"),))
-            return request.purpose, self.script.others.get(request.purpose, stock)
+            return request.purpose, self.script.side_answers.get(request.purpose, stock)
         position = self._position(request)
         self._calls += 1
         if position >= len(self.script.turns):
@@ -136,26 +139,26 @@ class ScriptedModel:
         return len(answers)
 
     def _fail(self, fail: Fail, key: tuple[int | str, int]) -> None:
-        seen = self._failed[key] = self._failed.get(key, 0) + 1
-        if fail.times == 0 or seen <= fail.times:
+        failures = self._failed[key] = self._failed.get(key, 0) + 1
+        if fail.times == 0 or failures <= fail.times:
             if isinstance(key[0], int):
                 self._calls -= 1  # under `calls`, a retry asks for this turn again
             raise ModelError(fail.kind, fail.message, status=fail.status, retry_after=fail.retry_after)
 
 
-def _deltas(part: Part, chunk: int, where: int | str, number: int) -> Iterable[Delta]:
-    """What a part looks like on the stream; `number` is its place among the calls of the turn."""
+def _deltas(part: Part, chunk: int, turn_key: int | str, number: int) -> Iterable[Delta]:
+    """Return the deltas of a part; `number` is its index among the calls of the turn."""
     match part:
         case Say(text=text):
             return map(TextDelta, _pieces(text, chunk))
         case Think(text=text):
             return map(ThinkingDelta, _pieces(text, chunk))
-        case Used(usage=usage):
+        case ReportUsage(usage=usage):
             return (UsageDelta(usage),)
         case Call(raw=raw):
-            return _deltas(raw, chunk, where, number)
+            return _deltas(raw, chunk, turn_key, number)
         case RawCall(name=name, arguments=arguments, id=given):
-            first = CallDelta(given or f"call_{where}_{number}", number, name)
+            first = CallDelta(given or f"call_{turn_key}_{number}", number, name)
             return (first, *(CallDelta(index=number, arguments=piece) for piece in _pieces(arguments, chunk)))
         case Delay() | Fail() | Hang() | Finish():
             return ()

@@ -8,7 +8,7 @@ quotes; and if it does begin with one, it goes on like a sentence and does not c
 import re
 from collections.abc import Sequence
 
-from treadle.models.wire.signed_thinking import moved
+from treadle.models.wire.signed_thinking import shift_position
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta
 
@@ -29,13 +29,13 @@ TAGS = {
 _OPENERS = tuple(TAGS)
 _CLOSERS = tuple(TAGS.values())
 _STRAY = rf"(?:{'|'.join(map(re.escape, _CLOSERS))})[ \t]*+(\n|\r)?"
-"""An end without its beginning, which stood in the prompt. It has the line to itself."""
+"""A closing tag alone on its line. Its opening tag was in the prompt."""
 _BEGUN = frozenset(tag[:end] for pair in TAGS.items() for tag in pair for end in range(1, len(tag)))
 _SURE = r"[\w\r\n*#]"
-"""What follows a tag of which the text does not merely speak."""
+"""A character after a tag that shows that the tag is used, not only mentioned."""
 _DOTS = " \t\r\n.…"
 _GAP_CAP = 1_000
-"""White space is waited behind, but no more than this."""
+"""The most white space, in characters, that is held back."""
 
 
 class TextThinking:
@@ -74,22 +74,22 @@ class TextThinking:
             case ThinkingDelta(text=text) if self._watching:
                 self._native.append(text)
             case ThinkingBlock(block=block):
-                taken = self._come if self._watching else self._taken
+                shift = self._come if self._watching else self._taken
                 self._native = [block.text]
-                if taken and block.opaque:
-                    delta = ThinkingBlock(Thinking(block.text, moved(block.opaque, -taken), block.model))
+                if shift and block.opaque:
+                    delta = ThinkingBlock(Thinking(block.text, shift_position(block.opaque, -shift), block.model))
             case CallDelta() if self._watching:
-                self._end(cut=True)
+                self._end(is_cut=True)
             case FinishDelta(reason=reason) if self._watching:
-                self._end(cut=reason == "length")
+                self._end(is_cut=reason == "length")
         self._out.append(delta)
 
     def _read(self, text: str) -> None:
         self._held = ""
         while text and self._watching:
-            text = self._before(text) if self._stretch is None else self._inside(self._stretch, text)
+            text = self._read_opening(text) if self._stretch is None else self._inside(self._stretch, text)
 
-    def _before(self, text: str) -> str:
+    def _read_opening(self, text: str) -> str:
         """Before the first word; gives back what is left to be read."""
         body = text.lstrip()
         gap = text[: len(text) - len(body)]
@@ -110,31 +110,31 @@ class TextThinking:
     def _inside(self, stretch: "_Stretch", text: str) -> str:
         """In the middle of thinking; gives back what is left to be read."""
         end = text.find(stretch.closer)
-        upto = end if end >= 0 else _settled(text, stretch.closer)
+        upto = end if end >= 0 else _count_certain_chars(text, stretch.closer)
         self._out += stretch.add(text[:upto], last=end >= 0)
         if end < 0:
             self._held = text[upto:]
             return ""
-        rest = text[end + len(stretch.closer) :]
+        remaining = text[end + len(stretch.closer) :]
         if stretch.spoken_of:
-            self._say(stretch.text + stretch.closer + rest)
+            self._say(stretch.text + stretch.closer + remaining)
             return ""
         self._close(stretch)
-        return rest
+        return remaining
 
     def _close(self, stretch: "_Stretch") -> None:
         self._out += stretch.end()
         self._stretch = None
         self._trim = True
 
-    def _end(self, *, cut: bool) -> None:
+    def _end(self, *, is_cut: bool) -> None:
         """No more text of this kind will come; `cut` if what there is was not meant to be the whole."""
-        held, stretch, self._held = self._held, self._stretch, ""
+        held_text, stretch, self._held = self._held, self._stretch, ""
         if stretch is None:
-            stray = held.lstrip().startswith(_CLOSERS) and re.fullmatch(_STRAY, held.strip())
-            return self._say("" if stray else held)
-        self._out += stretch.add(held, last=True)
-        if stretch.doubtful and not cut:
+            stray = held_text.lstrip().startswith(_CLOSERS) and re.fullmatch(_STRAY, held_text.strip())
+            return self._say("" if stray else held_text)
+        self._out += stretch.add(held_text, last=True)
+        if stretch.doubtful and not is_cut:
             return self._say(stretch.text)
         self._close(stretch)
         self._say("")
@@ -169,7 +169,7 @@ class _Stretch:
 
     @property
     def spoken_of(self) -> bool:
-        """Whether there is nothing between the tags but dots."""
+        """True if there are only dots between the tags."""
         inner = "".join(self._pieces).strip() if self.doubtful else ""
         return bool(inner) and not inner.strip(_DOTS)
 
@@ -186,12 +186,12 @@ class _Stretch:
         return (ThinkingDelta(text),) if text else ()
 
     def end(self) -> Sequence[Delta]:
-        thought = "".join(self._pieces).strip()
-        return (ThinkingDelta(thought),) if thought and thought != self._native else ()
+        thinking = "".join(self._pieces).strip()
+        return (ThinkingDelta(thinking),) if thinking and thinking != self._native else ()
 
 
-def _settled(text: str, closer: str) -> int:
-    """How far the text is thinking whatever comes next: up to white space at its end and the beginning of a tag."""
-    whole = len(text) - next((size for size in range(len(closer) - 1, 0, -1) if text.endswith(closer[:size])), 0)
-    kept = len(text[:whole].rstrip())
-    return kept if whole - kept <= _GAP_CAP else whole
+def _count_certain_chars(text: str, closer: str) -> int:
+    """Count the characters that are surely thinking: up to trailing white space or the beginning of a tag."""
+    safe_end = len(text) - next((size for size in range(len(closer) - 1, 0, -1) if text.endswith(closer[:size])), 0)
+    stripped_end = len(text[:safe_end].rstrip())
+    return stripped_end if safe_end - stripped_end <= _GAP_CAP else safe_end

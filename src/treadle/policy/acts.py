@@ -1,5 +1,5 @@
-"""What a call would do, as far as permission is concerned: which commands would run, which files would change. The
-tool's spec says what it does and where its command stands; whether any of it is allowed is not judged here."""
+"""The effects of a call that matter for permission: the commands it would run, the files it would change. The tool's
+spec says what it does and which argument is its command; the policy decides elsewhere."""
 
 import os
 import re
@@ -39,7 +39,7 @@ _MEDIUM = "it goes to a program that is running, which may do anything with it"
 class Act(msgspec.Struct, frozen=True):
     kind: Kind
     files: tuple[str, ...] = ()
-    """What it would change, as it is spelled; of a command only what can be seen."""
+    """The paths it would change, as written; for a command only those visible in its text."""
     finding: Finding = Finding("none")
     parts: tuple[Part, ...] = ()
     folder: str = "."
@@ -50,10 +50,10 @@ class Act(msgspec.Struct, frozen=True):
     """Variables that earlier commands set for it (None: unset) and that may change the meaning of its words (T-14,
     S-18)."""
 
-    def sensitive(self, root: str, own: Mapping[str, bool]) -> tuple[Sensitive, ...]:
-        sensitive = [find(root, file, own) for file in self.files]
+    def sensitive(self, root: str, user_patterns: Mapping[str, bool]) -> tuple[Sensitive, ...]:
+        sensitive = [find(root, file, user_patterns) for file in self.files]
         if self.kind == "command":
-            sensitive += [find_new(root, file, own) for file in self.files]
+            sensitive += [find_new(root, file, user_patterns) for file in self.files]
         return tuple(dict.fromkeys(each for each in sensitive if each is not None))
 
     def names(self, root: str) -> Iterator[tuple[str, ...]]:
@@ -136,10 +136,10 @@ def _targets(part: Part) -> Iterator[str]:
 def _input(text: str) -> Act:
     from treadle.policy.command_severity import classify
 
-    found = classify(text) if text.strip() else Finding("none")
-    if found.severity in ("none", "medium"):
-        found = Finding("medium", (_MEDIUM, *found.reasons))
-    return Act("command", finding=found)
+    finding = classify(text) if text.strip() else Finding("none")
+    if finding.severity in ("none", "medium"):
+        finding = Finding("medium", (_MEDIUM, *finding.reasons))
+    return Act("command", finding=finding)
 
 
 def _edit(arguments: Mapping[str, Any], files: Sequence[str]) -> Act:
@@ -166,7 +166,7 @@ def _variables(invocation: Invocation) -> dict[str, str | None]:
 
 def start_folder(invocation: Invocation) -> str:
     """Where a command starts, relative to the root."""
-    named = invocation.arguments.get("cwd")
-    if isinstance(named, str) and named:
-        return named
+    folder = invocation.arguments.get("cwd")
+    if isinstance(folder, str) and folder:
+        return folder
     return "." if invocation.arguments.get("fresh") else decode_path(invocation.shell.cwd)

@@ -1,9 +1,9 @@
-"""What about a set of changes makes a person be asked (S-06, S-07, S-16), whoever would make them: a file tool or
-a command. Pure: what is on disk comes in as data. Which concerns count in which mode is the business of `standard`.
+"""The concerns about a set of changes for which a person is asked (S-06, S-07, S-16), for file tools and commands
+alike. Pure: the state of the disk is passed in as data. `standard` decides which concerns count in which mode.
 
-What tools made and can make again (caches by their name, what .gitignore names) raises only what the user's own
-patterns and rules say of it. What git keeps in the project's own repository is no change of the project, unless it
-takes the history away; what may be written there at all is said by `treadle.chat.change_rules`.
+Files that tools can rebuild (caches by their name, files in .gitignore) raise only concerns of the user's own patterns
+and rules. Files in the `.git` of the project are not changes of the project, unless history is lost;
+`treadle.chat.change_rules` defines which of them may be written.
 """
 
 import re
@@ -45,7 +45,7 @@ ConcernKind = Literal[
     "sensitive", "rule", "unrecoverable", "many", "outside_link", "executable", "installed", "repository"
 ]
 ALWAYS_ASKED: frozenset[ConcernKind] = frozenset(("sensitive", "rule", "repository"))
-"""What is asked for even where the words of a command, or the mode, are trusted."""
+"""The concerns that are asked about even if the command's text or the mode is trusted."""
 
 
 class Concern(msgspec.Struct, frozen=True):
@@ -69,18 +69,20 @@ class ChangeSet(msgspec.Struct, frozen=True):
     """Sensitive names of these files beside their own: those that the call gives, and links that lead to them."""
 
 
-def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule]) -> tuple[Concern, ...]:
-    """`own` are the user's sensitive patterns, `found` the rules that hold."""
-    files = tuple(_Changed(file, decode_path(file.path)) for file in changes.files if not in_git(file.path))
+def concerns(
+    changes: ChangeSet, user_patterns: Mapping[str, bool], applicable_rules: Sequence[Rule]
+) -> tuple[Concern, ...]:
+    """Return the concerns about the changes. `user_patterns`: sensitive paths by the user's settings."""
+    files = tuple(_ChangedPath(file, decode_path(file.path)) for file in changes.files if not in_git(file.path))
     plain = tuple(each for each in files if not is_folder(each.file))
-    kept = _kept(plain)
+    source_files = _drop_ignored_files(plain)
     raised = (
-        _sensitive(plain, changes.spelled, own, found),
-        _ruled(plain, found),
-        _unrecoverable(kept, changes.unrecoverable),
-        _many(kept),
+        _sensitive(plain, changes.spelled, user_patterns, applicable_rules),
+        _ruled(plain, applicable_rules),
+        _unrecoverable(source_files, changes.unrecoverable),
+        _many(source_files),
         _links(plain),
-        _executables(kept, plain),
+        _executables(source_files, plain),
         _installed(plain),
         _repository(changes.files, changes.history),
     )
@@ -88,64 +90,69 @@ def concerns(changes: ChangeSet, own: Mapping[str, bool], found: Sequence[Rule])
 
 
 def after_the_fact(
-    files: Sequence[FileChange], options: ChatOptions, found: Sequence[Rule], history: Sequence[str] = ()
+    files: Sequence[FileChange], options: ChatOptions, applicable_rules: Sequence[Rule], history: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Why changes that nobody could judge beforehand would not simply have been made (W-10), by the rules that hold."""
-    raised = concerns(ChangeSet(tuple(files), history=tuple(history)), options.sensitive, found)
+    """Return the reasons why changes that could not be judged beforehand should have been stopped (W-10)."""
+    raised = concerns(ChangeSet(tuple(files), history=tuple(history)), options.sensitive, applicable_rules)
     if options.auto_approve_commands or options.mode in ("auto-edit", "autopilot"):
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
     never = left_out(files, lambda _path: False)
-    shown = [printable(f"{decode_path(path)}: {reason}") for path, reason in never.items()]
-    denied = stopping_rule(files, "deny", found)
-    said = () if denied is None else (printable(f"it changes what {rules.in_words(denied)} denies"),)
-    return (*said, *(each.reason for each in raised), *shown[:_NAMED])
+    refusals = [printable(f"{decode_path(path)}: {reason}") for path, reason in never.items()]
+    denied = stopping_rule(files, "deny", applicable_rules)
+    denial = () if denied is None else (printable(f"it changes what {rules.in_words(denied)} denies"),)
+    return (*denial, *(each.reason for each in raised), *refusals[:_NAMED])
 
 
-def stopping_rule(files: Iterable[FileChange], effect: RuleEffect, found: Sequence[Rule]) -> Rule | None:
+def stopping_rule(files: Iterable[FileChange], effect: RuleEffect, applicable_rules: Sequence[Rule]) -> Rule | None:
     """The rule by path that denies one of these changes, or asks for it."""
-    chosen = [rule for rule in found if rule.effect == effect and rule.pattern]
-    if not chosen:
+    path_rules = [rule for rule in applicable_rules if rule.effect == effect and rule.pattern]
+    if not path_rules:
         return None
     paths = (decode_path(file.path) for file in files if not is_folder(file))
-    hits = (rules.about_file(chosen, effect, EDIT_TOOL, (path,), edits=True) for path in paths)
+    hits = (rules.about_file(path_rules, effect, EDIT_TOOL, (path,), edits=True) for path in paths)
     return next((rule for rule in hits if rule is not None), None)
 
 
-class _Changed(msgspec.Struct, frozen=True):
+class _ChangedPath(msgspec.Struct, frozen=True):
     file: FileChange
     path: str
 
 
-def _kept(files: Sequence[_Changed]) -> tuple[_Changed, ...]:
+def _drop_ignored_files(files: Sequence[_ChangedPath]) -> tuple[_ChangedPath, ...]:
     """Without caches and ignored files."""
     ignored = _ignored(files)
     return tuple(each for each in files if not cache_of(each.file) and each.path not in ignored)
 
 
-def _ignored(files: Sequence[_Changed]) -> frozenset[str]:
-    """What .gitignore names. Who changes what is ignored does not decide thereby what is looked at."""
+def _ignored(files: Sequence[_ChangedPath]) -> frozenset[str]:
+    """Return the ignored paths; none if a .gitignore changes, which must not exempt files from review."""
     if any(each.path.rpartition("/")[2] == ".gitignore" for each in files):
         return frozenset()
     return frozenset(each.path for each in files if each.file.ignored)
 
 
 def _sensitive(
-    files: Sequence[_Changed], spelled: Iterable[Sensitive], own: Mapping[str, bool], found: Sequence[Rule]
+    files: Sequence[_ChangedPath],
+    spelled: Iterable[Sensitive],
+    user_patterns: Mapping[str, bool],
+    applicable_rules: Sequence[Rule],
 ) -> Concern | None:
     raised = {each.path: each for each in spelled}
     ignored = _ignored(files)
     for each in files:
         cached = bool(cache_of(each.file))
-        if cached and not own:
+        if cached and not user_patterns:
             continue
         appears = each.file.before is None and not cached and each.path not in ignored
-        reason = judge_new(each.path, own) if appears else judge(each.path, own)
-        if reason is None or (cached and reason.why != OWN_PATTERN):
+        reason = judge_new(each.path, user_patterns) if appears else judge(each.path, user_patterns)
+        if reason is None or (cached and reason.reason != OWN_PATTERN):
             continue
-        if reason.why != PINS or each.path not in ignored:  # locks of build output pin nothing
+        if reason.reason != PINS or each.path not in ignored:  # locks of build output pin nothing
             raised.setdefault(each.path, reason)
     open_files = [
-        each for path, each in raised.items() if rules.allows_file(found, EDIT_TOOL, (path,), sensitive=True) is None
+        each
+        for path, each in raised.items()
+        if rules.allows_file(applicable_rules, EDIT_TOOL, (path,), sensitive=True) is None
     ]
     if not open_files:
         return None
@@ -156,27 +163,27 @@ def listed(files: Sequence[Sensitive]) -> str:
     """The first of these files with what is sensitive about it, and how many more there are."""
     first = files[0]
     more = f" and {len(files) - 1} more sensitive files" if len(files) > 1 else ""
-    return printable(f"{first.path}{more}, which is sensitive: {first.why} (pattern {first.pattern})")
+    return printable(f"{first.path}{more}, which is sensitive: {first.reason} (pattern {first.pattern})")
 
 
-def _ruled(files: Sequence[_Changed], found: Sequence[Rule]) -> Concern | None:
+def _ruled(files: Sequence[_ChangedPath], applicable_rules: Sequence[Rule]) -> Concern | None:
     for each in files:
-        if (rule := stopping_rule((each.file,), "ask", found)) is not None:
+        if (rule := stopping_rule((each.file,), "ask", applicable_rules)) is not None:
             return Concern(
                 "rule", (each.path,), printable(f"it changes {each.path}, and {rules.in_words(rule)} says so")
             )
     return None
 
 
-def _unrecoverable(files: Iterable[_Changed], lost: Iterable[str]) -> Concern | None:
-    known = frozenset(lost)
-    paths = [each.path for each in files if each.file.path in known]
+def _unrecoverable(files: Iterable[_ChangedPath], lost_paths: Iterable[str]) -> Concern | None:
+    unrecoverable_paths = frozenset(lost_paths)
+    paths = [each.path for each in files if each.file.path in unrecoverable_paths]
     return _about(
         "unrecoverable", paths, "it removes or overwrites {}, which exists nowhere else (not in git, not in this chat)"
     )
 
 
-def _many(files: Sequence[_Changed]) -> Concern | None:
+def _many(files: Sequence[_ChangedPath]) -> Concern | None:
     size = sum(each.file.after.size for each in files if each.file.after is not None)
     if len(files) > MOST_FILES:
         return Concern("many", (), f"it changes {count(len(files), 'file')}, which is more than {MOST_FILES}")
@@ -185,41 +192,45 @@ def _many(files: Sequence[_Changed]) -> Concern | None:
     return None
 
 
-def _links(files: Iterable[_Changed]) -> Concern | None:
+def _links(files: Iterable[_ChangedPath]) -> Concern | None:
     paths = [each.path for each in files if _leaves(each) and not cache_of(each.file)]
     return _about("outside_link", paths, "it makes {}, a symbolic link that leaves the project")
 
 
-def _leaves(each: _Changed) -> bool:
-    after = each.file.after
-    if after is None or after.kind != "link":
+def _leaves(each: _ChangedPath) -> bool:
+    new_state = each.file.after
+    if new_state is None or new_state.kind != "link":
         return False
-    steps = [step for step in decode_path(after.target).split("/") if step not in ("", ".")]
+    steps = [step for step in decode_path(new_state.target).split("/") if step not in ("", ".")]
     upwards = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
     if ".." in steps[upwards:]:  # behind a name that is itself a link, `..` leads anywhere
         return True
-    return after.target.startswith("/") or upwards > each.path.count("/")
+    return new_state.target.startswith("/") or upwards > each.path.count("/")
 
 
-def _executables(files: Iterable[_Changed], all_of: Iterable[_Changed]) -> Concern | None:
+def _executables(files: Iterable[_ChangedPath], all_of: Iterable[_ChangedPath]) -> Concern | None:
     """Files that can be run and could not before; one that was only moved could."""
-    moved = {_digest(each.file.before) for each in all_of if each.file.after is None and _can_run(each.file.before)}
+    moved_digests = {
+        _digest(each.file.before) for each in all_of if each.file.after is None and _can_run(each.file.before)
+    }
     paths = [
         each.path
         for each in files
-        if _can_run(each.file.after) and not _can_run(each.file.before) and _digest(each.file.after) not in moved
+        if _can_run(each.file.after)
+        and not _can_run(each.file.before)
+        and _digest(each.file.after) not in moved_digests
     ]
     return _about("executable", paths, "it makes {} executable")
 
 
-def _installed(files: Iterable[_Changed]) -> Concern | None:
+def _installed(files: Iterable[_ChangedPath]) -> Concern | None:
     """Files among installed packages that programs run or load: a person starts them without having seen the change,
     since caches are not listed."""
     paths = [each.path for each in files if (cache_of(each.file) or each.file.ignored) and _is_started(each)]
     return _about("installed", paths, "it changes {}, which programs run from a folder of installed packages")
 
 
-def _is_started(each: _Changed) -> bool:
+def _is_started(each: _ChangedPath) -> bool:
     after = each.file.after
     if after is None:
         return False

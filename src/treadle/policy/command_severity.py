@@ -1,7 +1,7 @@
-"""How dangerous a shell command is by its words alone (S-04). Stable: `classify`, `parts`, `outside`.
+"""The severity of a shell command, judged by its text alone (S-04). Stable: `classify`, `parts`, `outside`.
 
-Nothing is run and no file is looked at. Literal words, quotes, wrappers, lists, pipes and nested shells are read; what
-is not literal is unknown, and its effect is judged elsewhere, on a view. Whatever cannot be read is high.
+Nothing is run and no file is read. Literal words, quotes, wrappers, lists, pipes and nested shells are parsed. Words
+that are not literal are unknown; their effect is judged elsewhere, on a view. A text that cannot be parsed is high.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from treadle.policy.shell.idioms import ruin
-from treadle.policy.shell.model import RANK, Finding, Found, Part, Severity, worst
+from treadle.policy.shell.model import RANK, Finding, Part, Rating, Severity, worst
 from treadle.policy.shell.outside import leading_out
 from treadle.policy.shell.run import Record, Scope, ShellMemory, TooMuch
 from treadle.policy.shell.walk import Walker
@@ -26,11 +26,11 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u200b-\u200f\u2028-\u202
 def classify(command: str) -> Finding:
     """The highest severity of all parts, with the reasons for it first."""
     record = _read(command)
-    found = [*record.notes, *(Found(part.severity, reason) for part in record.parts for reason in part.reasons)]
-    ordered = sorted(found, key=lambda each: -RANK[each.severity])
+    ratings = [*record.notes, *(Rating(part.severity, reason) for part in record.parts for reason in part.reasons)]
+    ordered = sorted(ratings, key=lambda each: -RANK[each.severity])
     reasons = tuple(dict.fromkeys(each.reason for each in ordered))
     network = any(part.network for part in record.parts) or any(note.network for note in record.notes)
-    return Finding(worst(each.severity for each in found), reasons, network)
+    return Finding(worst(each.severity for each in ratings), reasons, network)
 
 
 def parts(command: str) -> tuple[Part, ...]:
@@ -92,7 +92,7 @@ def _read(command: str) -> Record:
 
 
 def _together(record: Record) -> None:
-    """What is dangerous only in company: the environment and the network."""
+    """Raise the severity for parts that are dangerous only together: printing the environment and using the network."""
     shows = any("environment" in reason for part in record.parts for reason in part.reasons)
     if shows and any(part.network for part in record.parts):
         record.note("high", "may send the environment, with its secrets, over the network")

@@ -1,4 +1,4 @@
-"""Who was told that a provider gets to see the project (S-10). Kept in Treadle's home, so that it is told once."""
+"""Disclosed recipients of the project's data (S-10). Stored in Treadle's home, so the user is told once."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -28,7 +28,7 @@ class Consent:
         self._accepted = frozenset(accepted)
         self._recipient_of = recipient_of
 
-    def given(self, recipient: str, provider: str) -> bool:
+    def is_given(self, recipient: str, provider: str) -> bool:
         """`recipient` is where the text goes, `provider` the word before the colon of the model's name."""
         if self._accepted & {recipient, provider, EVERYONE}:
             return True
@@ -41,21 +41,21 @@ class Consent:
         self._file.change(change)
 
     def missing(self, model: str) -> str:
-        """Who gets to see the project with this model, if the user does not know that yet; else empty."""
-        whom = self._recipient_of(model)
-        return "" if not whom or self.given(whom, model.partition(":")[0]) else whom
+        """Return the recipient of this model's data. Empty if there is none, or if the user knows it already."""
+        recipient = self._recipient_of(model)
+        return "" if not recipient or self.is_given(recipient, model.partition(":")[0]) else recipient
 
     def disclose(self, model: str) -> str:
-        """What the user must be told now about this model; empty if they know. It counts as told from here on."""
-        whom = self.missing(model)
-        if not whom:
+        """Return the notice to show now about this model, and record it as shown. Empty if already shown."""
+        recipient = self.missing(model)
+        if not recipient:
             return ""
-        self.give(whom)
-        return disclosure(whom)
+        self.give(recipient)
+        return disclosure(recipient)
 
 
 def disclosure(recipient: str) -> str:
-    """What the user is told."""
+    """Return the notice about the recipient."""
     return (
         f"your messages, the files that the model reads and the output of commands are sent to {recipient}; "
         "known secrets are taken out"

@@ -10,7 +10,7 @@ WILD = re.compile(r"[*?\[\]{}\\]")
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a path, relative to the root and with `/`, is one of those that the pattern means."""
+    """True if the pattern matches the path, which is relative to the root and uses `/`."""
     return _compiled(pattern).fullmatch(folded(path)) is not None
 
 
@@ -20,7 +20,7 @@ def folded(text: str) -> str:
 
 def literal(path: str) -> str:
     """The pattern that matches this path and no other."""
-    escaped = WILD.sub(lambda found: f"\\{found[0]}", path)
+    escaped = WILD.sub(lambda match: f"\\{match[0]}", path)
     return escaped if "/" in escaped else f"/{escaped}"
 
 
@@ -35,44 +35,44 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     text = text.lstrip("/")
     if text.endswith("/"):
         text += "**"
-    before = "(?:.*/)?" if anywhere else ""
+    prefix = "(?:.*/)?" if anywhere else ""
     try:
-        return re.compile(before + _translated(text), re.DOTALL)
+        return re.compile(prefix + _translated(text), re.DOTALL)
     except re.error:  # such as [z-a]: then every character stands for itself
-        return re.compile(before + re.escape(text), re.DOTALL)
+        return re.compile(prefix + re.escape(text), re.DOTALL)
 
 
 def _translated(text: str) -> str:
-    made: list[str] = []
+    pieces: list[str] = []
     index = depth = 0
     while index < len(text):
         letter = text[index]
         if text.startswith("**/", index):
-            made.append("(?:.*/)?")
+            pieces.append("(?:.*/)?")
             index += 2
         elif text.startswith("**", index):
-            made.append(".*")
+            pieces.append(".*")
             index += 1
         elif letter == "*":
-            made.append("[^/]*")
+            pieces.append("[^/]*")
         elif letter == "?":
-            made.append("[^/]")
+            pieces.append("[^/]")
         elif letter == "[" and (end := text.find("]", index + 2)) > 0:
             inside = text[index + 1 : end].replace("\\", r"\\").replace("[", r"\[")
-            made.append(f"(?!/)[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
+            pieces.append(f"(?!/)[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
             index = end
         elif letter == "{" and "}" in text[index:]:
-            made.append("(?:")
+            pieces.append("(?:")
             depth += 1
         elif letter == "}" and depth:
-            made.append(")")
+            pieces.append(")")
             depth -= 1
         elif letter == "," and depth:
-            made.append("|")
+            pieces.append("|")
         elif letter == "\\" and index + 1 < len(text):
             index += 1
-            made.append(re.escape(text[index]))
+            pieces.append(re.escape(text[index]))
         else:
-            made.append(re.escape(letter))
+            pieces.append(re.escape(letter))
         index += 1
-    return "".join(made) + ")" * depth
+    return "".join(pieces) + ")" * depth

@@ -1,5 +1,5 @@
-"""Secrets in text that comes in pieces: what may be the beginning of one is held back until more has come. Knows the
-shapes only by how they begin; what a secret is, the redactor says."""
+"""Redaction of secrets in streamed text: text that may be the beginning of a secret is held back until more arrives.
+Knows only how secrets begin; the redactor decides."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]*-----")
 
 
 class LiveText:
-    """One stream of text. What is held back when nothing more comes is not shown live; the result has it. What was
-    shown last is looked at again with what follows: a secret may begin in its very last letters."""
+    """One stream of text. Text that is still held at the end is not shown live, but is in the result. The text shown
+    last is checked again together with the next piece: a secret may begin in its last letters."""
 
     def __init__(self, redact: Callable[[str], str], values: Sequence[str]) -> None:
         self._redact = redact
@@ -57,10 +57,10 @@ def finished_length(text: str, values: Sequence[str]) -> int:
     return length if len(text) - length <= _LONGEST_HELD else len(text)
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(one: str, second: str) -> int:
     """How many letters two texts have in common at their beginning."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(one, second, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(second)))
 
 
 def _overlap(text: str, value: str) -> int:

@@ -1,5 +1,5 @@
-"""What a call may reach by standing rules, and what a person is asked when a command needs more (S-03). An approval
-lets the call reach the hosts that it names, once; a rule does so for the chat, the project or the user."""
+"""The hosts that a call may reach by standing rules, and the question to a person if a command needs more (S-03). An
+approval opens the named hosts for this call; a rule opens them for the chat, the project or the user."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from treadle.errors import InvalidInput
 from treadle.host_patterns import ALL, READY, check, choice, expand, family, joined, within, without
 from treadle.policy import word_verdicts
 from treadle.policy.shell.model import Part
-from treadle.policy.shown_call import shown
+from treadle.policy.shown_call import render_call
 from treadle.policy.word_verdicts import Case, Need
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Rehearsal
@@ -31,7 +31,7 @@ _PIP_OF_PYTHON = ("-m", "pip")
 
 
 def stopped(case: Case) -> Verdict | None:
-    """The refusal of a command whose words need a host that a rule denies, whatever else allows it (S-07)."""
+    """Return the refusal of a command whose text needs a denied host, even if other rules allow it (S-07)."""
     if case.act.kind != "command" or not case.act.finding.network:
         return None
     hosts = expand(hosts_in(case.act.parts))
@@ -59,8 +59,8 @@ def needed(case: Case) -> Verdict | None:
 
 
 def failed(case: Case, rehearsal: Rehearsal) -> Verdict | None:
-    """The question about a command that was tried and failed for want of the network. Where nobody is asked about
-    commands, its result says so, and no more."""
+    """Return the question about a command that was tried and failed without the network. None in modes that ask nothing
+    about commands: only the result says so then."""
     options = case.options
     if not rehearsal.wants_network or options.mode == "autopilot" or options.auto_approve_commands:
         return None
@@ -69,8 +69,8 @@ def failed(case: Case, rehearsal: Rehearsal) -> Verdict | None:
         wants = _open(case, hosts_in(case.act.parts)) or wants
     if not options.interactive or not (wants := _not_denied(case, wants)):
         return None
-    asked = _question(case, wants)
-    return replace(asked, shown=f"{shown(case.invocation, case.act)}\n\n{rehearsal.shown}")
+    question = _question(case, wants)
+    return replace(question, approval_text=f"{render_call(case.invocation, case.act)}\n\n{rehearsal.diff_text}")
 
 
 def hosts_in(parts: Iterable[Part]) -> tuple[str, ...]:
@@ -79,25 +79,25 @@ def hosts_in(parts: Iterable[Part]) -> tuple[str, ...]:
 
 
 def _hosts_of(part: Part) -> Iterator[str]:
-    named = False
+    has_address = False
     for word in part.words[1:]:
         for name, port, login in re.findall(_ADDRESS, word):
             host = family((name or login).lower())
             try:
                 yield check(f"{host}:{port}" if port and host not in READY else host)
-                named = True
+                has_address = True
             except InvalidInput:  # a host of this machine, or none at all
                 continue
     program = part.words[0].rpartition("/")[2] if part.words else ""
     if part.words[1:3] == _PIP_OF_PYTHON:
         program = "pip"
-    if not named and program in _FAMILIES:
+    if not has_address and program in _FAMILIES:
         yield _FAMILIES[program]
 
 
 def _allowed(case: Case) -> NetworkChoice:
-    """By standing rules that allow, without what others deny. Of all hosts none can be left out: where something is
-    denied, a rule that allows all of them counts for nothing."""
+    """Return the hosts that standing rules allow, without the denied ones. A single host cannot be excluded from "all
+    hosts", so if any host is denied, a rule that allows all is ignored."""
     allowed: NetworkChoice = False
     denied = [rule.pattern for rule in _denying(case)]
     for rule in case.rules:
@@ -107,7 +107,7 @@ def _allowed(case: Case) -> NetworkChoice:
 
 
 def opens(rule: Rule, network: NetworkChoice) -> bool:
-    """Whether the rule is one that lets a call reach these hosts."""
+    """True if the rule allows a call to reach these hosts."""
     if rule.tool != NETWORK_TOOL or rule.effect != "allow":
         return False
     if isinstance(network, bool):
@@ -140,10 +140,10 @@ def _missing(case: Case) -> tuple[str, ...]:
 
 
 def _reach(case: Case) -> NetworkChoice:
-    """What the call may reach, by whatever lets it."""
+    """Return the hosts that the call may reach by options, approval or rules, without the denied ones."""
     denied = [rule.pattern for rule in _denying(case)]
-    chats, own = (without(each, denied) for each in (case.options.network, case.invocation.network))
-    return joined(joined(chats, own), _allowed(case))
+    chats, call_reach = (without(each, denied) for each in (case.options.network, case.invocation.network))
+    return joined(joined(chats, call_reach), _allowed(case))
 
 
 def _not_denied(case: Case, wants: Sequence[str]) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _not_denied(case: Case, wants: Sequence[str]) -> tuple[str, ...]:
 
 def _question(case: Case, wants: tuple[str, ...]) -> Verdict:
     way = f"A person can start it with --network {','.join(wants)}."
-    return replace(word_verdicts.asked(case, Need(_reason(wants), _offers(wants), way)), wants=wants)
+    return replace(word_verdicts.ask_or_deny(case, Need(_reason(wants), _offers(wants), way)), wants=wants)
 
 
 def _reason(wants: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ def for_files(files: Sequence[str], tool: str, *, sensitive: bool) -> tuple[Offe
     return (exact, Offer(wide, f"every change below {folder}/", "sensitive files in it, and all others", STANDING))
 
 
-def for_tool(spec: ToolSpec, *, changed: bool) -> tuple[Offer, ...]:
+def for_tool(spec: ToolSpec, *, has_changed: bool) -> tuple[Offer, ...]:
     """`changed`: a rule names the tool, and the tool has changed since. Then it alone is offered."""
     tool, server = spec.name, spec.server
     calls = f"every call of {tool}, with any arguments"
@@ -78,7 +78,7 @@ def for_tool(spec: ToolSpec, *, changed: bool) -> tuple[Offer, ...]:
         return (Offer(Rule("allow", tool), calls, "every other tool", STANDING),)
     leaves = "every other tool, and this one when its description or schema changes"
     exact = Offer(Rule("allow", tool, pin=pin_of(spec)), calls, leaves, STANDING)
-    if changed:
+    if has_changed:
         return (exact,)
     wide = Rule("allow", f"{MCP_PREFIX}{server}__*")
     covers = f"every tool of the MCP server {server}, also one that it adds later, as each is when it is first called"

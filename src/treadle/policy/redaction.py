@@ -15,7 +15,7 @@ from treadle.policy.live_redaction import LiveText, finished_length
 from treadle.protocol.permissions import SECRET_NAME
 
 SHORTEST = 8
-"""What is shorter is no secret worth the name, and would be found everywhere."""
+"""The length of the shortest secret. A shorter value would match in many texts."""
 
 _SURE_NAME = re.compile(r"API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSW|PASSPHRASE|PRIVATE_?KEY", re.I)
 # fmt: off
@@ -43,11 +43,11 @@ def _inside(kind: str, literals: str, pattern: str) -> _Family:
     return _Family(kind, tuple(literals.split()), pattern, _rarest(literals.split()))
 
 
-def _token(kind: str, begins: str, rest: str) -> _Family:
+def _token(kind: str, begins: str, suffix_pattern: str) -> _Family:
     """A word that begins in one of these ways and goes on like this; not in the middle of a longer one."""
     literals = begins.split()
     words = "|".join(f"{re.escape(word)}(?<![A-Za-z0-9_\\-./+]{re.escape(word)})" for word in literals)
-    pattern = f"(?:{words}){rest}(?![A-Za-z0-9_\\-])"
+    pattern = f"(?:{words}){suffix_pattern}(?![A-Za-z0-9_\\-])"
     return _Family(kind, tuple(literals), pattern, _rarest(literals))
 
 
@@ -57,7 +57,7 @@ def _rarest(literals: Sequence[str]) -> str:
 
 
 _LONG_RUN = r"(?=[A-Za-z0-9_\-]*[A-Za-z0-9_]{16})(?=[A-Za-z_\-]*[0-9])"
-"""A digit, and sixteen letters or digits together: what tells a key from the name of a style."""
+"""A lookahead for a digit, and for sixteen letters or digits in a row: distinguishes a key from the name of a style."""
 _PLAIN = r"(?![$<{(*%\[]|\.\.\.)"
 """No placeholder."""
 _BEARER = rf"{_PLAIN}(?P<secret>(?=[A-Za-z\-_.+/]*[0-9])[A-Za-z0-9\-_.~+/]{{16,}}=*)"
@@ -170,26 +170,26 @@ class Redactor:
         return finished_length(text, [value for value, _ in self._values])
 
 
-def _values(named: Iterable[tuple[str, str]], extra: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What to look for and what to call it, the longest first: one may be a part of another."""
-    found: dict[str, str] = {value: name for name, value in extra if len(value) >= SHORTEST}
-    for name, value in named:
+def _values(variables: Iterable[tuple[str, str]], extra: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the values to redact and their names, the longest first: one may be a part of another."""
+    names_by_value: dict[str, str] = {value: name for name, value in extra if len(value) >= SHORTEST}
+    for name, value in variables:
         value = value.strip()
         if SECRET_NAME.search(name) and is_secret(name, value):
-            found.setdefault(value, name)
+            names_by_value.setdefault(value, name)
         elif "://" in value and (match := _URL_PASSWORD.match(value)) and len(match[1]) >= SHORTEST:
-            found.setdefault(match[1], f"password of {name}")
-            found.setdefault(unquote(match[1]), f"password of {name}")
-    for value, name in list(found.items()):
-        found.setdefault(quote(value, safe=""), name)
-    return sorted(found.items(), key=lambda item: -len(item[0]))
+            names_by_value.setdefault(match[1], f"password of {name}")
+            names_by_value.setdefault(unquote(match[1]), f"password of {name}")
+    for value, name in list(names_by_value.items()):
+        names_by_value.setdefault(quote(value, safe=""), name)
+    return sorted(names_by_value.items(), key=lambda item: -len(item[0]))
 
 
 _URL_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s/:@]*:([^\s/@]+)@")
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether the value of a variable with a suspicious name is a secret, and no path, switch or plain word."""
+    """True if the value of a variable with a suspicious name is a secret, and not a path, a switch or a plain word."""
     if len(value) < SHORTEST or value.lower() in _COMMON or value.isdecimal():
         return False
     if value.startswith(("/", "~", "./", "$", "<", "{", "file:", "%")) or "[redacted" in value or " " in value:
@@ -202,16 +202,16 @@ def is_secret(name: str, value: str) -> bool:
 
 def _without_secret(instead: str, match: re.Match[str]) -> str:
     start, end = match.span("secret" if "secret" in match.re.groupindex else 0)
-    whole, at = match[0], match.start()
-    return whole[: start - at] + instead + whole[end - at :]
+    matched_text, at = match[0], match.start()
+    return matched_text[: start - at] + instead + matched_text[end - at :]
 
 
 def _assigned(match: re.Match[str]) -> str:
     text, at = match.string, match.start()
-    before = _LINE_BEFORE.fullmatch(text, text.rfind("\n", 0, at) + 1, at)
-    if before is None:
+    line_match = _LINE_BEFORE.fullmatch(text, text.rfind("\n", 0, at) + 1, at)
+    if line_match is None:
         return match[0]
-    name = (before[1] or "") + match[0].partition("=")[0]
+    name = (line_match[1] or "") + match[0].partition("=")[0]
     if _SURE_NAME.search(name) and is_secret(name, match["secret"]) and _looks_random(match["secret"]):
         return _without_secret(f"[redacted: {name}]", match)
     return match[0]

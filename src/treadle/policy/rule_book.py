@@ -68,30 +68,32 @@ class RuleBook:
         return rules, damage
 
     def of(self, root: str) -> tuple[Rule, ...]:
-        """The rules in force in a project. If Treadle's home lies inside the project, whoever works in the project can
-        write it: then nothing in it allows anything."""
+        """Return the rules in force in a project. If Treadle's home is inside the project, commands that work in the
+        project could write it, so its allow rules are ignored."""
         rules = live(self.all(), self._clock.now_ms())
         if not rules:
             return ()
         real = os.path.realpath(root)
-        found = tuple(rule for rule in rules if rule.scope == "user" or (rule.scope == "project" and rule.root == real))
+        applicable_rules = tuple(
+            rule for rule in rules if rule.scope == "user" or (rule.scope == "project" and rule.root == real)
+        )
         if is_below(os.path.realpath(self._home), real):
-            return tuple(rule for rule in found if rule.effect != "allow")
-        return found
+            return tuple(rule for rule in applicable_rules if rule.effect != "allow")
+        return applicable_rules
 
     def add(self, rule: Rule) -> Rule:
         """Keep a rule; the same one again only moves its expiry. InvalidInput if it is none."""
         check(rule)
-        made = stamped(rule, self._clock.now_ms())
-        if made.scope == "project":
-            made = replace(made, root=os.path.realpath(made.root))
+        new_rule = stamped(rule, self._clock.now_ms())
+        if new_rule.scope == "project":
+            new_rule = replace(new_rule, root=os.path.realpath(new_rule.root))
 
         def change(book: _Rules) -> _Rules:
-            kept = tuple(old for old in book.rules if _same(old) != _same(made))
-            return replace(book, rules=(*kept, made))
+            other_rules = tuple(old for old in book.rules if _rule_key(old) != _rule_key(new_rule))
+            return replace(book, rules=(*other_rules, new_rule))
 
         self._file.change(change)
-        return made
+        return new_rule
 
     def revoke(self, id: str) -> Rule:
         """Take a rule away. NotFound if there is none of this id."""
@@ -153,12 +155,12 @@ def _in_range(rule: Rule) -> Rule:
     return replace(rule, expires_ms=LATEST_EXPIRY_MS if rule.expires_ms > 0 else 1)
 
 
-def _same(rule: Rule) -> tuple[str, ...]:
+def _rule_key(rule: Rule) -> tuple[str, ...]:
     return (rule.effect, rule.tool, rule.pattern, rule.scope, rule.root)
 
 
 def rules_of(book: RuleBook | None, root: str, options: ChatOptions, now_ms: int) -> tuple[Rule, ...]:
     """The rules that hold for a chat in this root: its own, those of the project, those of the user. ConfigError: those
     that are kept cannot be read."""
-    kept = book.of(root) if book is not None and root else ()
-    return (*live(options.rules, now_ms), *kept)
+    stored_rules = book.of(root) if book is not None and root else ()
+    return (*live(options.rules, now_ms), *stored_rules)

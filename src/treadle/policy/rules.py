@@ -42,7 +42,7 @@ def _check_server(rule: Rule) -> None:
         raise InvalidInput("name the server whose tools may be called: --allow --tool 'mcp:SERVER__*'")
 
 
-# -- what a rule covers -----------------------------------------------------------------------------------------------
+# -- coverage of a rule -----------------------------------------------------------------------------------------------
 
 
 def about_file(
@@ -52,8 +52,12 @@ def about_file(
     `edits` it; one without a pattern for its own tool."""
     names = tuple(names)
     for rule in rules:
-        same = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and edits)
-        if rule.effect == effect and same and (not rule.pattern or any(matches(rule.pattern, name) for name in names)):
+        covers_tool = rule.tool == tool or (rule.pattern and rule.tool in EDIT_TOOLS and edits)
+        if (
+            rule.effect == effect
+            and covers_tool
+            and (not rule.pattern or any(matches(rule.pattern, name) for name in names))
+        ):
             return rule
     return None
 
@@ -61,9 +65,9 @@ def about_file(
 def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensitive: bool) -> Rule | None:
     """The rule that allows a change of this file under each of its names. A sensitive one must be named: a pattern that
     happens to include it does not count."""
-    found: Rule | None = None
+    allowing_rule: Rule | None = None
     for name in names:
-        found = next(
+        allowing_rule = next(
             (
                 rule
                 for rule in rules
@@ -73,9 +77,9 @@ def allows_file(rules: Iterable[Rule], tool: str, names: Sequence[str], *, sensi
             ),
             None,
         )
-        if found is None:
+        if allowing_rule is None:
             return None
-    return found
+    return allowing_rule
 
 
 def about_tool(rules: Iterable[Rule], effect: RuleEffect, spec: ToolSpec) -> Rule | None:
@@ -84,11 +88,11 @@ def about_tool(rules: Iterable[Rule], effect: RuleEffect, spec: ToolSpec) -> Rul
 
 
 def names(rule: Rule, spec: ToolSpec) -> bool:
-    """Whether the rule is about this tool: by its name, or by a pattern of the tools of MCP servers."""
+    """True if the rule applies to this tool: by its name, or by a pattern of the tools of MCP servers."""
     return rule.tool == spec.name or (rule.tool.startswith(MCP_PREFIX) and fnmatchcase(spec.rule_name, rule.tool))
 
 
 def in_words(rule: Rule) -> str:
     """A rule as it is named in reasons."""
-    what = f"{rule.tool} {rule.pattern}" if rule.pattern and rule.tool != COMMAND_TOOL else rule.pattern
-    return f"the {rule.scope} rule `{rule.effect} {what or rule.tool}`"
+    subject = f"{rule.tool} {rule.pattern}" if rule.pattern and rule.tool != COMMAND_TOOL else rule.pattern
+    return f"the {rule.scope} rule `{rule.effect} {subject or rule.tool}`"

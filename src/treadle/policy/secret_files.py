@@ -72,7 +72,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class _Listing(NamedTuple):
-    """What matters of a folder's entries. Paths are relative to the project."""
+    """The relevant entries of a folder. Paths are relative to the project."""
 
     stamp: tuple[int, int, int]
     """Device, inode and time of change of the folder when it was listed."""
@@ -156,11 +156,11 @@ class _SecretSearch:
         return tuple(shallow_secrets | deep_secrets)
 
 
-def _list_folder(folder: str, top: int, known: _Listing | None) -> _Listing | None:
+def _list_folder(folder: str, top: int, cached: _Listing | None) -> _Listing | None:
     """None if it cannot be listed."""
     try:
-        if known is not None and _stamp(os.stat(folder or ".", dir_fd=top, follow_symlinks=False)) == known.stamp:
-            return known
+        if cached is not None and _stamp(os.stat(folder or ".", dir_fd=top, follow_symlinks=False)) == cached.stamp:
+            return cached
         fd = os.open(folder or ".", _OPEN | os.O_DIRECTORY, dir_fd=top)
     except OSError:
         return None

@@ -112,7 +112,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _SAFE = ("*.{example,sample,template,dist}",)
-"""What only shows the shape of a sensitive file."""
+"""Templates, which only show the shape of a sensitive file."""
 _HARMLESS_DOT_FILES = (
     ".*ignore",
     ".git{keep,-blame-ignore-revs}",
@@ -147,17 +147,17 @@ class Sensitive(msgspec.Struct, frozen=True):
 
     path: str
     pattern: str
-    why: str
+    reason: str
 
 
-def find(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
+def find(root: str, path: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     """What is sensitive about a file, by its name as given, by the file that it leads to, and by the links that lead to
     it. A path that leads out of the root is the business of the workspace, which refuses it."""
     known_names = names(root, path)
     for name in known_names:
-        if (found := judge(name, own)) is not None:
-            return found
-    return next(find_linked(root, known_names[-1:], own), None)
+        if (sensitive := judge(name, user_patterns)) is not None:
+            return sensitive
+    return next(find_linked(root, known_names[-1:], user_patterns), None)
 
 
 def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Iterator[Sensitive]:
@@ -168,7 +168,7 @@ def find_linked(root: str, paths: Iterable[str], own: Mapping[str, bool]) -> Ite
     for path in paths if targets else ():
         for target, link in targets.items():
             if is_below(path, target) and (sensitive := judge(link + path[len(target) :], own)) is not None:
-                yield Sensitive(sensitive.path, sensitive.pattern, f"{sensitive.why}; {link} is a link to {target}")
+                yield Sensitive(sensitive.path, sensitive.pattern, f"{sensitive.reason}; {link} is a link to {target}")
 
 
 def find_new(root: str, path: str, own: Mapping[str, bool]) -> Sensitive | None:
@@ -203,23 +203,25 @@ def _link_targets(root: str) -> dict[str, str]:
     return targets
 
 
-def judge(name: str, own: Mapping[str, bool]) -> Sensitive | None:
+def judge(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     """The same for one name, relative to the root."""
-    for pattern in reversed(tuple(own)):
+    for pattern in reversed(tuple(user_patterns)):
         if matches(pattern, name):
-            return None if own[pattern] else Sensitive(name, pattern, OWN_PATTERN)
+            return None if user_patterns[pattern] else Sensitive(name, pattern, OWN_PATTERN)
     for pattern in _BACKWARDS:
         if matches(pattern, name):
             return None if DEFAULTS[pattern] else Sensitive(name, pattern, _WHY[pattern])
     return None
 
 
-def judge_new(name: str, own: Mapping[str, bool]) -> Sensitive | None:
+def judge_new(name: str, user_patterns: Mapping[str, bool]) -> Sensitive | None:
     """The same for a file that comes into being: beside the patterns, names that begin with a dot, or lie in a folder
     whose name does. Programs look for such files by themselves, and most listings do not show them."""
-    if (sensitive := judge(name, own)) is not None or not any(part.startswith(".") for part in name.split("/")):
+    if (sensitive := judge(name, user_patterns)) is not None or not any(
+        part.startswith(".") for part in name.split("/")
+    ):
         return sensitive
-    if any(matches(pattern, name) for pattern in (*own, *_SAFE, *_HARMLESS_DOT_FILES)):
+    if any(matches(pattern, name) for pattern in (*user_patterns, *_SAFE, *_HARMLESS_DOT_FILES)):
         return None
     return Sensitive(name, _DOT_PATTERN, NEW_DOT_FILE)
 
@@ -234,6 +236,6 @@ def names(root: str, path: str) -> tuple[str, ...]:
     spelled = os.path.normpath(os.path.join(root, path))
     real_root = os.path.realpath(root)
     base = real_root if is_below(spelled, real_root) else root
-    named = os.path.relpath(spelled, base)
-    real = os.path.realpath(os.path.join(real_root, named))
-    return tuple(dict.fromkeys((named, os.path.relpath(real, real_root))))
+    relative = os.path.relpath(spelled, base)
+    real = os.path.realpath(os.path.join(real_root, relative))
+    return tuple(dict.fromkeys((relative, os.path.relpath(real, real_root))))

@@ -1,4 +1,4 @@
-"""A call as a person is shown it, whole and inert: what an approval is bound to (S-08, S-12)."""
+"""A call as shown to a person, complete and inert. An approval is bound to this text (S-08, S-12)."""
 
 import hashlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from treadle.ports.toolset import Invocation
 _SHOWN_CHARS = 20_000
 
 
-def shown(invocation: Invocation, act: Act) -> str:
+def render_call(invocation: Invocation, act: Act) -> str:
     """The name, then each argument, long texts as indented blocks; of a command also the folder and the variables that
     earlier commands left it."""
     lines = [invocation.name]

@@ -1,17 +1,17 @@
-"""The policy: what passes, what is asked for, what is denied (S-05 to S-07). A command is judged like an edit, by what
-it would change; its words decide only what stops it before anything runs, and where nothing can be found out.
+"""The policy: which calls pass, are asked about, or are denied (S-05 to S-07). A command is judged like an edit, by the
+changes it would make. Its text decides only if it is stopped before it runs, or if its changes are unknown.
 
-The order: a rule denies · a critical command asks, whatever else is allowed · a rule asks · the call is rehearsed, and
+The order: a rule denies · a critical command asks, even if rules allow it · a rule asks · the call is rehearsed, and
 its changes are judged by the chat's mode:
 
-- `read-only`: a command runs, and nothing of what it changes is committed; edits are denied.
-- `confirm`: asks by words before every command that does more than look, and before every edit.
+- `read-only`: a command runs, and none of its changes is committed; edits are denied.
+- `confirm`: asks, by the text, before every command that does more than read, and before every edit.
 - `review`: asks about every set of changes that is not empty.
-- `ask`: asks where the changes raise a concern (`changes`).
-- `auto-edit`, `autopilot`: ask only where they are sensitive, or a rule says so.
+- `ask`: asks if the changes raise a concern (`changes`).
+- `auto-edit`, `autopilot`: ask only if the changes are sensitive, or a rule says so.
 
-Where a command cannot be rehearsed, its words decide in every mode. Where nobody is there to be asked, an edit that
-would be asked for is denied, and the changes of a command are discarded.
+If a command cannot be rehearsed, its text decides in every mode. In a non-interactive chat, an edit that would be asked
+about is denied, and the changes of a command are discarded.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from treadle.policy.acts import act_of, job_act
 from treadle.policy.changes import ALWAYS_ASKED, ChangeSet, Concern, concerns, stopping_rule
 from treadle.policy.rule_book import RuleBook, rules_of
 from treadle.policy.sensitive_files import find_linked
-from treadle.policy.shown_call import shown
+from treadle.policy.shown_call import render_call
 from treadle.policy.tool_pins import ToolPins
 from treadle.policy.word_verdicts import Approved, Case, Need
 from treadle.ports.policy import Verdict
@@ -67,7 +67,7 @@ class StandardPolicy:
         self._pins = ToolPins() if book is None else book.pins
         self._now_ms = now_ms or SystemClock().now_ms
         self.every_command: Callable[[ChatOptions], bool] = lambda _options: False
-        """Whether a chat in mode `confirm` asks for commands that only look, too."""
+        """Returns True if a chat in mode `confirm` also asks about read-only commands."""
 
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         verdict = self._review(spec, invocation, options)
@@ -79,19 +79,29 @@ class StandardPolicy:
             return Verdict("allow")
         if not _is_recordable(invocation):
             return Verdict("deny", _NO_TEXT)
-        # What sub-agents may do is judged in their own chats, which have this one's mode.
+        # The actions of sub-agents are judged in their own chats, which have this chat's mode.
         delegates = spec.name == DELEGATE_TOOL and spec.effect == "none"
         is_closed = options.mode == "read-only" and not spec.read_only and not delegates and not spec.job_argument
         if is_closed and spec.command_in(invocation.arguments) is None:
             return Verdict("deny", _READ_ONLY.format(spec.name))
         try:
-            found = self._rules(invocation.root, options)
+            applicable_rules = self._rules(invocation.root, options)
         except ConfigError as error:
             return Verdict("deny", f"The user's rules cannot be read, so nothing is allowed: {error}")
-        plain = spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in found)
+        plain = (
+            spec.read_only and not spec.needs_approval and not any(rules.names(rule, spec) for rule in applicable_rules)
+        )
         if plain and not word_verdicts.may_name_files(spec, invocation):
             return Verdict("allow")
-        case = Case(spec, invocation, options, found, act_of(spec, invocation), self._pins, self.every_command(options))
+        case = Case(
+            spec,
+            invocation,
+            options,
+            applicable_rules,
+            act_of(spec, invocation),
+            self._pins,
+            self.every_command(options),
+        )
         stopped = network.stopped(case) or _stopped_by_words(case)
         if is_closed and stopped is not None and stopped.decision != "deny":
             return Verdict("deny", _READ_ONLY.format(spec.name))
@@ -122,8 +132,8 @@ class StandardPolicy:
             return word_verdicts.refused(denied)
         if case.spec.job_argument and invocation.by_person:
             return Verdict("allow", _BY_PERSON)
-        if (asked := network.failed(case, rehearsal)) is not None:
-            return asked
+        if (question := network.failed(case, rehearsal)) is not None:
+            return question
         if rehearsal.empty:
             return Verdict("allow", HARMLESS if case.act.kind == "command" else "")
         if options.mode == "read-only":
@@ -154,8 +164,8 @@ def _is_recordable(invocation: Invocation) -> bool:
 
 
 def _stopped_by_words(case: Case) -> Verdict | None:
-    """The refusal, or the one question with every reason that the words give. A person who approved the words of a
-    command is not asked about them again; what it changes is still judged (decision 0010)."""
+    """Return the refusal, or one question with every reason that the text of the command gives. A person who approved
+    the text is not asked about it again; the changes are still judged (decision 0010)."""
     stopped, secret = word_verdicts.stopped(case), word_verdicts.names_secret(case)
     if stopped is None or stopped.decision == "deny":
         return stopped or secret
@@ -173,8 +183,8 @@ def _words_are_approved(case: Case) -> bool:
 
 
 def _by_words_or_review(case: Case) -> Verdict:
-    """Whether what the call would change has to be found out first."""
-    act, mode, passed = case.act, case.options.mode, ""
+    """Judge the call by its text, or return "review" if its changes must be determined first."""
+    act, mode, allow_reason = case.act, case.options.mode, ""
     if not _can_be_rehearsed(case):
         return word_verdicts.verdict(case)
     if act.kind == "edit" and mode == "confirm":
@@ -184,14 +194,16 @@ def _by_words_or_review(case: Case) -> Verdict:
             by_words = word_verdicts.verdict(case)
             if by_words.decision != "allow":
                 return by_words
-            passed = by_words.reason
-        if (asked := network.needed(case)) is not None:
-            return asked
-    return Verdict("review", passed, severity=act.finding.severity, shown=shown(case.invocation, case.act))
+            allow_reason = by_words.reason
+        if (question := network.needed(case)) is not None:
+            return question
+    return Verdict(
+        "review", allow_reason, severity=act.finding.severity, approval_text=render_call(case.invocation, case.act)
+    )
 
 
 def _can_be_rehearsed(case: Case) -> bool:
-    """Whether it is worth a try; the tool may still say that it cannot."""
+    """True if a rehearsal is worth trying; the tool may still report that it cannot."""
     if case.act.kind == "job":
         return True
     if case.act.kind == "command":
@@ -209,15 +221,17 @@ def _as_command(case: Case, rehearsal: Rehearsal) -> Case:
 
 
 def _unrehearsed(case: Case) -> Verdict:
-    """By words, because nobody can tell what it would change."""
+    """Judge by the text, because the changes cannot be determined."""
     if case.options.mode == "read-only":
         return Verdict("deny", _READ_ONLY.format(case.spec.name))
-    said = word_verdicts.verdict(case)
-    if said.decision == "allow" and case.options.mode != "autopilot" and _outlives_its_call(case):
-        return word_verdicts.asked(case, Need(WRITES_UNSEEN, way_out="A person can start it with --mode autopilot."))
-    if said.decision != "ask" or case.act.kind != "command":
-        return said
-    return replace(said, reason=f"{said.reason}; {UNREHEARSED}")
+    by_words = word_verdicts.verdict(case)
+    if by_words.decision == "allow" and case.options.mode != "autopilot" and _outlives_its_call(case):
+        return word_verdicts.ask_or_deny(
+            case, Need(WRITES_UNSEEN, way_out="A person can start it with --mode autopilot.")
+        )
+    if by_words.decision != "ask" or case.act.kind != "command":
+        return by_words
+    return replace(by_words, reason=f"{by_words.reason}; {UNREHEARSED}")
 
 
 def _outlives_its_call(case: Case) -> bool:
@@ -226,7 +240,7 @@ def _outlives_its_call(case: Case) -> bool:
     return case.act.kind == "command" and bool(arguments.get("background") or arguments.get("pty"))
 
 
-# -- by what it would change ------------------------------------------------------------------------------------------
+# -- verdicts by the changes ------------------------------------------------------------------------------------------
 
 
 def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
@@ -241,22 +255,24 @@ def _by_changes(case: Case, rehearsal: Rehearsal) -> Verdict:
         raised = tuple(each for each in raised if each.kind != "sensitive")
     if case.invocation.reaches:  # the person who let it reach a registry let it install
         raised = tuple(each for each in raised if each.kind != "installed")
-    passed = "" if edit else word_verdicts.trusted(case)
-    trusting = bool(passed) or case.options.mode in ("auto-edit", "autopilot")
+    allow_reason = "" if edit else word_verdicts.trusted(case)
+    trusting = bool(allow_reason) or case.options.mode in ("auto-edit", "autopilot")
     if trusting:
         raised = tuple(each for each in raised if each.kind in ALWAYS_ASKED)
     every = case.options.mode in ("review", "confirm") and not approved.confirmed
     need = _need(case, rehearsal, raised, every=every and not trusting)
     if need is None:
-        return Verdict("allow", passed or _passed(case))
+        return Verdict("allow", allow_reason or _explain_approval(case))
     if case.options.interactive or edit:
-        asked = word_verdicts.asked(case, need)
-        return asked if edit else replace(asked, shown=f"{asked.shown}\n\n{rehearsal.shown}")
+        question = word_verdicts.ask_or_deny(case, need)
+        return (
+            question if edit else replace(question, approval_text=f"{question.approval_text}\n\n{rehearsal.diff_text}")
+        )
     return Verdict("discard", _UNASKED.format(need.reason), case.act.finding.severity, unasked=True)
 
 
 def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every: bool) -> Need | None:
-    """What has to be answered: concerns, and with `every` all changes that no rule allows."""
+    """Return what a person must be asked: the concerns, and with `every` all changes that no rule allows."""
     edit, tool = case.act.kind == "edit", case.invocation.name
     if raised:
         reason = "; ".join(each.reason for each in raised)
@@ -270,11 +286,11 @@ def _need(case: Case, rehearsal: Rehearsal, raised: Sequence[Concern], *, every:
     if not edit:
         return word_verdicts.command_need(case, f"in mode {case.options.mode} every change is asked for")
     paths = [decode_path(file.path) for file in rehearsal.files if not is_folder(file)]
-    left = [path for path in paths if rules.allows_file(case.rules, tool, (path,), sensitive=False) is None]
-    return word_verdicts.edit_need(case, left) if left else None
+    open_paths = [path for path in paths if rules.allows_file(case.rules, tool, (path,), sensitive=False) is None]
+    return word_verdicts.edit_need(case, open_paths) if open_paths else None
 
 
-def _passed(case: Case) -> str:
+def _explain_approval(case: Case) -> str:
     if case.act.kind == "edit":
         return word_verdicts.sensitive_passed(case)
     return f"auto-approved (what it changes raises no concern; {word_verdicts.rated(case.act)})"

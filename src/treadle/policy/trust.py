@@ -1,5 +1,5 @@
-"""Files of a repository that would make Treadle do something (hooks, servers to start) count for nothing until a person
-has trusted exactly their content (S-09). What was trusted is kept in Treadle's home, by real path and SHA-256."""
+"""Files of a repository that would make Treadle act (hooks, servers to start) are ignored until a person has trusted
+exactly their content (S-09). The trusted files are stored in Treadle's home, by real path and SHA-256."""
 
 import hashlib
 import os
@@ -16,7 +16,7 @@ from treadle.types import SystemClock
 
 FILE_NAME = "trust.json"
 CANDIDATES = (".treadle/hooks.toml", ".treadle/mcp.json", ".mcp.json")
-"""Below a project's root: what Treadle may come to honour."""
+"""Paths below a project's root of files that Treadle uses once they are trusted."""
 FOLDERS = (".treadle", ".agents", ".claude", ".github")
 """Folders of a project in which such files lie, at any depth."""
 MAX_BYTES = 1 << 20
@@ -39,8 +39,8 @@ class Trust:
         self._file = HomeFile(self._home / FILE_NAME, _TrustedFiles)
 
     def trusted(self, path: str, content: bytes) -> bool:
-        """Whether a person trusted this file with this very content. Use the bytes that were asked about, and do not
-        read the file again."""
+        """True if a person trusted this file with exactly this content. Use the same bytes afterwards; do not read the
+        file again."""
         real = os.path.realpath(path)
         if self._reachable_from(real):
             return False
@@ -55,21 +55,21 @@ class Trust:
         real = os.path.realpath(path)
         if self._reachable_from(real):
             raise InvalidInput(f"Treadle's home {self._home} lies in the same project as {path}; move TREADLE_HOME")
-        made = Trusted(real, hashlib.sha256(content).hexdigest(), SystemClock().now_ms())
-        self._file.change(lambda book: replace(book, files=(*(f for f in book.files if f.path != real), made)))
-        return made
+        trusted_file = Trusted(real, hashlib.sha256(content).hexdigest(), SystemClock().now_ms())
+        self._file.change(lambda book: replace(book, files=(*(f for f in book.files if f.path != real), trusted_file)))
+        return trusted_file
 
     def remove(self, path: str) -> Trusted:
         """Trust the file no longer. NotFound if it was not trusted."""
         real = os.path.realpath(path)
-        gone = [file for file in self.all() if file.path == real]
-        if not gone:
+        removed_files = [file for file in self.all() if file.path == real]
+        if not removed_files:
             raise NotFound(f"{path} is not trusted; list the trusted files with: treadle trust")
         self._file.change(lambda book: replace(book, files=tuple(f for f in book.files if f.path != real)))
-        return gone[0]
+        return removed_files[0]
 
     def _reachable_from(self, real: str) -> bool:
-        """Whether our own file lies in the project that the file belongs to: then the project could trust itself."""
+        """True if the trust file lies in the project that the file belongs to: then the project could trust itself."""
         folders = Path(real).parents
         project = next((folder.parent for folder in folders if folder.name in FOLDERS), folders[0])
         return is_below(os.path.realpath(self._home), str(project))

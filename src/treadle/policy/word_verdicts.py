@@ -1,5 +1,5 @@
-"""A call judged by its words and arguments alone (S-04 to S-07): what stops it before anything runs, and what passes or
-is asked for where nobody can find out what it would change. Says why in words for the person or for the model."""
+"""Judges a call by its text and arguments alone (S-04 to S-07): the reasons to stop it before it runs, and the verdict
+where its changes cannot be determined. Gives reasons as text for the person or the model."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ from treadle.policy.changes import Concern, is_run_from_cache, listed
 from treadle.policy.command_rules import Match, allows_part, folder_of, is_read_only, passes_on, stops_command
 from treadle.policy.sensitive_files import Sensitive, names
 from treadle.policy.shell.model import Part
-from treadle.policy.shown_call import shown
+from treadle.policy.shown_call import render_call
 from treadle.policy.tool_pins import ToolPins
 from treadle.ports.policy import Verdict
 from treadle.ports.toolset import Invocation
@@ -38,7 +38,7 @@ class Case(msgspec.Struct, frozen=True):
     act: Act
     pins: ToolPins
     every: bool = False
-    """Whether a command is asked for that only looks, too, unless a rule allows it."""
+    """True if read-only commands are asked about too, unless a rule allows them."""
 
     @property
     def root(self) -> str:
@@ -56,7 +56,7 @@ class Need(msgspec.Struct, frozen=True):
     reason: str
     offers: tuple[Offer, ...] = ()
     way_out: str = ""
-    """What a person could set beforehand, where nobody is there to be asked."""
+    """The setting that a person could change beforehand, for non-interactive chats."""
     details: str = ""
     """The text that a person sees below the call."""
 
@@ -67,7 +67,7 @@ class Approved(msgspec.Struct, frozen=True):
     rule: Rule | None = None
     paths: frozenset[str] = frozenset()
     """Sensitive files."""
-    written: frozenset[str] = frozenset()
+    written_paths: frozenset[str] = frozenset()
     """Files and folders that the words write or remove."""
     confirmed: bool = False
     """True if the change as such is approved: mode `confirm` asked about the words, or the person edited them."""
@@ -75,12 +75,12 @@ class Approved(msgspec.Struct, frozen=True):
     def covers(self, concern: Concern) -> bool:
         """True if the person who approved the words has seen this reason."""
         if concern.kind == "unrecoverable":
-            return all(any(is_below(path, each) for each in self.written) for path in concern.paths)
+            return all(any(is_below(path, each) for each in self.written_paths) for path in concern.paths)
         return concern.kind == "sensitive" and self.paths.issuperset(concern.paths)
 
 
 Judged = tuple[Need | None, str]
-"""What is needed, or why it passes (empty: as a matter of course)."""
+"""The approval that is needed, or the reason why the call passes (empty: nothing requires an approval)."""
 
 NOT_RUN = (
     "{} needs a person's approval ({}), and no person is here to give it. It was not run; go on without it, or say in "
@@ -94,33 +94,33 @@ _REVOKE = "A person can take the rule away (treadle rules)."
 
 
 def stopped(case: Case) -> Verdict | None:
-    """What is denied or asked for before anything runs, whatever it would change: by a rule, or because it is
-    critical (S-05)."""
+    """Return the verdict that denies a call or asks about it before it runs, regardless of its changes: by a rule, or
+    because it is critical (S-05)."""
     denied = _stopping_rule(case, "deny")
     if denied is not None and denied[1] == "yes":
         return refused(denied[0])
     if case.act.finding.severity == "critical":
-        return asked(case, Need(rated(case.act), way_out="No rule and no setting lets it pass."))
+        return ask_or_deny(case, Need(rated(case.act), way_out="No rule and no setting lets it pass."))
     rule, match = denied or _stopping_rule(case, "ask") or (None, "no")
     if rule is None:
         return None
     reason = "says so" if match == "yes" else "may cover it: its words do not say which command runs"
-    return asked(case, Need(f"{rules.in_words(rule)} {reason}", way_out=_REVOKE))
+    return ask_or_deny(case, Need(f"{rules.in_words(rule)} {reason}", way_out=_REVOKE))
 
 
 def approved_by_words(case: Case) -> Approved:
-    """What the question about this command named, which a person has answered."""
+    """Return the items that the approved question about this command named."""
     rule, _ = _stopping_rule(case, "deny") or _stopping_rule(case, "ask") or (None, "no")
     edited, confirms = case.invocation.edited, case.options.mode == "confirm"
-    written = frozenset(name for names in case.act.names(case.root) for name in names)
+    written_names = frozenset(name for names in case.act.names(case.root) for name in names)
     sensitive = frozenset(each.path for each in case.sensitive)
     if edited:
-        return Approved(rule, sensitive, written, confirmed=True)
+        return Approved(rule, sensitive, written_names, confirmed=True)
     if rule is not None or case.act.finding.severity == "critical":
-        return Approved(rule, written=written, confirmed=confirms)
+        return Approved(rule, written_paths=written_names, confirmed=confirms)
     if not confirms or verdict(case).decision == "allow":
         return Approved()
-    return Approved(None, sensitive, written, confirmed=True)
+    return Approved(None, sensitive, written_names, confirmed=True)
 
 
 def may_name_files(spec: ToolSpec, invocation: Invocation) -> bool:
@@ -138,10 +138,10 @@ def names_secret(case: Case) -> Verdict | None:
     words = act.files if command is None else secret_files.words_of(command)
     folder = "." if command is None else start_folder(invocation)
     secrets = secret_files.named_secrets(root, folder, words)
-    paths = [*secret_files.still_hidden(root, secrets, case.rules, invocation.seen)]
+    paths = [*secret_files.still_hidden(root, secrets, case.rules, invocation.known_files)]
     if not paths:
         return None
-    return asked(case, Need(secret_files.reason(paths), secret_files.offers(paths), secret_files.way_out(paths)))
+    return ask_or_deny(case, Need(secret_files.reason(paths), secret_files.offers(paths), secret_files.way_out(paths)))
 
 
 def refused(rule: Rule) -> Verdict:
@@ -152,18 +152,18 @@ def verdict(case: Case) -> Verdict:
     """Of a call that nothing stopped."""
     match case.act.kind:
         case "command":
-            need, passed = _command(case)
+            need, allow_reason = _command(case)
         case "edit":
-            need, passed = _edit(case)
+            need, allow_reason = _edit(case)
         case "read" | "other" | "free" | "job":
-            need, passed = _other(case)
-    return Verdict("allow", passed) if need is None else asked(case, need)
+            need, allow_reason = _judge_other_tool(case)
+    return Verdict("allow", allow_reason) if need is None else ask_or_deny(case, need)
 
 
-def asked(case: Case, need: Need) -> Verdict:
+def ask_or_deny(case: Case, need: Need) -> Verdict:
     severity = case.act.finding.severity
     if case.options.interactive:
-        text = shown(case.invocation, case.act) + (f"\n\n{need.details}" if need.details else "")
+        text = render_call(case.invocation, case.act) + (f"\n\n{need.details}" if need.details else "")
         return Verdict("ask", need.reason, severity, text, need.offers)
     text = NOT_RUN.format(case.invocation.name, need.reason)
     return Verdict("deny", f"{text} {need.way_out}".rstrip(), severity, unasked=True)
@@ -177,21 +177,23 @@ def rated(act: Act) -> str:
 def _stopping_rule(case: Case, effect: RuleEffect) -> tuple[Rule, Match] | None:
     """The rule that denies or asks for the call, by its commands or by its files, and whether it surely covers it."""
     act, tool = case.act, case.invocation.name
-    chosen = [rule for rule in case.rules if rule.effect == effect]
-    if not chosen:
+    effect_rules = [rule for rule in case.rules if rule.effect == effect]
+    if not effect_rules:
         return None
     command = act.kind == "command"
-    by_words = stops_command(chosen, effect, tool, (*act.parts, *_parts_with_values(case))) if command else None
+    by_words = stops_command(effect_rules, effect, tool, (*act.parts, *_parts_with_values(case))) if command else None
     if case.spec.input_argument:
-        by_words = by_words or _stopping_input(case, chosen, effect)
+        by_words = by_words or _stopping_input(case, effect_rules, effect)
     if by_words is not None and by_words[1] == "yes":
         return by_words
-    for known in act.names(case.root):
+    for file_names in act.names(case.root):
         as_tool = EDIT_TOOL if command else tool  # to write into a file is to edit it
-        pool = [rule for rule in chosen if rule.pattern] if command else chosen
-        if (rule := rules.about_file(pool, effect, as_tool, known, edits=act.kind in ("command", "edit"))) is not None:
+        pool = [rule for rule in effect_rules if rule.pattern] if command else effect_rules
+        if (
+            rule := rules.about_file(pool, effect, as_tool, file_names, edits=act.kind in ("command", "edit"))
+        ) is not None:
             return rule, "yes"
-    if (rule := rules.about_tool(chosen, effect, case.spec)) is not None:
+    if (rule := rules.about_tool(effect_rules, effect, case.spec)) is not None:
         return rule, "yes"
     return by_words
 
@@ -216,20 +218,20 @@ def _parts_with_values(case: Case) -> tuple[Part, ...]:
 
 
 def trusted(case: Case) -> str:
-    """Why a command passes by its words whatever it changes, sensitive files aside: by a setting, or by rules for all
-    of its parts. Empty if it does not."""
+    """Return the reason why a command passes by its text with any changes except to sensitive files: a setting, or
+    rules for all of its parts. Empty if it does not pass."""
     if case.options.auto_approve_commands:
         return f"auto-approved (auto_approve_commands; {rated(case.act)})"
     if case.options.mode == "autopilot":
         return f"auto-approved (mode autopilot; {rated(case.act)})"
-    parts, allowed = _answered(case)
+    parts, allowed = _match_parts(case)
     if not parts or not all(allowed):
         return ""
-    named = dict.fromkeys(rules.in_words(rule) for rule in allowed if rule is not None)
-    return f"allowed by {', '.join(named)}"
+    rule_names = dict.fromkeys(rules.in_words(rule) for rule in allowed if rule is not None)
+    return f"allowed by {', '.join(rule_names)}"
 
 
-def _answered(case: Case) -> tuple[list[Part], list[Rule | None]]:
+def _match_parts(case: Case) -> tuple[list[Part], list[Rule | None]]:
     """The parts that need an answer, and the rule that gives it for each. Where all are read-only, all of them do."""
     parts = [part for part in case.act.parts if not is_read_only(part)]
     parts = parts or [part for part in case.act.parts if not passes_on(part)]
@@ -241,10 +243,10 @@ def _folder(case: Case) -> str | None:
 
 
 def _command(case: Case) -> Judged:
-    if (need := _written(case)) is not None:
+    if (need := _check_sensitive_writes(case)) is not None:
         return need, ""
-    if passed := trusted(case):
-        return None, passed
+    if allow_reason := trusted(case):
+        return None, allow_reason
     if run_paths := [path for path in case.act.files if is_run_from_cache(path)]:
         return command_need(case, f"it writes {printable(run_paths[0])}, which programs run by themselves"), ""
     if existing_path := _existing_target(case):
@@ -263,7 +265,9 @@ def _existing_target(case: Case) -> str:
     if case.options.mode == "auto-edit" or not case.root:
         return ""
     paths = (known_names[-1] for known_names in case.act.names(case.root))
-    return next((path for path in paths if path not in case.invocation.changed and _has_content(case.root, path)), "")
+    return next(
+        (path for path in paths if path not in case.invocation.changed_paths and _has_content(case.root, path)), ""
+    )
 
 
 def _has_content(root: str, path: str) -> bool:
@@ -275,17 +279,17 @@ def _has_content(root: str, path: str) -> bool:
 
 def command_need(case: Case, reason: str) -> Need:
     """With the rule that would have answered, if there is one."""
-    parts, allowed = _answered(case)
-    offered = offers.for_command(
+    parts, allowed = _match_parts(case)
+    rule_offers = offers.for_command(
         [part for part, rule in zip(parts, allowed, strict=True) if rule is None], case.invocation.name, _folder(case)
     )
     ways = ["start it with --mode autopilot", "set auto_approve_commands"]
-    if offered:
-        ways.insert(0, f"allow it with: treadle rules add --allow {shlex.quote(offered[0].rule.pattern)}")
-    return Need(reason, offered, f"A person can {', or '.join(ways)}.")
+    if rule_offers:
+        ways.insert(0, f"allow it with: treadle rules add --allow {shlex.quote(rule_offers[0].rule.pattern)}")
+    return Need(reason, rule_offers, f"A person can {', or '.join(ways)}.")
 
 
-def _written(case: Case) -> Need | None:
+def _check_sensitive_writes(case: Case) -> Need | None:
     """A command that writes into a sensitive file edits it."""
     options = case.options
     if options.auto_approve_sensitive_edits:
@@ -309,29 +313,31 @@ def _edit(case: Case) -> Judged:
     if open_files and not case.options.auto_approve_sensitive_edits:
         return sensitive_need([each.path for each in open_files], f"it changes {listed(open_files)}", tool), ""
     if case.options.mode in ("confirm", "review"):
-        left = [
-            known
-            for known in case.act.names(case.root)
-            if rules.allows_file(case.rules, tool, known, sensitive=bool(sensitive)) is None
+        open_names = [
+            file_names
+            for file_names in case.act.names(case.root)
+            if rules.allows_file(case.rules, tool, file_names, sensitive=bool(sensitive)) is None
         ]
-        if left:
-            return edit_need(case, [known[-1] for known in left]), ""
+        if open_names:
+            return edit_need(case, [file_names[-1] for file_names in open_names]), ""
         return None, "allowed by a rule for these files"
     return None, sensitive_passed(case)
 
 
 def sensitive_passed(case: Case) -> str:
     """Why sensitive files pass; empty if there are none."""
-    if not (found := case.sensitive):
+    if not (sensitive_files := case.sensitive):
         return ""
-    how = "auto_approve_sensitive_edits" if case.options.auto_approve_sensitive_edits else "a rule for these files"
-    return f"auto-approved ({how}: {listed(found)})"
+    permission = (
+        "auto_approve_sensitive_edits" if case.options.auto_approve_sensitive_edits else "a rule for these files"
+    )
+    return f"auto-approved ({permission}: {listed(sensitive_files)})"
 
 
 def edit_need(case: Case, paths: Sequence[str]) -> Need:
     """In a mode that asks for every change."""
-    offered = offers.for_files(paths, case.invocation.name, sensitive=bool(case.sensitive))
-    return Need(f"in mode {case.options.mode} every change is asked for", offered, _MODE_WAY)
+    rule_offers = offers.for_files(paths, case.invocation.name, sensitive=bool(case.sensitive))
+    return Need(f"in mode {case.options.mode} every change is asked for", rule_offers, _MODE_WAY)
 
 
 def sensitive_need(paths: Sequence[str], reason: str, tool: str) -> Need:
@@ -342,7 +348,7 @@ def _file_allowed(case: Case, file: Sensitive, tool: str) -> bool:
     return rules.allows_file(case.rules, tool, names(case.root, file.path), sensitive=True) is not None
 
 
-def _other(case: Case) -> Judged:
+def _judge_other_tool(case: Case) -> Judged:
     name, mode = case.spec.name, case.options.mode
     if case.spec.needs_approval:
         reason = "this tool always asks"
@@ -364,4 +370,4 @@ def _other(case: Case) -> Judged:
     way = f"A person can allow it with: treadle rules add --allow --tool {name}."
     if naming:
         reason = f"its description or schema is not the one for which {rules.in_words(naming[-1])} was made"
-    return Need(reason, offers.for_tool(case.spec, changed=bool(naming)), way, printable(change)), ""
+    return Need(reason, offers.for_tool(case.spec, has_changed=bool(naming)), way, printable(change)), ""

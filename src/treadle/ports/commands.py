@@ -1,5 +1,5 @@
-"""Commands that outlive the worker that started them (D-02). Each runs under a small supervisor process with a folder
-of its own: what to run, the output so far, who runs it, how it ended. Any worker on the machine can adopt it."""
+"""Commands that outlive the worker that started them (D-02). Each runs under a small supervisor process and has a
+folder: the command, the output so far, the supervisor, and the exit. Any worker on the machine can adopt it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -10,14 +10,14 @@ from treadle.types import CallKey, ChatId
 
 
 class Limits(Value, frozen=True):
-    """What a command may use up with everything it starts; `file`, `cpu_s` and `open_files` hold for each of its
-    processes. 0: as much as it likes. Sizes are bytes."""
+    """The resources that a command and its child processes may use. `file`, `cpu_s` and `open_files` apply to each
+    process. 0: unlimited. Sizes are in bytes."""
 
     processes: int = 2048
-    """And threads."""
+    """Processes and threads."""
     memory: int = 8 << 30
     disk: int = 4 << 30
-    """What it writes on its view; in any case it is ended when the disk is nearly full."""
+    """Bytes that it may write on its view. It is also ended if the disk is nearly full."""
     file: int = 4 << 30
     cpu_s: int = 36_000
     open_files: int = 65_536
@@ -27,38 +27,38 @@ UNLIMITED = Limits(0, 0, 0, 0, 0, 0)
 
 
 class Allowance(Value, frozen=True):
-    """What the user gives to commands beside the built-in lists. No chat and no project can add to it."""
+    """Access that the user grants to commands beside the built-in lists. No chat and no project can extend it."""
 
     env: tuple[str, ...] = ()
-    """Names of variables, as patterns (`APP_*`). Secrets are never passed on, whatever is named here (M-13)."""
+    """Names of variables, as patterns (`APP_*`). Secrets are never passed on, even if they match (M-13)."""
     visible: tuple[str, ...] = ()
     """Paths in the user's home, relative to it or absolute, that commands may read."""
     limits: Limits = Limits()
     job_idle_s: float = 28_800.0
-    """How long a background command lives that writes nothing and that nobody asks about; 0: any time (S-14)."""
+    """Seconds until a background command ends that writes no output and is not queried; 0: unlimited (S-14)."""
 
 
 class CommandSpec(Value, frozen=True):
-    """What to run. `argv` is already confined; nothing about it is decided here."""
+    """The command to run. `argv` is already confined; nothing about it is decided here."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
     timeout_s: float = 120.0
-    """0: as long as it likes (background processes)."""
+    """0: unlimited (background processes)."""
     idle_s: float = 0.0
-    """How long it may live while it writes nothing and nobody asks about it; 0: any time."""
+    """Seconds it may live without output and without queries; 0: unlimited."""
     pty: bool = False
     background: bool = False
     input: bool = False
-    """Whether something may be written to its standard input."""
+    """True if its standard input can be written."""
     output_cap: int = 1 << 30
-    """How many bytes of output are kept: beyond that, the beginning and the end."""
+    """The bytes of output that are stored: if there are more, the beginning and the end."""
     state_fd: int = 0
-    """The descriptor to which the shell writes where it ended and what it exported (T-14); 0: none. What comes is kept
-    only if the command came to its own end."""
+    """The descriptor to which the shell writes its final folder and exported variables (T-14); 0: none. The data is
+    kept only if the command ended by itself."""
     state_cap: int = 1 << 20
-    """How many bytes of that are kept."""
+    """The bytes of state that are stored."""
     title: str = ""
     """The command in one line, for lists."""
     line: str = ""
@@ -76,14 +76,14 @@ class CommandSpec(Value, frozen=True):
     limits: Limits = UNLIMITED
 
 
-class Ended(Value, frozen=True):
+class CommandExit(Value, frozen=True):
     ending: CommandEnding
     code: int = 0
     """The exit code; -N if signal N ended it."""
     left_behind: bool = False
-    """Whether processes were still alive when the command ended, and were killed."""
+    """True if child processes were still alive when the command ended, and were killed."""
     size: int = 0
-    """How many bytes it wrote, and how many lines, kept or not."""
+    """The number of bytes and of lines written, stored or not."""
     lines: int = 0
     error: str = ""
     """Why it could not be started, what it used up, or why some of its output was not kept."""
@@ -102,7 +102,7 @@ class Output(Value, frozen=True):
     size: int
 
 
-class Known(Value, frozen=True):
+class KnownCommand(Value, frozen=True):
     """A command of a chat of which something is kept."""
 
     call: CallKey
@@ -129,13 +129,13 @@ class Command(Protocol):
 
     @property
     def present(self) -> bool:
-        """Whether it was started since this machine was switched on: else what it wrote may be there in part."""
+        """True if it was started since the machine booted. Otherwise its output may be incomplete."""
 
     @property
     def durable(self) -> bool:
-        """Whether its end and its output are such that a power cut could not take them."""
+        """True if its exit and its output are on disk, safe from a power failure."""
 
-    async def wait(self, timeout_s: float | None = None) -> Ended | None:
+    async def wait(self, timeout_s: float | None = None) -> CommandExit | None:
         """How it ended; None if it has not after `timeout_s`. Leaving the wait stops nothing."""
 
     def read(self, offset: int, limit: int) -> Output:
@@ -143,7 +143,7 @@ class Command(Protocol):
         the end. Blocks for a moment."""
 
     def touch(self) -> None:
-        """Note that somebody asks about it: it is not idle. Blocks for a moment."""
+        """Record a query: the command is not idle. Blocks for a moment."""
 
     def since(self, token: str, end: int | None = None) -> tuple[int, int]:
         """From where to where the output is new since this was last asked with another token; asked again with the same
@@ -155,13 +155,13 @@ class Command(Protocol):
         for a moment."""
 
     def shell(self) -> bytes:
-        """What came through `state_fd`; nothing if the command did not come to its own end."""
+        """Return the data from `state_fd`; empty if the command did not end by itself."""
 
     async def write(self, data: bytes, *, token: str, end: bool = False) -> None:
-        """To its standard input, which `end` then closes; ToolError if it takes none or has ended. What comes with
-        the same token again is not written again."""
+        """Write to its standard input; `end` closes the input afterwards. ToolError if it takes no input or has ended.
+        Data with a token that was already used is not written again."""
 
-    async def stop(self) -> Ended:
+    async def stop(self) -> CommandExit:
         """End it with everything it started, and wait until that is gone. Harmless when it has ended."""
 
 
@@ -188,15 +188,15 @@ class Commands(Protocol):
     async def find(self, chat: ChatId, call: CallKey) -> Command | None:
         """The command of this call, if it was ever started."""
 
-    def taken(self, chat: ChatId, call: CallKey) -> bool:
-        """Whether anything was ever kept under this key: a command that ran, was to run, or was never to. Blocks for a
-        moment."""
+    def is_key_used(self, chat: ChatId, call: CallKey) -> bool:
+        """True if this key was ever used: by a command that ran, was to run, or was cancelled before it ran. Blocks for
+        a moment."""
 
     async def prevent(self, chat: ChatId, call: CallKey) -> None:
         """See to it that the call's command is not running and never will: stopped if it was started, and never started
         if it was not, not even by a worker that has been asleep."""
 
-    async def known(self, chat: ChatId) -> Sequence[Known]:
+    async def list_commands(self, chat: ChatId) -> Sequence[KnownCommand]:
         """The commands of this chat, oldest first, without those that were forgotten."""
 
     async def running(self, chat: ChatId) -> Sequence[CallKey]:

@@ -1,6 +1,6 @@
-"""What may look at every call before it runs and at every result before it is recorded: one enforcement point for all
-tools (E-03). A hook may refuse a call, change its arguments, have a person asked or reword its result; it can never
-allow what the policy did not, which judges what the hooks leave."""
+"""Hooks that see every call before it runs and every result before it is recorded: one enforcement point for all tools
+(E-03). A hook may refuse a call, change its arguments, require a person's approval or reword its result. It can never
+allow a call that the policy does not: the policy judges the call after the hooks."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -29,11 +29,11 @@ HookVerdict = str | Instead | AskPerson
 
 
 class Hooks(Protocol):
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
         """Why the call must not run, as the model will read it; empty: it may; or other arguments for it, or that a
         person must be asked."""
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         """The outcome as it is recorded."""
 
 
@@ -43,11 +43,11 @@ class Chain:
     def __init__(self, hooks: Sequence[Hooks] = ()) -> None:
         self._hooks = tuple(hooks)
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> HookVerdict:
         arguments: dict[str, Any] | None = None
         reasons: list[str] = []
         for hook in self._hooks:
-            verdict = await hook.before(spec, invocation)
+            verdict = await hook.before_call(spec, invocation)
             if isinstance(verdict, str):
                 if verdict:
                     return verdict
@@ -61,7 +61,7 @@ class Chain:
             return AskPerson("; ".join(reasons), arguments)
         return Instead(arguments) if arguments is not None else ""
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         for hook in self._hooks:
-            outcome = await hook.after(spec, invocation, outcome)
+            outcome = await hook.after_call(spec, invocation, outcome)
         return outcome

@@ -1,6 +1,6 @@
-"""A language model, free of any vendor. An adapter turns a request into one provider's bytes and its stream into
-neutral deltas; it never retries, never records and never runs a call. What a stream adds up to is decided by
-`treadle.chat.assembly`."""
+"""A language model, independent of vendors. An adapter converts a request to one provider's bytes and its stream to
+neutral deltas; it never retries, never records and never runs a call. `treadle.chat.assembly` assembles the deltas into
+an answer."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, Protocol
@@ -45,7 +45,7 @@ LONGEST_WAIT_S = 120.0
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
-    """What is known of a model; the defaults are safe for one that the catalogue does not have (M-12)."""
+    """The facts about a model. The defaults are safe for a model that the catalogue does not have (M-12)."""
 
     provider: str
     name: str
@@ -57,19 +57,19 @@ class ModelInfo(msgspec.Struct, frozen=True):
     temperature: float | None = 0.1
     native_tools: bool = True
     thinking: bool = False
-    """Whether the model is asked to think, and to show it, where its protocol has words for that."""
+    """True if the model is asked to think, and to show its thinking, if the protocol supports that."""
     vision: bool = False
-    """Whether it sees pictures."""
+    """True if it accepts pictures."""
     free: bool = False
     """True if its tokens cost nothing: it runs on a machine of the user, or is paid for by subscription."""
     efforts: tuple[ReasoningEffort, ...] | None = None
-    """How much it can be asked to think (M-16): empty, it cannot be asked; None, it is not known."""
+    """The reasoning efforts that it accepts (M-16). Empty: none. None: unknown."""
 
     limit_assumed: bool = False
-    """Whether `max_output` is only the room that is kept for an answer: its true limit is not known, and none is sent
-    unless the user asks for one."""
+    """True if the true output limit is unknown: `max_output` is then only the space reserved for an answer, and no
+    limit is sent unless the user sets one."""
     tells_cost: bool = False
-    """Whether its server tells with each answer what it cost."""
+    """True if its server reports the cost of each answer."""
 
     @property
     def has_price(self) -> bool:
@@ -86,8 +86,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
         """True if all of this is assumed."""
         if self.limit_assumed:
             return True
-        known = ModelInfo(self.provider, self.name, efforts=self.efforts, free=self.free, tells_cost=self.tells_cost)
-        return self == known
+        assumed = ModelInfo(self.provider, self.name, efforts=self.efforts, free=self.free, tells_cost=self.tells_cost)
+        return self == assumed
 
     @property
     def output_limit(self) -> int:
@@ -132,10 +132,10 @@ class Memo:
 
     def pieces(self, entries: Sequence[Entry], begin: Callable[[], Encode]) -> Sequence[bytes]:
         """The bytes of each entry; `begin` makes the encoder of a conversation from its first entry on."""
-        known = len(self._entries)
-        if self._encode is None or self._entries != entries[:known]:
-            self._entries, self._pieces, self._encode, known = [], [], begin(), 0
-        for entry in entries[known:]:
+        encoded_count = len(self._entries)
+        if self._encode is None or self._entries != entries[:encoded_count]:
+            self._entries, self._pieces, self._encode, encoded_count = [], [], begin(), 0
+        for entry in entries[encoded_count:]:
             piece = self._encode(entry)
             self._entries.append(entry)
             if piece:
@@ -166,16 +166,16 @@ class ModelRequest(msgspec.Struct, frozen=True):
     effort: ReasoningEffort | Literal[""] = ""
     """How much the model thinks; empty leaves it to its server (M-16)."""
     rung: Rung | Literal[""] = ""
-    """How tools are to be called; empty leaves it to what is known of the model."""
+    """The way of calling tools; empty: decided by the facts about the model."""
     marker: bool = False
-    """Whether a model that calls tools in its text is told of the marker (L-15)."""
+    """True if a model that calls tools in its text is told about the marker (L-15)."""
     memo: Memo = msgspec.field(default_factory=Memo)
     pictures: Pictures = msgspec.field(default_factory=dict)
-    """Those that are there to be shown. What is encoded stays: a later request of the same memo has them, too."""
+    """The pictures that can be shown. Encoded entries are cached: a later request with the same memo still has them."""
     output_schema: JsonSchema | None = None
-    """What the answer must fit, for providers that can hold a model to it; None: any text."""
+    """The schema that the answer must fit, for providers that can enforce it; None: any text."""
     purpose: Purpose | Literal["turn"] = "turn"
-    """What the call is for (L-02). Nothing of it goes to the provider; scripts answer by it."""
+    """The purpose of the call (L-02). Not sent to the provider; scripts choose answers by it."""
 
 
 class Model(Protocol):

@@ -1,5 +1,5 @@
-"""Whoever watches the work from outside: telemetry. It is told what was committed, and what only a live process knows;
-it decides nothing, and nothing waits for it."""
+"""The observer of the work: telemetry. It receives committed events, and facts that only the live process has. It
+decides nothing, and nothing waits for it."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,17 +15,17 @@ class Observer:
 
     _nothing = nullcontext()
 
-    def committed(self, before: ChatState, envelopes: Sequence[Envelope]) -> None:
+    def committed(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
         """This process has appended these events to the log that `before` is the fold of."""
 
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
         """The model has begun to answer, so long after it was asked."""
 
-    def answered(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
+    def on_answer(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
         """The model has answered."""
 
     def working(self, state: ChatState, call: CallKey | None = None) -> AbstractContextManager[None]:
-        """What is done inside belongs to the chat's run; with `call` to that call."""
+        """Return a context. Work inside it belongs to the chat's run; with `call`, to that call."""
         return self._nothing
 
     def traceparent(self, state: ChatState, waits: CallKey) -> str:

@@ -1,4 +1,4 @@
-"""Who may do what. The loop asks before every intent; the answer is recorded."""
+"""Permissions. The loop asks the policy before every intent, and records the verdict."""
 
 from typing import Literal, Protocol
 
@@ -17,15 +17,15 @@ class Verdict(msgspec.Struct, frozen=True):
     decision: Literal["allow", "ask", "deny", "review", "discard"]
     reason: str = ""
     severity: str = "none"
-    shown: str = ""
-    """Exactly what a person is asked to allow; the tool's preview is put below it."""
+    approval_text: str = ""
+    """Exactly the text that a person is asked to approve; the tool's preview is shown below it."""
     offers: tuple[Offer, ...] = ()
     network: NetworkChoice = False
-    """What standing rules let the call reach, beside what the chat's options say."""
+    """The hosts that standing rules allow, in addition to the chat's options."""
     barred: tuple[str, ...] = ()
-    """What rules deny it to reach, whatever else lets it: patterns, or `all`."""
+    """The hosts that rules deny, which no other setting can allow: patterns, or `all`."""
     unasked: bool = False
-    """A person would have been asked, and none is there (the chat is headless)."""
+    """True if a person would have been asked but none is present (the chat is headless)."""
     wants: tuple[str, ...] = ()
     """The hosts that an approval lets this call reach, as patterns or `all`."""
 

@@ -1,5 +1,5 @@
-"""What keeps a command in its place. A sandbox turns a command line into one that the operating system confines; it
-starts nothing itself. How strong it is was tried out, not assumed (S-03)."""
+"""Confinement of commands. A sandbox converts a command line into one that the operating system confines; it starts
+nothing itself. Its strength was tested, not assumed (S-03)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,34 +16,34 @@ HIDING: tuple[Level, ...] = ("bubblewrap", "sandbox-exec")
 """The levels that can hide single files of the project."""
 
 Demand = SandboxChoice
-"""What a person may ask for: the strongest that holds, or this one and no other."""
+"""A person's choice: the strongest sandbox that works, or exactly this one."""
 
 
 IN_A_REPOSITORY = ("hooks", "config", "config.worktree", "commondir")
-"""What git runs, or reads to learn what to run: whoever writes one of them runs code as the user, later and outside."""
+"""Files that git runs or that name programs for it: their writer can later run code outside of the sandbox."""
 
 
 class Direct(Value, tag="direct", frozen=True):
-    """The root as it is: what a command writes is written."""
+    """The root itself: writes of the command take effect."""
 
 
 class Unwritable(Value, tag="unwritable", frozen=True):
     """The root can only be read."""
 
     live: bool = False
-    """Whether what others write there must be seen, for as long as it runs. In a world it then stands in the namespace
-    of the holder, which must not end before it; without, it sees the world as it is when it begins."""
+    """True if the command must see concurrent writes of others. In a world it then runs in the namespace of the holder,
+    which must not end before it; otherwise it sees the world as of its start."""
 
 
 class View(Value, tag="view", frozen=True):
-    """A copy-on-write view: writes go to `upper` (empty, outside the root) and the root stays as it is (W-08). `work`
-    is an empty folder beside it, for the kernel. A protected path that does not exist may come into being on a view:
-    whoever makes the effect the project's own leaves it out."""
+    """A copy-on-write view: writes go to `upper` (empty, outside the root) and the root is not changed (W-08). `work`
+    is an empty folder beside it, for the kernel. A protected path that does not exist can be created on a view; the
+    commit leaves it out."""
 
     upper: str
     work: str
-    laid: bool = False
-    """Whether whoever starts the command mounts the view at `LAID` beforehand; else the sandbox makes it."""
+    is_premounted: bool = False
+    """True if the starter of the command mounts the view at `LAID` beforehand; otherwise the sandbox mounts it."""
 
 
 class FolderLayer(Value, frozen=True):
@@ -69,38 +69,38 @@ RootMount = Direct | Unwritable | View | Live
 
 
 class WorldMount(Value, frozen=True):
-    """What stands at the root's path for a command of a world (W-11): a copy of the project, or layers over it."""
+    """The mount at the root's path for a command of a world (W-11): a copy of the project, or layers over it."""
 
     folder: str = ""
     """The copy."""
     layers: tuple[str, ...] = ()
-    """What was changed, from the lowest to the world's own."""
+    """The folders with the changes, from the lowest to the world's own."""
     holder: str = ""
-    """The socket of the process in whose namespace they are mounted over the root: for who writes to them."""
+    """The socket of the process that mounted the layers in its namespace, for commands that write to them."""
 
 
 class PrivateHome(Value, frozen=True):
-    """What a command sees instead of people's homes: empty folders of its own that end with it, and in them what is
-    named here."""
+    """The replacement of the homes of users: empty folders that are removed with the command, with only these
+    contents."""
 
     path: str
-    """The user's own home."""
+    """The home of the user."""
     covered: tuple[str, ...]
-    """It, and the homes of others."""
+    """The home of the user, and the homes of other users."""
     visible: tuple[str, ...] = ()
-    """What can be read in them: the folders of tools."""
+    """Readable paths in the homes: the folders of tools."""
     caches: tuple[str, ...] = ()
-    """As `visible`; where the sandbox can, writing there succeeds and is forgotten."""
+    """As `visible`; if the sandbox supports it, writes there succeed and are discarded."""
     keys: tuple[str, ...] = ()
-    """Not readable in what is visible."""
+    """Unreadable paths among the visible ones."""
     variables: Mapping[str, str] = {}
-    """Which folders tools are to look in."""
+    """Variables that tell tools which folders to use."""
     gitconfig: str = ""
-    """What stands in the user's git settings there."""
+    """The content of the user's git settings there."""
 
 
 class NoNetwork(Value, tag="none", frozen=True):
-    """Nothing: the command has a network of its own with nobody else in it."""
+    """No access: the command has a network namespace of its own, with no other host."""
 
 
 class AllHosts(Value, tag="all", frozen=True):
@@ -126,8 +126,8 @@ Network = NoNetwork | AllHosts | Hosts
 
 
 def all_hosts(network: Network, level: Level) -> bool:
-    """Whether the whole network is allowed, for sandboxes without network namespaces. SandboxError for some hosts only:
-    without a network of its own, a command could pass the proxy by."""
+    """True if the whole network is allowed, for sandboxes without network namespaces. SandboxError if only some hosts
+    are: without a namespace of its own, a command could bypass the proxy."""
     match network:
         case NoNetwork():
             return False
@@ -146,14 +146,14 @@ LINGER_S = 2.0
 
 
 class Confinement(Value, frozen=True):
-    """What a command may touch. Paths are absolute and without links."""
+    """The resources that a command may access. Paths are absolute and without links."""
 
     root: str
     mount: RootMount = Direct()
     network: Network = NoNetwork()
     protected: tuple[str, ...] = ()
     """Not writable even below the root, and cannot be made where they do not exist (.git/hooks, .git/config …)."""
-    hidden: tuple[str, ...] = ()
+    hidden_paths: tuple[str, ...] = ()
     """Not readable: Treadle's own data, key files."""
     home: PrivateHome | None = None
     """None: homes are as they are, but for what is hidden."""
@@ -162,7 +162,7 @@ class Confinement(Value, frozen=True):
     world: WorldMount | None = None
     """None: the root is what lies at its path."""
     terminal: bool = False
-    """Whether the command has a terminal of its own, which it may then control; it is cut off from any other."""
+    """True if the command has a terminal of its own, which it may control. It has no access to any other terminal."""
     secrets: tuple[str, ...] = ()
     """Files below the root that look empty and cannot be written. Landlock cannot do this and does not try."""
     covered_sockets: tuple[str, ...] = ()
@@ -176,16 +176,16 @@ class Confinement(Value, frozen=True):
 class Sandbox(ABC):
     level: Level
     views: bool = False
-    """Whether a copy-on-write view of the root works here."""
+    """True if a copy-on-write view of the root works here."""
     lays: bool = False
-    """Whether it takes a view that whoever starts the command has mounted (`View.laid`), which is quicker with many
-    changes."""
+    """True if the sandbox accepts a view that the starter of the command has mounted (`View.is_premounted`), which is
+    faster with many changes."""
 
     @abstractmethod
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
-        """The command line that runs `argv` in `cwd` so confined. SandboxError if this sandbox cannot do what is asked
-        for: it never does less. Whoever runs it passes on no descriptor but the standard ones: what is open is open to
-        the command, too."""
+        """Return the command line that runs `argv` in `cwd` with this confinement. SandboxError if this sandbox cannot
+        provide all of it: it never provides less. The caller must pass on only the standard descriptors, because the
+        command can use every open one."""
 
     def sockets_to_cover(self, confinement: Confinement) -> tuple[str, ...]:
         """Sockets of daemons that the sandbox covers one by one with a program of its own before the command. A caller
@@ -193,5 +193,5 @@ class Sandbox(ABC):
         return ()
 
     def tidy(self) -> None:  # noqa: B027 - most put nothing anywhere
-        """Remove what this sandbox had put into projects for commands that were killed with everything around them.
-        What belongs to commands that run stays. Never fails."""
+        """Remove the files that this sandbox created in projects for commands that were killed together with their
+        supervisors. Files of running commands stay. Never fails."""

@@ -1,8 +1,8 @@
-"""A project's files as something that can be taken back (W-01 to W-10): what was there before a change is kept outside
-the project, by its hash; a set of changes is made all or none, by a journal that survives a crash; what a command did
-is read off its copy-on-write view, or by comparing the tree before and after.
+"""Undoable changes of a project's files (W-01 to W-10). Content before a change is stored outside the project, by its
+hash. A set of changes is applied all or none, by a journal that survives a crash. The effect of a command is read from
+its copy-on-write view, or found by comparing the tree before and after.
 
-Whoever implements it stays inside the root (S-01) and never touches the project's `.git` but as files of the project.
+An implementation stays inside the root (S-01) and touches the project's `.git` only as files of the project.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ MERGEABLE = "it has changed"
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What a command did to the project, or would: exact, by path."""
+    """The exact changes of a command to the project, by path, made or rehearsed."""
 
     files: tuple[FileChange, ...]
     conflicts: tuple[FileConflict, ...] = ()
-    """What somebody else changed since the command began. If there is one, nothing is committed (W-08)."""
+    """Files that others changed since the command began. If there are any, nothing is committed (W-08)."""
     uncaptured: tuple[Uncaptured, ...] = ()
     git: str = ""
     """The fingerprint of `.git` afterwards, if the effect reaches into it; empty before it is committed."""
@@ -45,10 +45,10 @@ class UndoRequest(msgspec.Struct, frozen=True):
     git: str = ""
     """The last known fingerprint of `.git`: if it is another by now, nothing there is touched."""
     standing: frozenset[str] = frozenset()
-    """All paths to which the chat did something that stands: a folder in which they lie stays without a word."""
+    """All paths with changes of the chat that are in effect: a folder that contains them stays, without a message."""
     gated: bool = False
-    """Whether what is never committed is left alone (S-16). A redo makes the chat's own changes again, and some of them
-    were only found out after the fact; an undo brings back what was there before, whatever that was."""
+    """True if changes that are never committed are skipped (S-16). Set for a redo: it applies the chat's own changes
+    again, some of which were only detected afterwards. An undo restores any earlier state."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -65,52 +65,52 @@ class Snapshots(Protocol):
     # -- single files, for the file tools -------------------------------------------------------------------------
 
     def state(self, path: str) -> FileState | None:
-        """What lies at a path itself, a link not followed."""
+        """Return the state of the path itself; a link is not followed."""
 
     def ignored_folders(self, most: int) -> tuple[str, ...]:
         """The folders that `.gitignore` names, the topmost of each way, at most so many."""
 
     def change(self, name: str, files: Sequence[FileChange], contents: Mapping[str, bytes]) -> Effect:
-        """Make these changes, all or none, with what is there now kept (W-01); `contents` are the new bytes by their
-        hash. With conflicts, or a ToolError, nothing was changed. If changes of this name are `unfinished`, those are
-        completed. No decision is kept: whoever comes after a crash sees by the files whether they were made."""
+        """Apply these changes, all or none, and store the current content first (W-01); `contents` are the new bytes by
+        their hash. With conflicts, or a ToolError, nothing is changed. If changes of this name are `unfinished`, those
+        are completed. No decision is stored: after a crash, the files show whether the changes were applied."""
 
     def judged(self, files: Sequence[FileChange]) -> Effect:
         """These changes as a judge must see them: marked where git tracks a file in a folder of caches, and with what
         they mean to git (S-23)."""
 
     def unfinished(self, name: str) -> bool:
-        """Whether it is decided that the changes of this name are made, and they are not made entirely."""
+        """True if the changes of this name were decided but are not completely applied."""
 
     def content(self, digest: str, limit: int = 0) -> bytes:
         """The bytes of this hash, kept or remembered. NotFound if they are neither (any more); ToolError if there are
         more than `limit` (0: any size)."""
 
-    def left(self, digest: str) -> bool:
-        """Whether bytes of this hash are remembered as something that a change left: then they are not a person's."""
+    def is_after_image(self, digest: str) -> bool:
+        """True if a change left bytes of this hash, as far as remembered: then they were not written by a person."""
 
     def remember(self, files: Sequence[FileChange]) -> None:
-        """Remember the texts that these changes left, as far as they are small: the ground on which somebody's later
-        edits can be merged with an undo. Never fails; without it there is no merging. `change`, `commit` and
-        `compare` do it by themselves."""
+        """Remember the texts that these changes left, if they are small: the base for merging later edits of others
+        with an undo. Never fails; without it there is no merging. `change`, `commit` and `compare` call it
+        themselves."""
 
     # -- commands on a view (W-08) --------------------------------------------------------------------------------
 
-    def effect(self, view: str, changed: frozenset[str] = frozenset()) -> Effect:
-        """What the command did in the view folder (`upper` and `work` lie in it), against the project as it is now.
-        Reads only. Ignore files count as they were when the run began: those among `changed`, which the run changed
-        before, do not count."""
+    def effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
+        """Return the effect of the command in the view folder (which contains `upper` and `work`) on the current
+        project. Read-only. Ignore files count as of the beginning of the run: those among `changed_paths`, which the
+        run changed before, are not used."""
 
     def diff(self, view: str, effect: Effect) -> str:
-        """The effect in words and as a diff, bounded, inert, the same for the same effect: what an approval shows."""
+        """Return the effect as shown for an approval, with a diff: bounded, inert, deterministic."""
 
-    def commit(self, name: str, view: str, changed: frozenset[str] = frozenset()) -> Effect:
-        """Make the effect of a view the project's own: pre-images kept, journal, all or none, whatever dies meanwhile.
-        `name` is the call's: it is decided once whether its effect is committed or discarded, and by which view; after
-        that this completes what was decided and gives back the same. With conflicts nothing is committed, and that is
-        decided, too."""
+    def commit(self, name: str, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
+        """Apply the effect of a view to the project: pre-images stored, with a journal, all or none, safe against a
+        crash at any time. `name` is the name of the call. The decision to commit or discard its effect, and by which
+        view, is made once. Later calls complete that decision and return the same effect. With conflicts nothing is
+        committed, and that is also a decision."""
 
-    def freeze(self, view: str, into: str, changed: frozenset[str] = frozenset()) -> None:
+    def freeze(self, view: str, into: str, changed_paths: frozenset[str] = frozenset()) -> None:
         """Copy what a running command has changed in its view by now into the folder `into`, which is then a view for
         `effect`, `diff` and `commit`. Harmless when it exists. Reads only."""
 
@@ -119,24 +119,24 @@ class Snapshots(Protocol):
         since."""
 
     def discard(self, name: str) -> Effect | None:
-        """See to it that the effect of this call is never committed, by nobody. If it was decided otherwise before, it
-        is completed and given back."""
+        """Decide that the effect of this call is never committed. If a commit was decided before, it is completed and
+        returned."""
 
-    def decided(self, name: str) -> bool:
-        """Whether it is decided what becomes of the effect of this call."""
+    def is_decided(self, name: str) -> bool:
+        """True if it is decided whether the effect of this call is committed or discarded."""
 
-    def begun(self, name: str) -> bool:
-        """Whether it is decided that the changes of this name are made: they are, or are completed by whoever asks for
-        them again."""
+    def is_apply_decided(self, name: str) -> bool:
+        """True if it is decided that the changes of this name are applied: they are, or the next call for them
+        completes them."""
 
     # -- commands that write through (W-10) -----------------------------------------------------------------------
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:
-        """Keep what the project is now, under this name; what is left out is listed. Costs what changed since the last
-        time, and a look at every file. Harmless when it exists."""
+        """Store the current state of the project under this name. Return the paths that are left out. Costs a stat of
+        every file, and a read of those changed since the last capture. No effect if the capture exists."""
 
     def compare(self, name: str) -> Effect:
-        """What changed since then. The capture stays until `release`."""
+        """Return the changes since the capture. The capture stays until `release`."""
 
     def withdraw(self, name: str, effect: Effect) -> Effect:
         """Undo at once what of these changes is never made (S-16), and give back the rest, with that as left out. If
@@ -147,22 +147,22 @@ class Snapshots(Protocol):
 
     # -- going back (W-02, W-03) ----------------------------------------------------------------------------------
 
-    def plan(self, wanted: UndoRequest) -> Plan:
-        """What must be changed now, and what must be left alone and why. Reads only."""
+    def plan(self, request: UndoRequest) -> Plan:
+        """Return the changes to make now, and the paths to leave alone with the reasons. Read-only."""
 
     def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
         """The texts at both ends of a change, as far as they can be had: kept, remembered, or still on disk. Empty for
         nothing; None for what is no text, too large, or gone."""
 
     def keep_hunks(self, trail: Trail, hunks: Sequence[int]) -> FileChange:
-        """From the oldest state of a trail to the same with these hunks: a baseline that moves. ToolError if the file
-        is no text, or somebody else changed it in between."""
+        """Return the change from the oldest state of a trail to that state with these hunks: a moved baseline.
+        ToolError if the file is not text, or if others changed it in between."""
 
-    def apply(self, name: str, wanted: UndoRequest) -> Effect:
+    def apply(self, name: str, request: UndoRequest) -> Effect:
         """Plan and make it, all or none, with what is there now kept. Called again with the same name after a crash it
         completes what was begun and gives back the same."""
 
 
 class SnapshotsOf(Protocol):
-    def __call__(self, root: str, bound: str, world: str = "", /) -> Snapshots:
+    def __call__(self, root: str, root_id: str, world: str = "", /) -> Snapshots:
         """The snapshots of a root; see `WorkspaceOf`."""

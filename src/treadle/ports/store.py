@@ -30,7 +30,7 @@ class Lease(msgspec.Struct, frozen=True):
     epoch: int
     worker: str
     head: int = 0
-    """The chat's head when the lease was taken: what a worker must know before it does anything."""
+    """The chat's head when the lease was taken. A worker must have read up to it before it acts."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Listed(msgspec.Struct, frozen=True):
 
     summary: ChatSummary
     leased: bool
-    changed: int = 0
+    change_number: int = 0
     """The number of its last change, higher than that of every change in the store before it."""
 
 
@@ -54,14 +54,14 @@ Cursor = tuple[int, ChatId]
 
 
 class ChatFilter(msgspec.Struct, frozen=True):
-    """Which chats a list is about; what is None or empty lets everything pass."""
+    """Selects the chats of a list. None or empty: no restriction."""
 
     owner: str | None = None
     archived: bool | None = None
     status: Status | None = None
     label: str | None = None
     query: str = ""
-    """A part of the title, in whatever case, or the beginning of the id, with or without its `c_`."""
+    """A part of the title, case-insensitive, or a prefix of the id, with or without `c_`."""
 
 
 ALL_CHATS = ChatFilter()
@@ -93,7 +93,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What one `Store.append` adds to a chat, and on which condition."""
+    """The addition of one `Store.append` to a chat, with its conditions."""
 
     chat: ChatId
     records: Sequence[Record]
@@ -107,11 +107,11 @@ class Commit(msgspec.Struct, frozen=True):
     """Give the lease back as well, also one that is taken here: its epoch is then used up."""
     take: Lease | None = None
     """Without a lease: claim the chat in the same commit, under exactly this lease. Its epoch must be the next one and
-    nobody may hold the chat, else ChatBusy."""
+    no lease may be active, else ChatBusy."""
     answer: Remembered | None = None
     """Remembered in the same commit. If its owner's key is remembered already, AlreadyAnswered."""
     drop_deltas: bool = False
-    """The chat's live text is in the log now, or void: what is kept of it goes."""
+    """True if the chat's live text is in the log now, or void: its stored deltas are deleted."""
 
 
 Reach = tuple[int, int, int]
@@ -149,39 +149,41 @@ class Store(Protocol):
         A tombstone of each stays: `changes` shows it (`ChatSummary.deleted`), and deleting the chat again changes
         nothing. A chat that is created later under the same id replaces the tombstone, and its epochs are higher."""
 
-    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
         """Records with seq > after, in order and without a gap up to the head; at most `limit` of them if it is not 0.
         Where a record is missing or damaged stands `session.record_lost`, or one that decodes to it (D-06)."""
 
-    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
+    async def read_types(
+        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
+    ) -> list[Record]:
         """The records of these types with seq > after, in order; at most `limit` of them if it is not 0. Records of
         other types are neither unpacked nor sent, and a missing one is left out."""
 
     async def head(self, chat: ChatId) -> int: ...
 
-    async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
+    async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
         """Return the head as soon as it is > `after`, or what it is when the time is up. Sees other processes'
         appends too (within a quarter of a second). NotFound if the chat is deleted meanwhile."""
 
     async def get(self, chat: ChatId) -> Listed: ...
 
     async def list(
-        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
+        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
     ) -> list[Listed]:
         """Chats, newest change (`updated_ms`) first, then by id. `before` is the place of the last chat of the page
         before: a chat that does not change is on exactly one page."""
 
-    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
+    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
         """Chats that were created, appended to or deleted since change number `after`, in the order of their last
         change. Who goes on from the last number that it got misses no chat, whoever changes them at the same time; of
         several changes of one chat only the last is seen. A change may be seen a moment after its commit, when all that
         come before it are over."""
 
-    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
-        """Chats in which all these words, whatever their case, may stand in one message of a person or the model, each
-        with the number of the first record to look at. No chat that has them is left out; others may be among them."""
+    async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        """Return the chats in which one message of a person or the model may contain all these words, in any case, each
+        with the number of the first record to check. Omits no chat with the words, but may return others."""
 
-    async def wait_any(self, after: int, timeout_s: float) -> int:
+    async def wait_any(self, after_change: int, timeout_s: float) -> int:
         """Return the number of the store's last change as soon as it is > `after`, or what it is when the time is up.
         Sees other processes' changes too (within a quarter of a second)."""
 

@@ -18,4 +18,4 @@ class Subagents(Protocol):
     async def race(self, invocation: Invocation) -> Outcome: ...
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        """End the chats of the call. What they spent, and what was committed by then."""
+        """End the chats of the call. Return their usage and the changes committed by then."""

@@ -1,5 +1,5 @@
-"""Tools that the loop can run. The loop knows their specs and calls `prepare`, `run` and `settle`; what a tool
-does inside is an adapter's business."""
+"""Tools that the loop can run. The loop knows their specs and calls `prepare`, `run` and `settle`; adapters implement
+them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from treadle.ports.model import ModelRequest
-from treadle.protocol.content import Image, Seen, Shell, ToolRequest, Value
+from treadle.protocol.content import Image, KnownFile, Shell, ToolRequest, Value
 from treadle.protocol.events import (
     JobEnded,
     JobSettled,
@@ -24,40 +24,40 @@ from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey, ChatId
 
 Fact = PlanUpdated | TaskComplete | SandboxNotice | ModelNotice | JobStarted | JobEnded | JobSettled | SubagentCompleted
-"""What a tool may put into the log beside its result."""
+"""The events that a tool may record beside its result."""
 
 
 AskModel = Callable[[ModelRequest], Awaitable[str]]
-"""Asks the chat's model in the middle of a call, on the chat's budget; what it cost is recorded. ToolError: there is no
-answer, and why."""
+"""Calls the chat's model during a tool call, on the chat's budget; the cost is recorded. ToolError, with the reason, if
+there is no answer."""
 
 
 class Trial(Value, frozen=True):
-    """How a command is tried on a view. Recorded before it begins, since a command that can use the network is not to
-    be repeated (D-02)."""
+    """The plan for running a command on a view. Recorded before the command starts, since a command that can use the
+    network must not be repeated (D-02)."""
 
     plan: dict[str, Any]
     begins: bool = True
-    """Whether a command is started for it; else there is one already that is taken up."""
+    """True if the trial starts a command; False if it adopts a running one."""
     network: bool = False
     open: bool = True
-    """Whether nobody has decided about it yet."""
+    """True if it is not decided yet."""
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """What a call would do to the project: of a command found out by doing it on a view (W-09), of a change of files
-    by planning it."""
+    """The changes that a call would make to the project: for a command, found by running it on a view (W-09); for a
+    file change, planned."""
 
-    shown: str
+    diff_text: str
     """The effect of a command as a diff, for the person who allows it. Changes of files are shown by `preview`."""
     files: tuple[FileChange, ...] = ()
     uncaptured: tuple[Uncaptured, ...] = ()
-    """What would be left out of a commit, and why."""
+    """The paths that a commit would leave out, with the reasons."""
     unrecoverable: tuple[str, ...] = ()
     """Paths whose bytes it would remove, and which exist nowhere else: not in git, nor made by a change of Treadle."""
     wants_network: str = ""
-    """The hosts that it failed to reach, as patterns with spaces between; `all`: nobody can tell which; empty: it did
-    not fail for want of the network."""
+    """The hosts that it failed to reach, as patterns separated by spaces. `all`: unknown hosts. Empty: it did not fail
+    because of the network."""
     command: str = ""
     """The command line whose effect it is, if another call than this one started it: a background command (W-10)."""
     history: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether it would change nothing, and nothing would be left out."""
+        """True if there are no changes, and nothing would be left out."""
         return not self.files and not self.uncaptured
 
 
@@ -82,35 +82,35 @@ class Invocation(msgspec.Struct, frozen=True):
     options: ChatOptions = ChatOptions()
     shell: Shell = Shell()
     """The chat's shell as the last command left it (T-14)."""
-    seen: Mapping[str, str] = {}
+    known_files: Mapping[str, str] = {}
     """By path: the SHA-256 of the file as the model knows it (T-13)."""
     outputs: Mapping[str, str] = {}
     """By call: the blob with the whole output of a result that was cut (T-11)."""
     by_person: bool = False
-    """Whether a person makes the call and not the model: then what the model has seen is no matter (L-18)."""
+    """True if a person makes the call, not the model: then the files that the model has seen do not matter (L-18)."""
     approved: bool = False
     """True if a person allowed this very call."""
     edited: bool = False
-    """True if that person changed its arguments: they know the words of the call and not its effect."""
+    """True if that person changed the arguments: they know the text of the call but not its effect."""
     emit: Callable[[str], None] = lambda _text: None
     """Shows live output; may be called any number of times, never blocks."""
     network: NetworkChoice = False
-    """What this call may reach beside what the chat's options say: a person or a standing rule allowed it."""
+    """The hosts that a person or a standing rule allowed for this call, in addition to the chat's options."""
     reaches: bool = False
     """True if a person let this very call reach hosts."""
     barred: tuple[str, ...] = ()
-    """What it may not reach, whatever lets it: a rule denies it."""
-    changed: frozenset[str] = frozenset()
-    """Paths that this run has changed and that are still there: what lies there is the chat's own."""
+    """The hosts that a rule denies, which no other setting can allow."""
+    changed_paths: frozenset[str] = frozenset()
+    """Paths that this run has changed and that still exist: their content is the chat's own."""
     trial: Trial | None = None
-    """How it was last tried, as far as that is recorded."""
+    """The last recorded trial of the call."""
     judge: Callable[[Rehearsal], Awaitable[str]] | None = None
-    """Says why what a command has changed on its view is not committed; empty: it is. For those that nobody judged
-    before they ran: checks."""
+    """Returns the reason why the changes of a command on its view are not committed; empty: they are committed. For
+    commands that were not judged before they ran: checks."""
     discard: str = ""
-    """Why nothing of what a command changes is committed; empty: it is committed (S-07)."""
+    """The reason why no change of a command is committed; empty: changes are committed (S-07)."""
     answers: tuple[str, ...] = ()
-    """What people answered to questions in the middle of this call, the latest last."""
+    """People's answers to questions during this call, the latest last."""
     ask_model: AskModel | None = None
     """Asks the chat's model, on the chat's budget; it is recorded."""
 
@@ -124,16 +124,16 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 class Question(Value, frozen=True):
-    """What a person must say before a call can go on."""
+    """A question that a person must answer before a call can continue."""
 
     text: str
     options: tuple[str, ...] = ()
     plan: dict[str, Any] | None = None
-    """What the tool needs to go on, in any process; it is recorded, and is the plan of the call from then on."""
+    """The data that the tool needs to continue, in any process. It is recorded, and becomes the plan of the call."""
 
 
 class Outcome(Value, frozen=True):
-    """What became of a call. `text` is what the model sees; raise ToolError instead for a failure."""
+    """The result of a call. The model receives `text`; for a failure raise ToolError instead."""
 
     text: str
     summary: str = ""
@@ -153,7 +153,7 @@ class Outcome(Value, frozen=True):
     output: str = ""
     """The hash of the full output in the blob store."""
     sandbox: str = ""
-    seen: tuple[Seen, ...] = ()
+    known_files: tuple[KnownFile, ...] = ()
     shell: Shell | None = None
     images: tuple[Image, ...] = ()
     """Pictures that the model is shown beside the text."""
@@ -164,24 +164,24 @@ class Outcome(Value, frozen=True):
 
 
 Settlement = Outcome | Literal["run_again", "unknown"]
-"""What recovery learned of an intent without outcome: it happened (with this outcome), it did not, or who knows."""
+"""The finding of recovery about an intent without outcome: its outcome, not run (`run_again`), or unknown."""
 
 
 class Tool(Protocol):
-    """A tool of kind `function`. Cancelling `run` leaves: what lives in this process must end with it, what can outlive
-    the worker (a supervised command) goes on until `stop`, or until the next worker takes it up."""
+    """A tool of kind `function`. Cancelling `run` detaches from the call: work inside this process ends with it; a
+    supervised command, which outlives the worker, continues until `stop` or until the next worker adopts it."""
 
     @property
     def spec(self) -> ToolSpec: ...
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        """Read-only look before the intent is recorded: what recovery will need (pre- and post-hash), or None.
-        A ToolError here is the call's result, and nothing is run."""
+        """Inspect without changes before the intent is recorded. Return the data that recovery will need (pre- and
+        post-hash), or None. A ToolError becomes the call's result, and nothing is run."""
 
     async def run(self, invocation: Invocation) -> Outcome: ...
 
     async def preview(self, invocation: Invocation) -> str:
-        """What a person should see before they allow the call, beyond its arguments: a diff. Empty: nothing."""
+        """Return the text, such as a diff, that a person should see before they approve the call. May be empty."""
 
     async def trial(self, invocation: Invocation) -> Trial | None:
         """Read-only look before a rehearsal that runs something: how it will be tried, to be recorded. None: nothing
@@ -193,9 +193,9 @@ class Tool(Protocol):
         that cannot be had here."""
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
-        """End everything that this call started, wherever it runs: the run was interrupted, or the call took too
-        long. Silent when there is nothing. What it had changed by then and cannot be called off any more is the
-        outcome's `files`; None if nothing is known to have changed."""
+        """End everything that this call started, in any process: the run was interrupted, or the call took too long. No
+        error if nothing runs. Changes that were already made and cannot be cancelled are in `files` of the outcome;
+        None if no change is known."""
 
     async def settle(self, invocation: Invocation) -> Settlement:
         """A worker died after the intent. Find out what happened; change nothing (D-02)."""
@@ -231,7 +231,7 @@ class ToolSource(Protocol):
     """Tools that come and go while an agent lives: those of MCP servers (E-01)."""
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
-        """Called before a chat is worked on; waits no longer than it must. What people should know about it."""
+        """Prepare before a chat is worked on; wait no longer than necessary. Return messages for people."""
 
     def listed(self, options: ChatOptions) -> Sequence[Tool]:
         """The tools that the model is told of. They keep their places from turn to turn (L-21); those of a server that
@@ -244,7 +244,7 @@ class ToolSource(Protocol):
         """Wait for the tool of a call that is not known yet, if its server is starting or may have new tools. The
         reason if that server cannot be used."""
 
-    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that names another."""
 
 
@@ -252,12 +252,12 @@ class Toolset(Protocol):
     """The tools of a chat, by its options: built-ins, functions, and clients' own."""
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
-        """Called before a chat is worked on: what comes and goes is there now, or is said to be missing."""
+        """Prepare before a chat is worked on: tools of dynamic sources are then present, or reported as missing."""
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
         """Wait for the tool of a call that is not known yet, if it may come; the reason if it cannot."""
 
-    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         """The call that is meant by one that is made through another tool; else the same."""
 
     def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:

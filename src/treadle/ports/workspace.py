@@ -1,5 +1,5 @@
-"""The files of a project, seen from its root. Whoever implements it guarantees that no path leads outside (S-01);
-whoever uses it never opens a file by another way. Failures are ToolErrors with a text for the model."""
+"""The port to a project's files, seen from the project's root. An implementation guarantees that no path leads outside
+of the root (S-01); callers open files only through this port. Failures are ToolErrors with a text for the model."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ MOST_FOUND = 100
 
 
 class FileStat(msgspec.Struct, frozen=True):
-    """What lies at a path. With links followed it is a `link` only where that leads nowhere or outside."""
+    """The entry at a path. If links were followed, its kind is `link` only for a link that leads nowhere or outside."""
 
     kind: FileKind
     size: int
@@ -35,7 +35,7 @@ class Child(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What to look for in the lines of files."""
+    """The parameters of a text search in files."""
 
     pattern: str
     path: str = "."
@@ -44,11 +44,11 @@ class Query(msgspec.Struct, frozen=True):
     """A glob that the files must match; empty: all."""
     ignore_case: bool = False
     literal: bool = False
-    """Whether the pattern is the text itself and no regular expression."""
+    """True if the pattern is plain text, not a regular expression."""
     context: int = 0
     """How many lines before and after each match come with it."""
     texts: bool = True
-    """Whether the lines themselves are wanted, or only which files have how many."""
+    """True: return the matching lines. False: return only the files with their number of matches."""
     most: int = 50
     """How many matches (without texts: files) are wanted; the rest is counted."""
 
@@ -71,7 +71,7 @@ class FileMatches(msgspec.Struct, frozen=True):
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """What a search found: the first files by path, and how much there is in all."""
+    """The result of a search: the first files by path, and the totals."""
 
     files: tuple[FileMatches, ...]
     total_files: int
@@ -111,16 +111,16 @@ class Workspace(Protocol):
 
     @property
     def world(self) -> WorldMount | None:
-        """What a command must find at the root's path, if that is not what lies there (W-11)."""
+        """The mount that a command needs at the root's path, if it must not see the folder that is there (W-11)."""
 
     def relative(self, path: str) -> str:
         """The path as it is shown and recorded: relative to the root, `.` for the root itself."""
 
     def stat(self, path: str) -> FileStat | None:
-        """What lies there, or None."""
+        """Return the entry at the path, or None."""
 
     def inspect(self, path: str) -> FileStat | None:
-        """What lies there itself, a link not followed; or None."""
+        """Return the entry at the path without following a link, or None."""
 
     def read_bytes(self, path: str, limit: int = 0) -> bytes:
         """The whole of a regular file; ToolError if it is none, or larger than `limit` bytes (0: any size)."""
@@ -153,7 +153,7 @@ class Workspace(Protocol):
 
 
 class WorkspaceOf(Protocol):
-    def __call__(self, root: str, bound: str, world: str = "", /) -> Workspace:
+    def __call__(self, root: str, root_id: str, world: str = "", /) -> Workspace:
         """The workspace of a root with this identity; see `treadle.protocol.options.Project`. RootChanged if another
         folder stands there by now; with an empty identity whichever does."""
 
@@ -172,12 +172,12 @@ class Ground(Protocol):
     def open(self, flags: int) -> int:
         """A descriptor of the top folder; the caller closes it. ToolError if the world is gone."""
 
-    def changing(self, before: Mapping[str, FileState | None]) -> None:
-        """What lies at these paths is about to be changed, or was: what it was at first is remembered, for a merge
-        with what others make of it meanwhile."""
+    def changing(self, old_states: Mapping[str, FileState | None]) -> None:
+        """Record the original states of these paths, which are about to change or have changed. A later merge with
+        changes from outside needs them."""
 
     def mount(self) -> WorldMount:
-        """What a sandbox puts in the place of the root."""
+        """Return the mount that a sandbox puts in the place of the root."""
 
 
 _LONGEST = 300

@@ -1,2 +1,2 @@
-"""What front ends say about events: the line of a call, notices, what a chat waits for. The command line and the
-terminal app draw it each in its own way; nothing here knows a screen."""
+"""Texts about events for front ends: the line of a call, notices, the open actions of a chat. The command line and the
+terminal app draw them each in its own way; nothing here knows a screen."""

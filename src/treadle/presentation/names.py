@@ -21,8 +21,10 @@ def model_name(ref: str, width: int = 0) -> str:
     provider, colon, name = inert_line(ref).partition(":")
     if colon and name.startswith(("/", "./", "../", "~")):
         name = name.rpartition("/")[2]
-    shown = f"{provider}{colon}{name}"
-    return f"{provider}{colon}{tail(name, max(6, width - len(provider) - 1))}" if 0 < width < len(shown) else shown
+    full_name = f"{provider}{colon}{name}"
+    return (
+        f"{provider}{colon}{tail(name, max(6, width - len(provider) - 1))}" if 0 < width < len(full_name) else full_name
+    )
 
 
 def tail(text: str, width: int) -> str:

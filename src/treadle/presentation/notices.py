@@ -55,11 +55,14 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
         case e.SandboxNotice(text=text, lowered=lowered):
             return f"note: {inert_line(text, 500)}", "yellow" if lowered else "dim"
         case e.JobEnded(ending=ending, code=code):
-            how = f"exit {code}" if ending == "exited" else ending
+            ending_text = f"exit {code}" if ending == "exited" else ending
             details = "".join(f"; would have been asked for: {inert_line(each, 200)}" for each in event.concerns)
             if event.pending:
                 details += f"; {count(event.pending, 'change')} not committed yet"
-            return f"background command {inert_line(event.job, 40)}: {how}{details}", "yellow" if details else "dim"
+            return (
+                f"background command {inert_line(event.job, 40)}: {ending_text}{details}",
+                "yellow" if details else "dim",
+            )
         case e.JobSettled(outcome=outcome):
             outcome_text = {"refused": "not committed: the same files changed in the project"}.get(outcome, outcome)
             return f"changes of the background command {inert_line(event.job, 40)}: {outcome_text}", "dim"
@@ -81,7 +84,7 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             return f"changed: {inert_line(', '.join(sorted(changes)), 200)}", "dim"
         case e.SessionImported():
             return "imported from another place; changes made before this cannot be undone here", "dim"
-        case e.Undone() | e.Redone() | e.Kept():
+        case e.Undone() | e.Redone() | e.ChangesKept():
             return _restored(event)
         case e.SessionRewound(message=message, by=by):
             return f"the conversation went back to before message {message} (by {inert_line(by, 40)})", "dim"
@@ -89,8 +92,8 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
             names = ", ".join(inert_line(decode_path(each.path), 80) for each in conflicts[:5])
             return f"nothing was changed, because the same files were edited in the meantime: {names}", "yellow"
         case e.GitBranchCreated(branch=branch, previous=previous):
-            before = f", before that {inert_line(previous, 80)}" if previous else ""
-            return f"on the git branch {inert_line(branch, 120)}{before}", "dim"
+            suffix = f", before that {inert_line(previous, 80)}" if previous else ""
+            return f"on the git branch {inert_line(branch, 120)}{suffix}", "dim"
         case e.PermissionCompleted(decision="deny", by="policy"):
             return None  # the call's own line says so, and why
         case e.PermissionCompleted(decision="deny", feedback=feedback):
@@ -101,10 +104,10 @@ def notice(event: e.Event) -> tuple[str, Colour] | None:
 
 def _child(event: e.SubagentCompleted) -> str:
     """A chat that a call began, when it rests."""
-    passed = {None: "", True: "passed", False: "not passed"}[event.passed]
+    verdict = {None: "", True: "passed", False: "not passed"}[event.passed]
     facts = (
         _ENDS[event.reason],
-        passed,
+        verdict,
         f"{count(event.files, 'file')} +{event.added} {MINUS}{event.removed}" if event.files else "",
         "committed" if event.committed else "",
         count(event.turns, "turn"),
@@ -114,16 +117,20 @@ def _child(event: e.SubagentCompleted) -> str:
     return f"[{event.number}] {inert_line(event.title, 60)}: " + " · ".join(fact for fact in facts if fact)
 
 
-def _restored(event: e.Undone | e.Redone | e.Kept) -> tuple[str, Colour]:
-    word = {e.Undone: "undone", e.Redone: "redone", e.Kept: "kept"}[type(event)]
+def _restored(event: e.Undone | e.Redone | e.ChangesKept) -> tuple[str, Colour]:
+    word = {e.Undone: "undone", e.Redone: "redone", e.ChangesKept: "kept"}[type(event)]
     if event.error:
         return f"not {word}: {inert_line(event.error, 300)}", "yellow"
-    left = f"; not changed: {len(event.conflicts)}" if event.conflicts else ""
-    return f"{word}: {count(event.total or len(event.files), 'change')}{left}", "yellow" if left else "dim"
+    conflicts_text = f"; not changed: {len(event.conflicts)}" if event.conflicts else ""
+    return (
+        f"{word}: {count(event.total or len(event.files), 'change')}{conflicts_text}",
+        "yellow" if conflicts_text else "dim",
+    )
 
 
-def changed(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> list[str]:
-    """What a run changed, one line a file, and the way back (W-04); in a world also how it gets into the project."""
+def describe_changes(chat: ChatId, files: Sequence[e.FileChange], world: str = "") -> list[str]:
+    """Return the files that a run changed, one line each, and the command that undoes them (W-04); in a world also the
+    command that commits them to the project."""
     lines = change_lines(files, lambda path: inert_line(decode_path(path), 200), MOST_CHANGED)
     if not lines:
         return []
@@ -147,14 +154,14 @@ def living(chat: ChatId, jobs: Sequence[JobView]) -> list[str]:
 def summary(files: Iterable[e.FileChange], aside: Collection[Aside] = ASIDE) -> str:
     """How many files, how many lines came and went, and how many files are only counted."""
     parts = sort_out(files, aside)
-    stat = total(parts.told, ())
-    real = sum(not is_folder(file) for file in parts.told)
-    told = f"{count(real, 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
-    return "; ".join([*([told] if parts.told or not parts.counts else []), *parts.counts])
+    stat = total(parts.reported_files, ())
+    real = sum(not is_folder(file) for file in parts.reported_files)
+    counts_text = f"{count(real, 'file')}, +{stat.added:,} {MINUS}{stat.removed:,}"
+    return "; ".join([*([counts_text] if parts.reported_files or not parts.counts else []), *parts.counts])
 
 
 def waiting(action: e.OpenAction) -> list[str]:
-    """What the chat waits for, in full."""
+    """Describe in full the action that the chat waits for."""
     match action.kind:
         case "external_tool":
             head = (
@@ -171,7 +178,7 @@ def waiting(action: e.OpenAction) -> list[str]:
 
 
 def chosen_option(action: e.OpenAction, typed: str) -> str:
-    """What is meant by what was typed as an answer: its number stands for an option."""
+    """Resolve a typed answer: the number of an option stands for that option."""
     number = int(typed) if typed.isdecimal() and len(typed) < 4 and typed not in action.options else 0
     return action.options[number - 1] if 1 <= number <= len(action.options) else typed
 

@@ -1,4 +1,5 @@
-"""Slash commands: what can be typed to a chat beside talking to its model, in the words of the command line."""
+"""Slash commands: the commands that a person can type in a chat besides messages to the model, with the names of the
+command line."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,7 +26,7 @@ _MOST_FILES = 50
 class Slash(NamedTuple):
     does: str
     run: Callable[[Agent, Chat, str], Awaitable[str]]
-    """What is to be said when it is done; empty where the log says it."""
+    """Carry out the command and return the text to show afterwards; empty where an event in the log says it."""
     hint: str = ""
 
 
@@ -79,21 +80,21 @@ async def _mode(_agent: Agent, chat: Chat, words: str) -> str:
 
 
 async def _as_agent(agent: Agent, chat: Chat, words: str) -> str:
-    found = await asyncio.to_thread(agent.custom_agents, (await chat.state()).options.project)
+    agents = await asyncio.to_thread(agent.custom_agents, (await chat.state()).options.project)
     if not words:
-        lines = [f"- {each.name}: {each.description}" for each in found.values()]
+        lines = [f"- {each.name}: {each.description}" for each in agents.values()]
         return "\n".join(lines) or "There are no custom agents here."
-    await chat.command(c.ChangeOptions(agent_changes(found, words)))
+    await chat.command(c.ChangeOptions(agent_changes(agents, words)))
     return f"Works as {inert_line(words, 64)} now." if words != NO_AGENT else "Works as itself again."
 
 
-def agent_changes(found: "Mapping[str, CustomAgent]", name: str) -> dict[str, object]:
+def agent_changes(agents: "Mapping[str, CustomAgent]", name: str) -> dict[str, object]:
     """The options that make a chat work as this custom agent; with `none` as itself again."""
     if name == NO_AGENT:
         return {"agent": "", "agent_prompt": "", "tools": None}
-    if unknown := unknown_names("custom agent", [name], found):
+    if unknown := unknown_names("custom agent", [name], agents):
         raise InvalidInput(unknown)
-    return found[name].changes()
+    return agents[name].changes()
 
 
 SLASHES: Mapping[str, Slash] = {
@@ -114,14 +115,14 @@ def find_slash(text: str) -> tuple[Slash, str] | None:
     if not text.startswith("/"):
         return None
     name, _, words = text[1:].partition(" ")
-    found = SLASHES.get(name.strip())
-    return None if found is None else (found, words.strip())
+    slash = SLASHES.get(name.strip())
+    return None if slash is None else (slash, words.strip())
 
 
 async def available(agent: Agent, options: ChatOptions) -> list[tuple[str, str, str]]:
     """Everything that can be typed behind a slash: its name, what it does, and a hint for the words behind it."""
-    own = [each for each in (await commands(agent, options)).values() if each.name not in SLASHES]
+    custom_commands = [each for each in (await commands(agent, options)).values() if each.name not in SLASHES]
     return [
         *((name, slash.does, slash.hint) for name, slash in SLASHES.items()),
-        *((each.name, each.description, each.hint) for each in own),
+        *((each.name, each.description, each.hint) for each in custom_commands),
     ]

@@ -1,4 +1,4 @@
-"""Text with a look: what is said, and how it should stand out. How that is drawn is the front end's business."""
+"""Text with a style that says how it should stand out. Drawing is the front end's business."""
 
 from typing import Literal, NamedTuple
 
@@ -25,5 +25,5 @@ def spans(*parts: str | Span) -> Line:
 
 def spaced(*spans: Span) -> Line:
     """Those that say something, with a space between any two."""
-    said = [span for span in spans if span.text]
-    return tuple(part for span in said for part in (Span(" "), span))[1:]
+    nonempty = [span for span in spans if span.text]
+    return tuple(part for span in nonempty for part in (Span(" "), span))[1:]

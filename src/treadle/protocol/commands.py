@@ -1,5 +1,5 @@
-"""What callers may ask of a chat. Imperatives; each becomes events or a refusal in `treadle.chat.transitions`,
-and nothing else changes a chat from outside."""
+"""The commands that callers may send to a chat, as imperatives. `treadle.chat.transitions` turns each into events or
+refuses it; nothing else changes a chat from outside."""
 
 from typing import Any, Literal
 
@@ -16,12 +16,12 @@ class Send(Value, tag="send", frozen=True):
 
     content: str
     delivery: Delivery = "queued"
-    """What to do when the chat is busy: queue, or steer."""
+    """If the chat is busy: queue the message, or steer the run with it."""
     images: tuple[Image, ...] = ()
     queue_id: str = ""
     """The id under which it queues; chosen by the caller."""
     traceparent: str = ""
-    """The span from which it is sent, as the W3C writes it. What is none is left aside."""
+    """The span from which it is sent, in the W3C format. An invalid value is ignored."""
 
 
 class Result(Value, frozen=True):
@@ -71,7 +71,7 @@ class Edit(Value, tag="edit", frozen=True):
     """The seq of the message."""
     content: str
     files: bool = False
-    """Whether the files go back to that point first."""
+    """True if the files are restored to that point first."""
     restore: str = ""
     """A name for that, chosen by the caller."""
 
@@ -160,7 +160,7 @@ class Race(Value, frozen=True):
     judge: str = ""
     """The model that chooses; empty: the first that passes the check, or the smallest change."""
     all: bool = False
-    """Whether all attempts are made to the end even if one has passed the check."""
+    """True if every attempt runs to its end even after one has passed the check."""
 
 
 class Apply(Value, tag="apply", frozen=True):
@@ -176,7 +176,7 @@ class Apply(Value, tag="apply", frozen=True):
     patch: str | None = None
     """A patch, unified or in the envelope, in place of a text and a path: all of it or nothing."""
     world: str = ""
-    """Or a world of the place in which the chat works: what was changed in it is committed (W-12)."""
+    """Or a world of the folder in which the chat works: its changes are committed (W-12)."""
     command: str | None = None
     """Or a command line."""
     race: Race | None = None
@@ -186,18 +186,19 @@ class Apply(Value, tag="apply", frozen=True):
 
 
 class CloseJob(Value, tag="close_job", frozen=True):
-    """Record that a background command has ended, and what it changed: for whoever can see it. Once it is recorded,
-    this changes nothing. With `settled`: record what became of the changes that were pending then."""
+    """Record that a background command has ended, and the changes that it made. Sent by a process that can observe the
+    command. If the end is already recorded, this changes nothing. With `settlement`: record the outcome of the changes
+    that were still pending at the end."""
 
     job: str
     ending: CommandEnding
     code: int = 0
     by: str = ""
     concerns: tuple[str, ...] = ()
-    changed: FilesChanged | None = None
+    files_changed: FilesChanged | None = None
     pending: int = 0
     """How many files it changed that are not committed yet."""
-    settled: Literal["", "committed", "refused", "discarded"] = ""
+    settlement: Literal["", "committed", "refused", "discarded"] = ""
 
 
 class Expire(Value, tag="expire", frozen=True):

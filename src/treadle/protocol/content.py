@@ -1,5 +1,5 @@
-"""What a conversation is made of, free of any provider's shape: parts, calls, results, what they refer to and leave
-behind, and the entries of a transcript. Frozen data; knows nothing of events or I/O."""
+"""The elements of a conversation, in no provider's format: parts, calls, results, their references and effects, and the
+entries of a transcript. Frozen data; knows nothing of events or I/O."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,8 +7,8 @@ import msgspec
 
 from treadle.types import CallKey
 
-# -- marks for fields that hold hashes: what each refers to. Whoever keeps, moves, collects or checks what lies outside
-# the log goes by these marks (`protocol.references`); a test holds every field against them.
+# -- markers for fields that hold hashes: the kind of object that each refers to. All code that stores, moves, collects
+# or checks objects outside of the log reads these markers (`protocol.references`); a test checks all fields for them.
 
 Target = Literal["blob", "manifest", "image", "plan", "file", "fingerprint"]
 
@@ -20,7 +20,7 @@ class Refers(msgspec.Struct, frozen=True):
 
 
 class Perhaps(msgspec.Struct, frozen=True):
-    """What a value refers to may be kept, and is not missed if it is not."""
+    """The object that a value refers to is optional: it may be stored, and its absence is not an error."""
 
 
 BlobHash = Annotated[str, Refers("blob")]
@@ -30,7 +30,8 @@ ManifestHash = Annotated[str, Refers("manifest")]
 ImageHash = Annotated[str, Refers("image")]
 """Bytes of a file of the project, kept so that changes can be undone."""
 Plan = Annotated[dict[str, Any] | None, Refers("plan")]
-"""What a tool needs to find out whether it took effect, in its own shape; any hash in it may be that of an image."""
+"""The data by which a tool finds out later if it took effect, in the tool's own format; any hash in it may be that of
+an image."""
 FileHash = Annotated[str, Refers("file")]
 """Bytes that a file of the project had; they need be kept nowhere."""
 Fingerprint = Annotated[str, Refers("fingerprint")]
@@ -114,7 +115,7 @@ class UserEntry(Value, tag="user", frozen=True):
 
 
 class AssistantEntry(Value, tag="assistant", frozen=True):
-    """What the model answered in one turn."""
+    """The model's answer in one turn."""
 
     turn: int
     text: str = ""
@@ -173,7 +174,7 @@ class Failure(Value, frozen=True):
 # -- what one call leaves behind for later ones: recorded with its result, so that it survives restarts --------------
 
 
-class Seen(Value, frozen=True):
+class KnownFile(Value, frozen=True):
     """A file as the model knows it: the SHA-256 of what it read or wrote (T-13); empty: it knows that there is none."""
 
     path: str

@@ -1,5 +1,5 @@
-"""What a model's stream is made of, free of any vendor: neutral deltas, in the order of arrival. Live data, never
-recorded as such; what they add up to is the business of `treadle.chat.assembly`."""
+"""The deltas of a model's stream, in no vendor's format and in the order of arrival. Live data, never recorded as such;
+`treadle.chat.assembly` adds them up to a message."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What every event is: a frozen value with a type and a version, and its envelope with its place in a chat's log."""
+"""The base of all events: a frozen value with a type and a version, and the envelope with its place in a chat's log."""
 
 from typing import ClassVar, Literal
 

@@ -2,7 +2,7 @@
 
 The list is closed: an event that is not here does not exist. Names follow the Copilot SDK where it has one. A
 change of shape is a new VERSION of the type with an upcaster in `upcast`; golden files guard that (V-06).
-Knows nothing of state: what an event means is the business of `treadle.chat.fold`.
+Knows nothing of state: `treadle.chat.fold` defines the meaning of each event.
 """
 
 from typing import Any, Literal
@@ -40,10 +40,10 @@ from treadle.protocol.tool_events import PermissionRequested as PermissionReques
 from treadle.protocol.tool_events import TrialStart as TrialStart
 from treadle.protocol.tool_events import UserInputCompleted as UserInputCompleted
 from treadle.protocol.tool_events import UserInputRequested as UserInputRequested
+from treadle.protocol.workspace_events import ChangesKept as ChangesKept
 from treadle.protocol.workspace_events import CheckpointCreated as CheckpointCreated
 from treadle.protocol.workspace_events import FilesChanged as FilesChanged
 from treadle.protocol.workspace_events import GitBranchCreated as GitBranchCreated
-from treadle.protocol.workspace_events import Kept as Kept
 from treadle.protocol.workspace_events import Redone as Redone
 from treadle.protocol.workspace_events import Restored as Restored
 from treadle.protocol.workspace_events import RestoreKind as RestoreKind
@@ -77,8 +77,8 @@ class SessionCreated(Event, frozen=True):
 
 
 class SessionImported(Event, frozen=True):
-    """The chat was brought here from an export. What stands before this was done elsewhere, to files that are not here:
-    none of it can be undone here, and nothing that a shell there had set holds."""
+    """The chat was imported from an export. The events before this one happened elsewhere, to files that are not here:
+    none of them can be undone here, and the state of the shell there (variables, folder) no longer holds."""
 
     TYPE = "session.imported"
     origin: str = ""
@@ -112,7 +112,7 @@ class TurnStart(Event, frozen=True):
     model: str = ""
     """Empty in a turn for which no model is asked (L-18)."""
     reserved: Usage = Usage()
-    """What the call may cost, counted as spent until it is settled (L-11)."""
+    """The expected cost of the model call, counted as spent until the real cost is known (L-11)."""
     final: bool = False
     """A last call without tools, for an answer at the turn cap (L-03)."""
 
@@ -129,14 +129,14 @@ class AssistantMessage(Event, frozen=True):
     partial: bool = False
     """Cut short by an interrupt; the text is kept as far as it came (L-07)."""
     usage: Usage | None = None
-    """What the model call cost, spent from here on (L-11). null in version 1: there the end of the turn tells it."""
+    """The cost of the model call, spent from here on (L-11). null in version 1: there the end of the turn has it."""
     finish_reason: str = "stop"
     """Why the model stopped, in the provider's word. Empty in version 1."""
 
 
 class TurnEnd(Event, frozen=True):
-    """A turn is over: its model call and every call that the model asked for. What it cost is told again; it was
-    spent with its message, and is spent here only where there was none, or one of version 1."""
+    """A turn is over: its model call and every tool call in it. The cost is repeated here; it was spent with the turn's
+    message, and counts here only if there was no message, or one of version 1."""
 
     TYPE = "assistant.turn_end"
     VERSION = 2
@@ -146,7 +146,7 @@ class TurnEnd(Event, frozen=True):
 
 
 class TurnRetry(Event, frozen=True):
-    """An attempt at a turn failed and is made again; what was shown of it is to be dropped."""
+    """An attempt at a turn failed and is repeated; readers drop the text of the failed attempt."""
 
     TYPE = "assistant.turn_retry"
     turn: int
@@ -155,7 +155,7 @@ class TurnRetry(Event, frozen=True):
     message: str = ""
     delay_s: float = 0.0
     usage: Usage = Usage()
-    """What the failed attempt cost; it counts."""
+    """The cost of the failed attempt; it counts."""
 
 
 class TaskComplete(Event, frozen=True):
@@ -181,7 +181,7 @@ class Interrupted(Event, frozen=True):
 
 
 class RunEnd(Event, frozen=True):
-    """The run is over, whatever became of it; the chat is idle from here on. `session.idle` is its live echo."""
+    """The run is over, for any reason; the chat is idle from here on. `session.idle` is its live echo."""
 
     TYPE = "session.run_end"
     VERSION = 3
@@ -207,7 +207,7 @@ class CompactionStart(Event, frozen=True):
 
 
 class CompactionComplete(Event, frozen=True):
-    """What became of a compaction."""
+    """The outcome of a compaction."""
 
     TYPE = "session.compaction_complete"
     trigger: Trigger
@@ -224,7 +224,7 @@ class CompactionComplete(Event, frozen=True):
     """Large results before this entry are left out of requests."""
     error: str = ""
     threshold: int = 0
-    """The tokens at which compaction begins for the model: what the conversation was shortened by."""
+    """The tokens at which compaction begins for the model: the limit by which the conversation was shortened."""
 
 
 class ModelCall(Event, frozen=True):
@@ -324,9 +324,9 @@ class SandboxNotice(Event, frozen=True):
     TYPE = "sandbox.notice"
     level: str
     view: bool = False
-    """Whether commands run on a copy-on-write view of the project; else they write to it directly."""
+    """True if commands run on a copy-on-write view of the project; else they write to it directly."""
     lowered: bool = False
-    """Whether it is less than it could be. If not, it was before."""
+    """True if the confinement is weaker than it could be; False if it was weaker before and is no longer."""
     text: str = ""
 
 
@@ -360,7 +360,7 @@ class CheckStarted(Event, frozen=True):
 
 
 class CheckCompleted(Event, frozen=True):
-    """What a check came to. A failure goes back to the model at most three times; then the run ends with the error
+    """The outcome of a check. A failure goes back to the model at most three times; then the run ends with the error
     `checks_failed`."""
 
     TYPE = "check.completed"
@@ -384,15 +384,15 @@ class RecordLost(Event, frozen=True):
     reason: str
 
 
-def _closed(base: type[Event]) -> dict[str, type[Event]]:
-    """Every type below a base; what is live is no part of what is recorded."""
-    found: dict[str, type[Event]] = {}
+def _collect_types(base: type[Event]) -> dict[str, type[Event]]:
+    """Return all event types below a base, by TYPE. Live events do not count as recorded ones."""
+    event_types: dict[str, type[Event]] = {}
     for kind in base.__subclasses__():
         if kind is not Live:
-            found |= {kind.TYPE: kind} if kind.TYPE else {}
-            found |= _closed(kind)
-    return found
+            event_types |= {kind.TYPE: kind} if kind.TYPE else {}
+            event_types |= _collect_types(kind)
+    return event_types
 
 
-RECORDED: dict[str, type[Event]] = _closed(Event)
-LIVE: dict[str, type[Event]] = _closed(Live)
+RECORDED: dict[str, type[Event]] = _collect_types(Event)
+LIVE: dict[str, type[Event]] = _collect_types(Live)

@@ -1,5 +1,5 @@
-"""What lies at a path, and how that changed: the words in which a run's effect on the project is recorded, shown and
-taken back (W-01, W-02). Knows no disk."""
+"""States of files and changes between them: the types in which a run's effect on the project is recorded, shown and
+undone (W-01, W-02). Knows no disk."""
 
 from typing import Annotated, Literal
 
@@ -11,9 +11,10 @@ StateKind = Literal["file", "directory", "link", "fifo", "other"]
 """other: a socket or a device, of which nothing but its being there is known."""
 
 Source = Literal["tool", "view", "direct", "observed"]
-"""Who made a change, and so how sure it is: a file tool · a command on a copy-on-write view, committed (W-08) · a
-command that wrote through, by comparing the tree before and after · found changed while a background process ran: it
-may have been somebody else, so it is undone only if its path is named (W-10)."""
+"""The origin of a change, which says how certain it is. tool: a file tool. view: a command on a copy-on-write view,
+committed (W-08). direct: a command that wrote to the project itself, found by comparing the tree before and after.
+observed: found changed while a background process ran; another program may have made the change, so it is undone only
+if its path is named (W-10)."""
 
 
 class DiffStat(Value, frozen=True):
@@ -22,7 +23,7 @@ class DiffStat(Value, frozen=True):
 
 
 class FileState(Value, frozen=True):
-    """What lies at a path, exactly enough to bring it back: the bytes of a file are kept by their hash."""
+    """The entry at a path, in enough detail to restore it: the bytes of a file are stored by their hash."""
 
     kind: StateKind
     mode: int = 0
@@ -35,14 +36,15 @@ class FileState(Value, frozen=True):
 
 
 class Link(Value, frozen=True):
-    """A path from one state to another, with nobody else's change in between."""
+    """One change of a path, from one state to another, without a foreign change in between."""
 
     before: FileState | None
     after: FileState | None
     by: str = ""
-    """Who made it, in words, where it is to stay: another run of the chat. Empty: it is what a request is about."""
+    """The author in words, if the change is to stay: another run of the chat. Empty if the request is about this
+    change."""
     foreign: bool = False
-    """Whether somebody else made it, or may have."""
+    """True if someone outside the chat made the change, or may have made it."""
 
 
 class FileChange(Value, frozen=True):
@@ -58,7 +60,7 @@ class FileChange(Value, frozen=True):
     ignored: bool = False
     """True if .gitignore names it and git does not track it: build output, caches."""
     merged: Annotated[FileState | None, Perhaps()] = None
-    """For an undo that left later changes in the file: what it would have brought back without them."""
+    """For an undo that left later changes in the file: the content that it would have restored without them."""
     rebased: Annotated[tuple[Link, ...], Perhaps()] = ()
     """For an undo below later changes of the same chat: from what to what those lead now, oldest first."""
     tracked: bool = False
@@ -67,7 +69,7 @@ class FileChange(Value, frozen=True):
 
 
 class Uncaptured(Value, frozen=True):
-    """What was left out of a snapshot, never silently (W-05)."""
+    """A path that was left out of a snapshot; such a path is always reported (W-05)."""
 
     path: str
     reason: str
@@ -85,27 +87,27 @@ class FileConflict(Value, frozen=True):
 
 
 class Trail(Value, frozen=True):
-    """What a chat did to one path since it first did what a request is about, oldest first: what is to be taken back,
-    and what is to stay. Where one link does not begin as the one before it ended, somebody else changed the path. None
-    at all: what was done in the wanted range cannot be told apart from the rest any more."""
+    """The changes that a chat made to one path, oldest first, beginning with the first one that a request is about:
+    those to undo and those to stay. Where a link does not begin as the one before it ended, someone else changed the
+    path. No links at all: the changes of the requested range can no longer be told apart from the rest."""
 
     path: str
     chain: tuple[Link, ...]
     observed: bool = False
-    """Whether some of it is only known from watching while a background process ran."""
+    """True if some of the changes are only known from watching while a background process ran."""
     ignored: bool = False
-    """Whether .gitignore names it."""
+    """True if .gitignore names it."""
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """What is to be taken back."""
+        """The changes to undo."""
         return tuple(link for link in self.chain if not link.by)
 
 
 def change_of(
     path: str,
-    before: FileState | None,
-    after: FileState | None,
+    old_state: FileState | None,
+    new_state: FileState | None,
     stat: DiffStat,
     *,
     ignored: bool = False,
@@ -113,17 +115,17 @@ def change_of(
     rebased: tuple[Link, ...] = (),
 ) -> FileChange:
     action: Literal["created", "modified", "deleted"] = "modified"
-    if before is None or after is None:
-        action = "created" if before is None else "deleted"
-    return FileChange(path, action, stat.added, stat.removed, before, after, ignored, merged, rebased)
+    if old_state is None or new_state is None:
+        action = "created" if old_state is None else "deleted"
+    return FileChange(path, action, stat.added, stat.removed, old_state, new_state, ignored, merged, rebased)
 
 
 _BYTES = "//bytes/"
 
 
 def encode_path(path: str) -> str:
-    """A path as the operating system gave it to Python, as text that any encoding takes. What is no valid UTF-8 is
-    written in hexadecimal behind two slashes, with which no other path begins."""
+    """Encode a path of the operating system as text that any encoding accepts. A path that is not valid UTF-8 is
+    written in hexadecimal after the prefix `//bytes/`, with which no other path begins."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -139,8 +141,8 @@ def decode_path(text: str) -> str:
 
 
 def git_unit(path: str) -> str:
-    """The repository to whose insides a recorded path belongs, as in `.git` or `sub/.git`; empty: to none. What lies
-    there is one: a part of it alone, brought back, would be a damaged repository."""
+    """Return the git folder to which a recorded path belongs, as in `.git` or `sub/.git`; empty if none. Its content is
+    restored as one: a part of it alone would be a damaged repository."""
     parts = decode_path(path).split("/")
     return encode_path("/".join(parts[: parts.index(".git") + 1])) if ".git" in parts else ""
 

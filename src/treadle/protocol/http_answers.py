@@ -1,5 +1,5 @@
-"""What the server answers over HTTP, as Structs: the server fills them in, the client reads them and passes over
-fields that it does not know. Nothing here decides. What clients send is in `http_requests`."""
+"""The answers of the server over HTTP, as Structs: the server fills them in, the client reads them and ignores fields
+that it does not know. Nothing here decides. The bodies of requests are in `http_requests`."""
 
 from typing import Any, Literal
 
@@ -48,14 +48,14 @@ class ChatView(ChatLine, frozen=True, kw_only=True):
     options: ChatOptions
     queue: tuple[QueueItem, ...]
     actions: tuple[OpenAction, ...]
-    """What it waits for."""
+    """The actions that the chat waits for."""
     plan: tuple[PlanStep, ...]
     last_end: str
     """Why the last run ended."""
     last_why: str
     """The same in words, where it does not say all: at a budget, which one, and how much of it is used."""
     warnings: tuple[str, ...] = ()
-    """What is odd about the options of a new chat (A-01)."""
+    """Warnings about the options of a new chat (A-01)."""
 
 
 class FoundChat(ChatLine, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class ChatList(Shape, frozen=True, kw_only=True):
 
 
 class Accepted(Shape, frozen=True, kw_only=True):
-    """What a command made of the chat."""
+    """The state of the chat after a command."""
 
     chat: str
     status: Status
@@ -158,7 +158,7 @@ class WorldList(Shape, frozen=True, kw_only=True):
 
 
 class WorldChanges(Shape, frozen=True, kw_only=True):
-    """What a commit of a world would change now, and what is in its way."""
+    """The changes that a commit of a world would make now, and its conflicts."""
 
     world: WorldView
     files: tuple[FileChange, ...]
@@ -184,7 +184,7 @@ class ChildList(Shape, frozen=True, kw_only=True):
 
 
 class UsageView(Shape, frozen=True, kw_only=True):
-    """What was spent. Of a chat, or of all chats of the user."""
+    """The usage of a chat, or of all chats of the user."""
 
     usage: UsageCount
     turns: int
@@ -197,11 +197,11 @@ class UsageView(Shape, frozen=True, kw_only=True):
     """How much that window holds, in tokens; 0 if it is not known here."""
     chats: int = 1
     priced: bool = True
-    """Of a chat: whether the price of its model is known; if not, `usd` lacks its calls."""
+    """Of a chat: true if the price of its model is known; if not, `usd` lacks the calls of that model."""
 
 
 class UsageRow(Shape, frozen=True, kw_only=True):
-    """What one model cost on one day."""
+    """The usage of one model on one day."""
 
     day: str
     """As in 2026-01-31, in UTC."""
@@ -233,7 +233,7 @@ class ModelView(Shape, frozen=True, kw_only=True):
     price_cached: float
     usable: bool
     why: str
-    """What is missing, when it cannot be used."""
+    """The reason why the model cannot be used."""
     place: str = ""
     """The model server on the server's own machine that has it; empty: a provider has it."""
 
@@ -255,7 +255,7 @@ class FileList(Shape, frozen=True, kw_only=True):
 
 
 class CommandView(Shape, frozen=True, kw_only=True):
-    """What can be typed as `/name words`: a command of one's own, or a prompt `server:prompt` of an MCP server."""
+    """A command that can be typed as `/name words`: a custom command, or a prompt `server:prompt` of an MCP server."""
 
     name: str
     description: str
@@ -297,7 +297,7 @@ class CommandList(Shape, frozen=True, kw_only=True):
 
 
 class ResourceView(Shape, frozen=True, kw_only=True):
-    """What can be typed as `@server:uri`."""
+    """An MCP resource that can be typed as `@server:uri`."""
 
     mention: str
     """All of that; of a template the part before its first variable."""
@@ -305,7 +305,7 @@ class ResourceView(Shape, frozen=True, kw_only=True):
     description: str
     media_type: str
     template: bool
-    """Whether something has to be written behind it."""
+    """True if the mention must be completed with text after it."""
 
 
 class ResourceList(Shape, frozen=True, kw_only=True):
@@ -313,7 +313,7 @@ class ResourceList(Shape, frozen=True, kw_only=True):
 
 
 class Me(Shape, frozen=True, kw_only=True):
-    """Who asks, and what a chat of theirs has if it says nothing else."""
+    """The user of the request, and the defaults of the user's chats."""
 
     user: str
     root: str = ""
@@ -366,7 +366,7 @@ class RunView(Shape, frozen=True, kw_only=True):
     upto: int
     """The last seq that is counted to it; 0: it is the last run."""
     content: str
-    """What was asked for, its beginning."""
+    """The beginning of the message that began the run."""
 
 
 class RunList(Shape, frozen=True, kw_only=True):
@@ -375,21 +375,22 @@ class RunList(Shape, frozen=True, kw_only=True):
 
 
 class ChangedFile(Shape, frozen=True, kw_only=True):
-    """What is left of a chat's changes of one file: from what it was at first to what the chat left."""
+    """The remaining changes that a chat made to one file: from its original state to the state in which the chat left
+    it."""
 
     path: str
-    """Relative to the root; what is no UTF-8 stands in hexadecimal behind `//bytes/`."""
+    """Relative to the root; a path that is not UTF-8 is written in hexadecimal after `//bytes/`."""
     action: Literal["created", "modified", "deleted"]
     added: int
     removed: int
     before: FileState | None
     after: FileState | None
     notes: tuple[str, ...]
-    """What no line shows: kinds, modes, targets of links, bytes."""
+    """Differences that no line shows: kinds, modes, targets of links, bytes."""
     hunks: tuple[Hunk, ...]
     """Numbered, as `undo` and `keep` take them."""
     cut: bool
-    """Whether hunks were left out because there are too many; name the file as `path` to see more of it."""
+    """True if hunks were left out because there are too many; name the file as `path` to see more of them."""
 
 
 class Changes(Shape, frozen=True, kw_only=True):
@@ -402,16 +403,17 @@ class Changes(Shape, frozen=True, kw_only=True):
 
 
 class Restoration(Shape, frozen=True, kw_only=True):
-    """What became of the files, or with `preview` would become of them."""
+    """The outcome of restoring files, or with `preview` the expected outcome."""
 
     restore: str
     """Its name; of an undo, what a redo refers to."""
     preview: bool
     files: tuple[FileChange, ...]
-    """What was changed: from what was there to what is there now. With `preview`, of very many the first."""
+    """The files that changed, each with its state before and now. With `preview`, only the first if there are very
+    many."""
     total: int
     """How many files that are; folders are not counted."""
     conflicts: tuple[FileConflict, ...]
-    """What was left alone, and why."""
+    """The files that were left alone, with the reasons."""
     error: str
     """Why nothing was done at all."""

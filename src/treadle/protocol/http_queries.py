@@ -1,5 +1,4 @@
-"""What may stand behind the question mark of an address of the HTTP API, as Structs; the bodies of requests are in
-`http_requests`."""
+"""The query parameters of the HTTP API, as Structs; the bodies of requests are in `http_requests`."""
 
 from typing import Annotated, Literal
 
@@ -111,7 +110,7 @@ class StreamQuery(Body, frozen=True):
 
 class WatchQuery(Body, frozen=True):
     after: Seq | None = None
-    """Begin behind this number; `Last-Event-ID` counts more. Without either: what happens from now on."""
+    """Begin after this number; `Last-Event-ID` takes precedence. Without either: begin with the next event."""
     follow: bool = True
     ticket: str = ""
 

@@ -1,5 +1,5 @@
-"""What clients send over HTTP, as Structs: the bodies of requests. Only shapes; whether a chat takes it is said by its
-rules. What may stand behind the question mark of an address is in `http_queries`, the answers are in `http_answers`."""
+"""The bodies of HTTP requests, as Structs. Only shapes: the rules of the chat decide if it accepts a request. Query
+parameters are in `http_queries`, answers in `http_answers`."""
 
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -26,7 +26,7 @@ Seq = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is not known is refused: it was meant to do something."""
+    """The base of all bodies. Unknown fields are refused, because the client expects an effect from them."""
 
 
 class Spare(Body, frozen=True):
@@ -66,7 +66,7 @@ _BOUNDS: Mapping[str, Any] = {
     "max_tokens": _Count,
     "context_window": _Count,
 }
-"""What a request may say of an option, where that is narrower than what a log may hold."""
+"""The types of options in requests, where they are narrower than in a log."""
 
 
 def _optional() -> type[msgspec.Struct]:
@@ -83,16 +83,16 @@ else:
 
 
 class OptionChanges(_Options, frozen=True, kw_only=True):
-    """The options of a chat; what is left out stays as it is."""
+    """The options of a chat; an option that is left out stays as it is."""
 
     preset: Preset | UnsetType = UNSET
     """Options under one name; those that are named beside it win."""
 
     def changes(self) -> dict[str, Any]:
         """The options that were named, as plain data."""
-        named = {name: getattr(self, name) for name in ChatOptions.__struct_fields__ if hasattr(self, name)}
-        said = {name: msgspec.to_builtins(value) for name, value in named.items() if value is not UNSET}
-        return {**(PRESETS[self.preset] if self.preset is not UNSET else {}), **said}
+        fields = {name: getattr(self, name) for name in ChatOptions.__struct_fields__ if hasattr(self, name)}
+        given_options = {name: msgspec.to_builtins(value) for name, value in fields.items() if value is not UNSET}
+        return {**(PRESETS[self.preset] if self.preset is not UNSET else {}), **given_options}
 
 
 class CreateChat(OptionChanges, frozen=True, kw_only=True):
@@ -125,13 +125,13 @@ class StartRace(OptionChanges, frozen=True, kw_only=True):
     judge: Line = ""
     """A model that chooses among those that passed."""
     all: bool = False
-    """Whether all attempts are made to the end even if one has passed."""
+    """True if every attempt runs to its end even after one has passed."""
 
 
 class SendMessage(Body, frozen=True):
     content: str = ""
     delivery: Delivery = "queued"
-    """What to do when the chat is busy: queue, or steer."""
+    """If the chat is busy: queue the message, or steer the run with it."""
     images: tuple[Picture, ...] = ()
     expand: bool = False
     """For what a person typed: `/name words` says the command of that name, or the prompt `server:prompt` of an MCP
@@ -144,7 +144,7 @@ class EditMessage(Body, frozen=True):
 
 class ReplaceMessage(EditMessage, frozen=True):
     files: bool = False
-    """Whether the files go back to that point first (L-09)."""
+    """True if the files are restored to that point first (L-09)."""
 
 
 class ToolResultBody(Body, frozen=True):
@@ -197,9 +197,9 @@ class Passage(Body, frozen=True, kw_only=True):
     language: Annotated[str, Meta(max_length=4_096)] = ""
     """Of code and diffs: the name of a language, or of a file."""
     split: bool = False
-    """Whether the two sides of a diff stand beside each other."""
+    """True if the two sides of a diff stand beside each other."""
     numbered: bool = False
-    """Whether the lines of code have numbers."""
+    """True if the lines of code have numbers."""
 
 
 class Passages(Body, frozen=True):
@@ -249,9 +249,9 @@ class JobInput(Body, frozen=True, kw_only=True):
 
     text: Annotated[str, Meta(max_length=64_000)] = ""
     enter: bool = True
-    """Whether a line end follows."""
+    """True if a line end follows the text."""
     end: bool = False
-    """Whether the input is closed then."""
+    """True if the input is closed after the text."""
 
 
 class ChangeChoice(Spare, frozen=True, kw_only=True):
@@ -260,7 +260,7 @@ class ChangeChoice(Spare, frozen=True, kw_only=True):
     run: _Run | Literal["last", "all"] = "last"
     """last: the newest run of which something is left; a number: as `runs` counts them."""
     since: Seq = 0
-    """In place of `run`: what was recorded after this seq, as that of a message of yours."""
+    """In place of `run`: the changes recorded after this seq, such as the seq of one of your messages."""
     upto: Seq = 0
     """And not after this one; 0: until now."""
     paths: tuple[_Path, ...] = ()
@@ -273,7 +273,7 @@ class UndoFiles(ChangeChoice, frozen=True, kw_only=True):
     """Take changes of files back (W-02)."""
 
     merge: bool = False
-    """Merge (three-way) with what somebody changed since, instead of leaving such files alone."""
+    """Merge (three-way) with later changes by others, instead of leaving such files alone."""
     even_kept: bool = False
     preview: bool = False
     """Only tell what would be done."""

@@ -1,4 +1,4 @@
-"""What is shown while it happens and never recorded (V-05)."""
+"""Events that are shown as they happen and never recorded (V-05)."""
 
 from typing import Any, Literal
 
@@ -90,7 +90,7 @@ class OpenAction(Value, frozen=True):
 
     @property
     def of_person(self) -> bool:
-        """Whether a person must say something; a client's tool answers by itself."""
+        """True if a person must answer; a client's tool answers by itself."""
         return self.kind != "external_tool"
 
 

@@ -13,7 +13,7 @@ from treadle.protocol.permissions import Rule
 from treadle.protocol.tools import DynamicTool
 
 Mode = Literal["read-only", "confirm", "review", "ask", "auto-edit", "autopilot"]
-"""What passes without a question (S-07), from the least to the most; see `treadle.policy.standard`."""
+"""The actions that need no approval (S-07), from the fewest to the most; see `treadle.policy.standard`."""
 TitleChoice = Literal["auto", "on", "off"]
 """The models that write titles of chats. auto: all but those that only play a script."""
 OnLimit = Literal["ask", "answer", "error"]
@@ -32,7 +32,7 @@ NetworkChoice = bool | tuple[str, ...]
 
 
 OWN_WORLD = "chat"
-"""What a new chat says for a world of its own."""
+"""The value of the option `world` by which a new chat gets a world of its own."""
 
 
 class Project(NamedTuple):
@@ -50,7 +50,7 @@ EFFORTS: tuple[ReasoningEffort, ...] = ("none", "minimal", "low", "medium", "hig
 
 
 class Budget(Value, frozen=True):
-    """What may be spent; 0 means no limit (L-11)."""
+    """Limits on spending; 0 means no limit (L-11)."""
 
     turns: int = 0
     tokens: int = 0
@@ -61,7 +61,7 @@ class Budget(Value, frozen=True):
 
 
 class Skill(Value, frozen=True):
-    """A skill that the chat may use: what the model is told of it at first, and where the rest lies (E-03)."""
+    """A skill that the chat may use: the description that the model gets at first, and the path of the rest (E-03)."""
 
     name: str
     description: str
@@ -77,18 +77,18 @@ class ChatOptions(Value, frozen=True):
     model: str = ""
     root: str = ""
     root_id: str = ""
-    """Which folder the root is, whatever its path leads to later: its volume and inode, found when the chat was bound
-    to it (S-01). Set by Treadle; naming the root again binds the chat anew."""
+    """The identity of the root folder (volume and inode), even if its path leads elsewhere later; determined when the
+    chat was bound to it (S-01). Set by Treadle; naming the root again binds the chat anew."""
     world: str = ""
     """The world of the root in which the chat works: nothing of the project changes until that is committed (W-11).
     Empty: in the project itself. `chat`: one that is opened for the chat when it begins."""
     mode: Mode = "auto-edit"
     system_prompt: str = ""
     interactive: bool = False
-    """Whether a person is there to answer. If not, what would ask is declined at once, with a text for the model."""
+    """True if a person is there to answer. If not, every question is declined at once, with a text for the model."""
     max_turns: int = 100
     on_limit: OnLimit | Literal[""] = ""
-    """What happens at the turn cap; empty: `ask` when interactive, else `answer` (L-03)."""
+    """The action at the turn cap; empty: `ask` when interactive, else `answer` (L-03)."""
     on_guard: OnGuard | Literal[""] = ""
     run_budget: Budget = Budget()
     chat_budget: Budget = Budget()
@@ -128,24 +128,24 @@ class ChatOptions(Value, frozen=True):
     strict_paths: bool = False
     """Refuse commands that name paths outside the root even where a sandbox works; without one that is always so."""
     command_view: bool = True
-    """Whether foreground commands run on a copy-on-write view where one works, and are committed like a transaction
-    (W-08); else they write through, with the tree compared before and after."""
+    """True if foreground commands run on a copy-on-write view where one works, and are committed like a transaction
+    (W-08); else they write to the project directly, and the tree is compared before and after."""
     git_branch: bool = False
-    """Whether each run that changes something works on a git branch of its own (W-06)."""
+    """True if each run that changes something works on a git branch of its own (W-06)."""
     checks: tuple[str, ...] = ()
     """Commands that must succeed before a completion is accepted (L-16)."""
     verify: bool = True
-    """Whether the model is told once when a task asked for changes and nothing was written (L-16)."""
+    """True if the model gets one reminder when a task asked for changes and nothing was written (L-16)."""
     diagnose: bool = True
-    """Whether files that a run changed are looked at for errors before a completion is accepted (L-16)."""
+    """True if files that a run changed are checked for errors before a completion is accepted (L-16)."""
     instructions: str = ""
-    """What the project itself says to agents (AGENTS.md), as it was when the chat began (E-03)."""
+    """The project's instructions to agents (AGENTS.md), as they were when the chat began (E-03)."""
     skills: tuple[Skill, ...] = ()
-    """What the user and, once trusted, the project bring as skills, as it was when the chat began (E-03)."""
+    """The skills of the user and of the project (only if it is trusted), as they were when the chat began (E-03)."""
     agent: str = ""
     """The name of the custom agent that the chat works as; empty: none."""
     agent_prompt: str = ""
-    """What that agent is told, as it was when it was chosen."""
+    """The prompt of that agent, as it was when the agent was chosen."""
     own_servers: str = ""
     """The name under which a program brings MCP servers for this chat (`Agent.mcp.bring`); empty: it has those of its
     project, as every chat there. The declarations are in no log, for they may hold keys."""
@@ -164,7 +164,7 @@ class ChatOptions(Value, frozen=True):
 
     @property
     def extends_itself(self) -> bool:
-        """Whether more turns are taken at the turn cap without asking: autopilot works until its budget ends."""
+        """True if the chat takes more turns at the turn cap without asking: autopilot works until its budget ends."""
         budgets = self.run_budget, self.chat_budget
         return self.mode == "autopilot" and not self.on_limit and any(each != Budget() for each in budgets)
 
@@ -230,9 +230,9 @@ def check_root_name(root: str) -> None:
     try:
         root.encode()
     except UnicodeEncodeError:
-        shown = root.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        readable_root = root.encode(errors="surrogateescape").decode(errors="backslashreplace")
         raise InvalidInput(
-            f"The path of the root, {shown!r}, is not valid UTF-8 and cannot be recorded; rename the folder."
+            f"The path of the root, {readable_root!r}, is not valid UTF-8 and cannot be recorded; rename the folder."
         ) from None
 
 
@@ -245,7 +245,7 @@ Preset = Literal["strict"]
 PRESETS: Mapping[Preset, Mapping[str, Any]] = {
     "strict": {"mode": "confirm", "max_turns": 20, "strict_paths": True},
 }
-"""Options under one name. What is said beside a preset wins over it. `strict`: a person is asked before anything is
+"""Sets of options by name. An option given beside a preset wins over it. `strict`: a person is asked before anything is
 changed or run, commands may not name paths outside the project (S-15), and a run has 20 turns."""
 
 
@@ -302,7 +302,7 @@ class OptionKeywords(TypedDict, total=False):
 
 
 class RaceKeywords(OptionKeywords, total=False):
-    """What a race is given beside its task (L-22), with the options of its chats; see `http_requests.StartRace`."""
+    """The arguments of a race besides its task (L-22), with the options of its chats; see `http_requests.StartRace`."""
 
     attempts: int
     models: Sequence[str]

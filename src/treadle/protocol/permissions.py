@@ -64,7 +64,8 @@ def check_standing(rule: Rule) -> None:
 
 
 class Offer(Value, frozen=True):
-    """A rule that would have answered this question, in words: what it would cover, and what not."""
+    """A rule that would have answered this question, with a description of the calls that it covers and of those that
+    it does not."""
 
     rule: Rule
     covers: str

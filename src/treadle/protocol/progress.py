@@ -19,7 +19,7 @@ _DEEDS: dict[str, tuple[str, str, str]] = {
     "run_command": ("ran", "command", "commands"),
 }
 _UNTOLD = frozenset({"task_complete", "update_plan", "ask_user"})
-"""What they do is shown in another way."""
+"""Tools that front ends show in another way."""
 
 
 class Progress:

@@ -1,4 +1,4 @@
-"""What came of a race (L-22), read off the log of its chat."""
+"""The result of a race (L-22), read from the log of its chat."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from treadle.protocol.files import FileChange
 
 
 class RaceResult(Value, frozen=True):
-    """What came of a race: `chat.files.undo()` of its chat takes it back."""
+    """The result of a race. `chat.files.undo()` of its chat undoes it."""
 
     chat: str
     winner: int
@@ -25,19 +25,21 @@ class RaceResult(Value, frozen=True):
 
 def result_of(chat: str, events: Iterable[Envelope]) -> RaceResult:
     """From the log of a race. RunFailed if it came to nothing."""
-    found = RaceResult(chat, 0, "", ())
+    race_result = RaceResult(chat, 0, "", ())
     for envelope in events:
         match envelope.data:
             case ExecutionComplete(result=result, error=error, success=success):
-                found = msgspec.structs.replace(found, text=result or error, committed=success)
+                race_result = msgspec.structs.replace(race_result, text=result or error, committed=success)
             case SubagentCompleted(committed=committed, number=number) as one:
-                found = msgspec.structs.replace(
-                    found, attempts=(*found.attempts, one), winner=number if committed else found.winner
+                race_result = msgspec.structs.replace(
+                    race_result,
+                    attempts=(*race_result.attempts, one),
+                    winner=number if committed else race_result.winner,
                 )
             case FilesChanged(files=files):
-                found = msgspec.structs.replace(found, files=files)
+                race_result = msgspec.structs.replace(race_result, files=files)
             case SessionError(error_class=kind, message=message):
                 raise RunFailed(kind, message)
             case _:
                 pass
-    return found
+    return race_result

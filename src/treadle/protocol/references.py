@@ -1,5 +1,5 @@
-"""What events refer to outside the log: one list for export, import, `treadle gc` and `treadle fsck`, made from the
-marks on the fields of the types, so that a new field is in it by itself (D-06, D-08)."""
+"""The references of events to objects outside the log: one list for export, import, `treadle gc` and `treadle fsck`. It
+is derived from the markers on the fields of the types, so that it includes new fields automatically (D-06, D-08)."""
 
 import re
 from collections.abc import Iterator
@@ -27,22 +27,26 @@ class Reference(msgspec.Struct, frozen=True):
     path: str = ""
     """The file of the project that it is about, if it is about one."""
     needed: bool = True
-    """Whether it is missed when it is not there."""
+    """True if the absence of the object is an error."""
 
     @property
     def in_store(self) -> bool:
-        """Whether it is kept as a blob beside the log."""
+        """True if the object is a blob beside the log."""
         return self.kind != "image"
 
 
 def references(value: Event | FileChange) -> Iterator[Reference]:
-    """What a recorded value refers to itself; what is in a manifest comes when its changes are asked."""
+    """Yield the references of a recorded value itself.
+    Those in a manifest come from calls with the manifest's changes.
+    """
     yield from _within(value, "", True)
 
 
 def lost_without(event: Event) -> list[str]:
     """The blobs without which an event is not whole."""
-    return list(dict.fromkeys(found.digest for found in references(event) if found.in_store and found.needed))
+    return list(
+        dict.fromkeys(reference.digest for reference in references(event) if reference.in_store and reference.needed)
+    )
 
 
 def _within(value: Any, path: str, needed: bool) -> Iterator[Reference]:
@@ -50,20 +54,20 @@ def _within(value: Any, path: str, needed: bool) -> Iterator[Reference]:
         path = getattr(value, "path", path)
         needed = needed and not (isinstance(value, FileChange) and _keeps_bytes(value))
         for name, to, perhaps in _fields(type(value)):
-            held = getattr(value, name)
+            field_value = getattr(value, name)
             if not to:
-                yield from _within(held, path, needed and not perhaps)
+                yield from _within(field_value, path, needed and not perhaps)
             elif to == "plan":
-                yield from (Reference("image", digest, path, False) for digest in _hashes(held))
-            elif held:
-                yield Reference(to, held, path, needed and not perhaps)
+                yield from (Reference("image", digest, path, False) for digest in _hashes(field_value))
+            elif field_value:
+                yield Reference(to, field_value, path, needed and not perhaps)
     elif isinstance(value, tuple | list | dict):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _within(item, path, needed)
 
 
 def _keeps_bytes(change: FileChange) -> bool:
-    """Whether only the mode changed: then nothing was lost that would have to be kept."""
+    """True if only the mode changed: the change overwrote no bytes, so none need to be stored."""
     return change.before is not None and change.after is not None and change.before.digest == change.after.digest
 
 
@@ -81,15 +85,15 @@ def _hashes(value: Any) -> Iterator[str]:
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
     """The fields of a type that refer to something, or lead to one that does: name, to what, and whether only
     perhaps."""
-    found: list[tuple[str, Any, bool]] = []
+    reference_fields: list[tuple[str, Any, bool]] = []
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if name not in kind.__struct_fields__:
             continue
         marks = getattr(hint, "__metadata__", ())
         to = next((mark.to for mark in marks if isinstance(mark, Refers)), "")
         if to not in _NOTHING and (to or _leads(hint)):
-            found.append((name, to, any(isinstance(mark, Perhaps) for mark in marks)))
-    return tuple(found)
+            reference_fields.append((name, to, any(isinstance(mark, Perhaps) for mark in marks)))
+    return tuple(reference_fields)
 
 
 def _leads(hint: Any) -> bool:

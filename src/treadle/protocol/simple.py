@@ -1,7 +1,7 @@
 """A view of the log in six words, for simple readers (A-11): token, tool_start, tool_done, file_modified, done, error.
-A projection, with a memory of one turn: what a reader has of its text, so that a late reader, one that fell behind, and
-a turn that is made again all come to the same text, once; and its calls, each of which has a beginning here, also if it
-was refused or stopped before it could begin.
+A projection that remembers one turn: the text that the reader has already, so that a late reader, one that fell behind,
+and a repeated turn all end with the same text, once; and the calls of the turn, each of which gets a tool_start, also
+if it was refused or stopped before it could begin.
 """
 
 from typing import Literal
@@ -52,7 +52,7 @@ class ToolDone(Word, frozen=True, tag="tool_done"):
     result_summary: str
 
 
-class Done(Word, frozen=True, tag="done"):
+class RunDone(Word, frozen=True, tag="done"):
     """A run has ended."""
 
     reason: e.EndReason
@@ -67,7 +67,7 @@ class Failed(Word, frozen=True, tag="error"):
     message: str
 
 
-WORDS = (Token, ToolStart, FileModified, ToolDone, Done, Failed)
+WORDS = (Token, ToolStart, FileModified, ToolDone, RunDone, Failed)
 Said = tuple[int, Word]
 """A word, and the seq up to which the reader has everything with it; 0 if more of the same event is to come, or if the
 word is live."""
@@ -87,19 +87,19 @@ class SimpleView:
 
     def show(self, envelope: e.Envelope) -> list[Said]:
         seq, words = envelope.seq, self._words(envelope.data)
-        held, self._held = self._held, None
-        if held is not None and isinstance(envelope.data, e.FilesChanged) and envelope.data.call == held[1].call:
-            return [*((0, word) for word in words), (seq, held[1])]
-        first: list[Said] = [] if held is None else [held]
+        pending, self._held = self._held, None
+        if pending is not None and isinstance(envelope.data, e.FilesChanged) and envelope.data.call == pending[1].call:
+            return [*((0, word) for word in words), (seq, pending[1])]
+        first: list[Said] = [] if pending is None else [pending]
         if words and isinstance(words[-1], ToolDone):
             self._held = (seq, words[-1])
             return [*first, *((0, word) for word in words[:-1])]
         return [*first, *((0, word) for word in words[:-1]), *((seq, word) for word in words[-1:])]
 
     def flush(self) -> list[Said]:
-        """What is held back, when nothing is to come soon."""
-        held, self._held = self._held, None
-        return [] if held is None else [held]
+        """Return the word that is held back; called when no other event is expected soon."""
+        pending, self._held = self._held, None
+        return [] if pending is None else [pending]
 
     @property
     def holds(self) -> bool:
@@ -122,42 +122,42 @@ class SimpleView:
             case e.ModelCall(purpose="summary", text=text) if text:
                 return [Token(0, 0, text)]
             case e.TrialStart(call=call, name=name, args_summary=summary):
-                begun = self._start(call, name, summary)
+                start_words = self._start(call, name, summary)
                 self._tried.add(call)
-                return begun
+                return start_words
             case e.ExecutionStart(call=call, name=name, args_summary=summary):
                 return self._start(call, name, summary)
             case e.ExecutionComplete(call=call, success=success, result_summary=summary):
-                return [*self._begun(call), ToolDone(call, success, summary)]
+                return [*self._start_call(call), ToolDone(call, success, summary)]
             case e.FilesChanged(files=files) | e.Undone(files=files) | e.Redone(files=files):
                 return [FileModified(file.path, file.action) for file in files]
             case e.SessionIdle(reason=reason, why=why):
-                return [Done(reason, why)]
+                return [RunDone(reason, why)]
             case e.SessionError(error_class=error_class, message=message):
                 return [*self._text.drop(), Failed(error_class, message)]
             case _:
                 return []
 
     def _start(self, call: CallKey, name: str, summary: str) -> list[Word]:
-        begun = self._begun(call, name, summary)
-        return begun if begun or call in self._tried else [ToolStart(call, name, summary)]
+        start_words = self._start_call(call, name, summary)
+        return start_words if start_words or call in self._tried else [ToolStart(call, name, summary)]
 
-    def _begun(self, call: CallKey, name: str = "", summary: str = "") -> list[Word]:
+    def _start_call(self, call: CallKey, name: str = "", summary: str = "") -> list[Word]:
         """The beginning of a call whose request was seen; nothing if it has been told."""
         request = self._requests.pop(call, None)
         return [] if request is None else [ToolStart(call, name or request.name, summary or touched(request.arguments))]
 
 
 class _Text:
-    """What the reader has of the text of a turn. After a failed attempt it is compared with what comes now, and only
-    the difference is told."""
+    """The part of a turn's text that the reader has. After a failed attempt it is compared with the text of the next
+    attempt, and only the difference is sent."""
 
     def __init__(self) -> None:
         self._turn = 0
         self._pieces: list[str] = []
         self._length = 0
         self._old: str | None = None
-        """What the reader has of an earlier attempt, as long as the new one says the same."""
+        """The reader's text from an earlier attempt, as long as the new attempt has the same text."""
         self._place = 0
         """How much of it was said again."""
 
@@ -176,19 +176,19 @@ class _Text:
             self.begin(turn)
         if self._old is None:
             return self._say(self._length, text)
-        same = _same(self._old[self._place : self._place + len(text)], text)
-        self._place += same
-        if same == len(text):
+        common_length = _common_prefix_length(self._old[self._place : self._place + len(text)], text)
+        self._place += common_length
+        if common_length == len(text):
             return []
-        return self._replace(self._old[: self._place], text[same:])
+        return self._replace(self._old[: self._place], text[common_length:])
 
     def end(self, turn: int, content: str) -> list[Word]:
         """The whole text, as it is recorded."""
         if turn != self._turn:
             self.begin(turn)
         had = self._had()
-        same = _same(had, content)
-        words = [] if had == content else self._replace(content[:same], content[same:])
+        common_length = _common_prefix_length(had, content)
+        words = [] if had == content else self._replace(content[:common_length], content[common_length:])
         self._turn = 0
         self._set("")
         return words
@@ -200,9 +200,9 @@ class _Text:
         self._set("")
         return [Token(turn, 0, "")] if had else []
 
-    def _replace(self, kept: str, text: str) -> list[Word]:
-        self._set(kept)
-        return self._say(len(kept), text)
+    def _replace(self, prefix: str, text: str) -> list[Word]:
+        self._set(prefix)
+        return self._say(len(prefix), text)
 
     def _say(self, at: int, text: str) -> list[Word]:
         self._pieces.append(text)
@@ -217,9 +217,9 @@ class _Text:
         self._old = None
 
 
-def _same(one: str, other: str) -> int:
+def _common_prefix_length(one: str, second: str) -> int:
     """How many characters both begin with."""
-    if other.startswith(one):
+    if second.startswith(one):
         return len(one)
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+    pairs = enumerate(zip(one, second, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(second)))

@@ -1,5 +1,5 @@
-"""What became of the chats that a call began: sub-agents of a model, attempts of a race (L-22, L-23). Which chats those
-are stands in the plan of the call's intent; each of them names the call in its `session.created`."""
+"""Events about the chats that a call began: sub-agents of a model, attempts of a race (L-22, L-23). The plan in the
+call's intent lists those chats; each of them names the call in its `session.created`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,9 +35,9 @@ class SubagentCompleted(Event, frozen=True):
     removed: int = 0
     """… and by how many lines."""
     passed: bool | None = None
-    """Whether the check of a race passed; null: there was none."""
+    """True if the attempt passed the check of its race; null: there was no check."""
     committed: bool = False
-    """Whether its changes are the parent's now."""
+    """True if its changes are committed to the parent's files."""
 
 
 class Child(Value, frozen=True):

@@ -1,11 +1,11 @@
-"""What becomes of calls: intents and results, approvals, tools that clients run, questions, and the background commands
-that outlive their call (V-02)."""
+"""Events about tool calls: intents and results, approvals, tools that clients run, questions, and the background
+commands that outlive their call (V-02)."""
 
 from typing import Any, Literal
 
 import msgspec
 
-from treadle.protocol.content import BlobHash, Fingerprint, Image, Plan, Seen, Shell
+from treadle.protocol.content import BlobHash, Fingerprint, Image, KnownFile, Plan, Shell
 from treadle.protocol.envelope import Event
 from treadle.protocol.files import DiffStat
 from treadle.protocol.permissions import Offer, Rule
@@ -24,9 +24,9 @@ class ExecutionStart(Event, frozen=True):
     args_summary: str = ""
     plan: Plan = None
     read_only: bool = False
-    """Whether the tool says of itself that it changes nothing."""
+    """True if the tool declares that it changes nothing."""
     effect: Effect = "execute"
-    """What the call does, by its tool and by its words: a command that only looks is a `read`."""
+    """The effect of the call, by its tool and its arguments: a command that only reads is a `read`."""
 
 
 class TrialStart(Event, frozen=True):
@@ -59,7 +59,7 @@ class ExecutionComplete(Event, frozen=True):
     """The hash of the whole output, where the result shows only a part."""
     duration_ms: int = 0
     """How long it took; with the time in which it was tried, and without the time in which it waited for a person."""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[KnownFile, ...] = ()
     """Files as the model knows them from now on (T-13)."""
     shell: Shell | None = None
     """Where the chat's shell is from now on (T-14)."""
@@ -73,9 +73,8 @@ class ExecutionComplete(Event, frozen=True):
 
 
 CommandEnding = Literal["exited", "timed_out", "idle", "exceeded", "stopped", "failed", "lost"]
-"""How a command ended. idle: nothing was written and nobody asked for too long · exceeded: it used up
-more than its limits · failed: it could not be started ·
-lost: its supervisor died with it; what it did by then is not known."""
+"""How a command ended. idle: for too long it wrote nothing and no one asked about it · exceeded: it used more than its
+limits · failed: it could not be started · lost: its supervisor died with it, and its effect up to then is unknown."""
 
 
 class JobStarted(Event, frozen=True):
@@ -93,7 +92,8 @@ class JobStarted(Event, frozen=True):
 
 
 class JobEnded(Event, frozen=True):
-    """A background command has ended, by itself or by somebody; what it changed in the project stands beside this."""
+    """A background command has ended, by itself or because it was stopped. Its changes to the project are recorded
+    beside this event."""
 
     TYPE = "job.ended"
     VERSION = 2
@@ -102,8 +102,8 @@ class JobEnded(Event, frozen=True):
     code: int = 0
     """The exit code; -N if signal N ended it."""
     by: str = ""
-    """Who stopped it: `model`, `person`, `archive`; `fork`, `import`: this chat is a copy, and it is none of its own.
-    Empty: nobody, or nobody who said so."""
+    """The one who stopped it: `model`, `person`, `archive`; `fork`, `import`: this chat is a copy, and the command
+    belongs to the original. Empty if it was not stopped or this is unknown."""
     concerns: tuple[str, ...] = ()
     """Why what it changed would have been asked for, had that been known before (W-10)."""
     pending: int = 0
@@ -111,13 +111,13 @@ class JobEnded(Event, frozen=True):
 
 
 class JobSettled(Event, frozen=True):
-    """What an ended background command had left on its view was committed to the project, or never will be (W-10). The
-    changes stand beside this."""
+    """The changes that an ended background command had left on its view were committed to the project, or never will be
+    (W-10). The changes are recorded beside this event."""
 
     TYPE = "job.settled"
     job: str
     outcome: Literal["committed", "refused", "discarded"] = "committed"
-    """refused: somebody else had changed the same files meanwhile · discarded: a person or the mode wanted it so."""
+    """refused: the same files were changed by others meanwhile · discarded: by a person or by the mode."""
     by: str = ""
     """`person`; `run`: it passed without a question when the next run began; `fork`, `import`: this chat is a copy, and
     it is none of its own. Empty: a call of the model."""
@@ -145,7 +145,7 @@ HEADLESS = "headless"
 
 
 class PermissionCompleted(Event, frozen=True):
-    """A call was allowed or refused: by a person, by the policy, or because nobody will answer any more."""
+    """A call was allowed or refused: by a person, by the policy, or because no answer is expected any more."""
 
     TYPE = "permission.completed"
     action: str
@@ -168,12 +168,13 @@ class ExternalToolRequested(Event, frozen=True):
     name: str
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     tool_call_id: str = ""
-    """What a client sends back; unique in the chat."""
+    """The id that a client sends back with its result; unique in the chat."""
     deadline_s: float = 0.0
 
 
 class ExternalToolCompleted(Event, frozen=True):
-    """A client sent its result, or nobody will; the result itself is the `tool.execution_complete` behind it."""
+    """A client sent its result, or none is expected any more; the result itself is the `tool.execution_complete` after
+    it."""
 
     TYPE = "external_tool.completed"
     call: CallKey
@@ -194,11 +195,11 @@ class UserInputRequested(Event, frozen=True):
     purpose: Literal["ask_user", "limit", "guard", "elicitation"] = "ask_user"
     call: CallKey = CallKey("")
     plan: Plan = None
-    """What the tool needs to go on after the answer."""
+    """The data that the tool needs to go on after the answer."""
 
 
 class UserInputCompleted(Event, frozen=True):
-    """A question was answered, or nobody will answer it any more."""
+    """A question was answered, or no answer is expected any more."""
 
     TYPE = "user_input.completed"
     action: str

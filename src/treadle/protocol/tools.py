@@ -1,4 +1,4 @@
-"""What the world knows of a tool: its name, its schema and how it behaves. Running it is a port's business."""
+"""The description of a tool: its name, its schema and its behaviour. Running it is a port's business."""
 
 import hashlib
 import re
@@ -14,9 +14,9 @@ ToolKind = Literal["function", "client", "question"]
 """function: Treadle runs it · client: someone outside does (A-02) · question: a person answers (T-07)."""
 
 Effect = Literal["none", "read", "edit", "execute"]
-"""What a tool does. none: it touches nothing, and runs alone · read: it changes nothing, and may run beside others and
-again · edit: it changes the files that its arguments name, and records each change · execute: it runs what may do
-anything, a command or code of the user's."""
+"""The effect of a tool. none: it touches nothing, and runs alone · read: it changes nothing, and may run beside others
+and again · edit: it changes the files that its arguments name, and records each change · execute: it may do anything:
+it runs a command or code of the user's."""
 
 COMMAND_TOOL = "run_command"
 INPUT_TOOL = "send_input"
@@ -76,16 +76,18 @@ class ToolSpec(Value, frozen=True):
     job_argument: str = ""
     """The argument that names a background command, whose effect the call may commit (W-10)."""
     parallel: bool = False
-    """Whether calls of it that stand together run at once; those of tools that only read do so anyway (L-06)."""
+    """True if adjacent calls of the tool run at the same time; calls of tools that only read always do (L-06)."""
     server: str = ""
-    """The MCP server that runs it: whatever it says of itself, nobody here can tell what it does."""
+    """The MCP server that runs it. The server's own description of the effect is not trusted: the real effect is
+    unknown."""
     short: ShortForm | None = None
     """How a model with a small window is told of it; None: as every other model."""
     dispensable: bool = False
-    """Whether such a model is not told of it, unless somebody chose it. It can be called all the same."""
+    """True if models with a small window are not offered the tool unless it was chosen explicitly. It can be called all
+    the same."""
     needs: Literal["", "reading", "output", "change"] = ""
-    """What must have come before a call of it is of use: a file that was read, an output that was cut, a change of
-    files if the task asks for one."""
+    """The condition under which a call makes sense: a file was read, an output was cut, or files were changed if the
+    task asks for that."""
 
     def __post_init__(self) -> None:
         if self.read_only:
@@ -97,7 +99,7 @@ class ToolSpec(Value, frozen=True):
 
     @property
     def rule_name(self) -> str:
-        """What rules with a pattern of tools are held against."""
+        """The name that is matched against the tool patterns of rules."""
         return f"{MCP_PREFIX}{self.name}" if self.server else self.name
 
     def command_in(self, arguments: Mapping[str, Any]) -> str | None:
@@ -112,7 +114,7 @@ class DynamicTool(Value, frozen=True):
     name: str
     description: str = ""
     input_schema: Any = msgspec.field(default_factory=lambda: dict(ANY_OBJECT))
-    """A JSON Schema. What is none is a warning, and the arguments are not checked."""
+    """A JSON Schema. An invalid one gives a warning, and the arguments are not checked."""
 
 
 _LOOKING = (
@@ -130,14 +132,15 @@ def job_handle(arguments: Mapping[str, Any]) -> str:
 
 
 def only_looks(command: str) -> bool:
-    """Whether a command line plainly changes nothing. Careful: what is not known to only look may have written."""
+    """True if a command line certainly changes nothing. Conservative: a command that is not known to only read counts
+    as writing."""
     if re.search(_OUTPUT, command):
         return False
     return all(re.match(_LOOKING, part) for part in re.split(_SEPARATORS, command) if part.strip())
 
 
 def effect_of(spec: ToolSpec, arguments: dict[str, Any]) -> Effect:
-    """What one call does: what its tool does, or `read` if it runs a command that only looks."""
+    """Return the effect of one call: the effect of its tool, or `read` for a command that only reads."""
     command = spec.command_in(arguments)
     return "read" if command is not None and only_looks(command) else spec.effect
 

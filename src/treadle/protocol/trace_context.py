@@ -34,20 +34,20 @@ def read(traceparent: str) -> TraceContext | None:
 
 def checked(traceparent: str) -> str:
     """In its one spelling; empty if it cannot be joined."""
-    found = read(traceparent) if traceparent else None
-    return str(found) if found is not None else ""
+    context = read(traceparent) if traceparent else None
+    return str(context) if context is not None else ""
 
 
-def brought(told: Mapping[str, Any] | None) -> str:
+def extract_traceparent(metadata: Mapping[str, Any] | None) -> str:
     """The `traceparent` that came along with a request, where protocols have no field for it but a map of anything
     (`_meta`); empty if none did, or none that can be joined."""
-    found = (told or {}).get("traceparent")
-    return checked(found) if isinstance(found, str) else ""
+    traceparent = (metadata or {}).get("traceparent")
+    return checked(traceparent) if isinstance(traceparent, str) else ""
 
 
 def trace_of(chat: str, first: int, traceparent: str = "") -> TraceContext:
-    """What the run that began with the event `first` hangs on: the span that it was begun from, or a trace of its
-    own."""
+    """Return the parent of the run that began with the event `first`: the span from which it was begun, or a trace of
+    its own."""
     return read(traceparent) or TraceContext(int.from_bytes(_digest(chat, first)[:16]))
 
 

@@ -60,7 +60,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("tool.execution_complete", 1): _as_it_is,  # with pictures
     ("job.ended", 1): _as_it_is,  # how many files are not committed yet
     ("user_input.requested", 1): _as_it_is,  # a tool may ask in the middle of its call
-    ("tool.execution_start", 1): _as_it_is,  # whether the tool only reads
+    ("tool.execution_start", 1): _as_it_is,  # read_only: the tool only reads
     ("tool.execution_start", 2): _effect_by_name,
     ("session.created", 1): _as_it_is,  # the options say which folder the root is
     ("session.created", 2): lambda data: {**data, "options": _asked_by_words(data["options"])},

@@ -1,5 +1,5 @@
-"""What readers see of a log in short: the summary of a chat, and live text coalesced for a screen (U-02). Projections
-only: everything here can be made again from events. The view for simple readers is in `simple`."""
+"""Short views of a log: the summary of a chat, and live text coalesced for a screen (U-02). Projections only:
+everything here can be derived again from events. The view for simple readers is in `simple`."""
 
 import re
 from typing import Literal
@@ -16,9 +16,9 @@ Status = Literal["idle", "pending", "running", "interrupting", "requires_action"
 STATUSES: tuple[Status, ...] = ("idle", "pending", "running", "interrupting", "requires_action", "error")
 
 
-def shown_status(said: Status, leased: bool) -> Status:
+def shown_status(recorded_status: Status, leased: bool) -> Status:
     """A chat whose worker died is pending, not running (A-08)."""
-    return "pending" if said == "running" and not leased else said
+    return "pending" if recorded_status == "running" and not leased else recorded_status
 
 
 class QueueItem(Value, frozen=True):
@@ -27,7 +27,7 @@ class QueueItem(Value, frozen=True):
     delivery: Delivery = "queued"
     images: tuple[Image, ...] = ()
     after_stop: bool = False
-    """Whether it was said when the run had been stopped and had not ended yet: it is what to do instead."""
+    """True if the message came after the run was stopped and before it had ended: it replaces the stopped task."""
     traceparent: str = ""
 
 
@@ -54,7 +54,7 @@ class JobView(Value, frozen=True):
 
 
 class JobChanges(Value, frozen=True):
-    """What an ended background command has changed on its view and is not committed to the project (W-10)."""
+    """The changes of an ended background command on its view that are not committed to the project (W-10)."""
 
     job: JobView
     files: tuple[FileChange, ...] = ()
@@ -81,7 +81,7 @@ class ChatSummary(Value, frozen=True):
     status: Status = "idle"
     head: int = 0
     runnable: bool = False
-    """Whether a worker has something to do."""
+    """True if a worker has something to do."""
     wake_ms: int = 0
     """When a worker has something to do even though nothing happens; 0 for never."""
     title: str = ""
@@ -123,7 +123,7 @@ class ChildView(Value, frozen=True):
     doing: str = ""
     """The tools that it uses just now."""
     waits: tuple[str, ...] = ()
-    """What it waits for from a person: answer it in that chat."""
+    """The open actions that a person must answer, in that chat."""
     labels: tuple[str, ...] = ()
 
 
@@ -136,12 +136,12 @@ def touched(arguments: str) -> str:
     no intent in the log that would say so."""
     text = arguments
     try:
-        found = msgspec.json.decode(arguments)
+        decoded = msgspec.json.decode(arguments)
     except msgspec.MsgspecError:
-        found = None
-    if isinstance(found, dict):
-        told = [found[name] for name in _TELLING if name in found] or list(found.values()) or [""]
-        text = told[0] if isinstance(told[0], str) else msgspec.json.encode(told[0]).decode()
+        decoded = None
+    if isinstance(decoded, dict):
+        candidates = [decoded[name] for name in _TELLING if name in decoded] or list(decoded.values()) or [""]
+        text = candidates[0] if isinstance(candidates[0], str) else msgspec.json.encode(candidates[0]).decode()
     line = text.strip().partition("\n")[0]
     return line if len(line) <= _SUMMARY else line[: _SUMMARY - 1] + "…"
 
@@ -170,7 +170,7 @@ class Coalescer:
         return self.due(now_s)
 
     def due(self, now_s: float) -> str:
-        """What is to be shown now; call it again after the interval when something is held."""
+        """Return the text to show now; call it again after the interval when text is held."""
         if self._words < self._need or now_s - self._last < self.INTERVAL_S:
             return ""
         self._last = now_s

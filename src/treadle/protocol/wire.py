@@ -149,8 +149,8 @@ def decode(chat: ChatId, record: Record) -> Envelope:
     return Envelope(record.seq, chat, record.time_ms, event, record.epoch)
 
 
-def lost(seq: int, reason: str) -> Record:
-    """What stands where a record is missing."""
+def make_lost_record(seq: int, reason: str) -> Record:
+    """Return the record that stands in for a missing one."""
     return encode(Envelope(seq, ChatId(""), 0, RecordLost("", reason)))
 
 
@@ -163,30 +163,35 @@ def parse_time(text: str) -> int:
     return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
 
 
-def whole(value: object) -> Any:
+def to_wire_form(value: object) -> Any:
     """A recorded value with every field in it: on the wire nothing is left to be known, in the log defaults are."""
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {shown: whole(getattr(value, name)) for shown, name in names}
+        return {wire_name: to_wire_form(getattr(value, name)) for wire_name, name in names}
     if isinstance(value, dict):
-        return {key: whole(item) for key, item in value.items()}
-    return [whole(item) for item in value] if isinstance(value, tuple | list) else value
+        return {key: to_wire_form(item) for key, item in value.items()}
+    return [to_wire_form(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def to_dict(envelope: Envelope) -> dict[str, Any]:
     """The wire form as plain data, in the order in which people read it."""
     event = envelope.data
-    shown: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if not envelope.ephemeral:
-        shown |= {"seq": envelope.seq, "id": envelope.id}
-    shown |= {"chat": envelope.chat, "time": iso_time(envelope.time_ms), "type": event.TYPE, "data": whole(event)}
+        fields |= {"seq": envelope.seq, "id": envelope.id}
+    fields |= {
+        "chat": envelope.chat,
+        "time": iso_time(envelope.time_ms),
+        "type": event.TYPE,
+        "data": to_wire_form(event),
+    }
     if event.VERSION != 1:
-        shown["version"] = event.VERSION
+        fields["version"] = event.VERSION
     if envelope.epoch:
-        shown["epoch"] = envelope.epoch
+        fields["epoch"] = envelope.epoch
     if envelope.ephemeral:
-        shown["ephemeral"] = True
-    return shown
+        fields["ephemeral"] = True
+    return fields
 
 
 def to_json(envelope: Envelope) -> bytes:

@@ -1,4 +1,4 @@
-"""What happened to the files of the project, and what was taken back (V-03)."""
+"""Events about the files of the project: changes, undo, redo and keep (V-03)."""
 
 from typing import Literal
 
@@ -33,9 +33,10 @@ class FilesChanged(Event, frozen=True):
     total: int = 0
     """How many there are, where `files` holds only the first."""
     uncaptured: tuple[Uncaptured, ...] = ()
-    """What could not be captured, so that it cannot be undone (W-05)."""
+    """The paths that could not be captured and therefore cannot be undone (W-05)."""
     git: Fingerprint = ""
-    """A fingerprint of `.git` behind a change of it: what a command did there is undone as one, or not at all."""
+    """A fingerprint of `.git` after a change of it: changes that a command made there are undone as a whole, or not at
+    all."""
 
 
 class RestoreRequested(Event, frozen=True):
@@ -55,7 +56,7 @@ class RestoreRequested(Event, frozen=True):
     hunks: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     """By path: only these hunks of its diff, counted from 1."""
     merge: bool = False
-    """Whether a file that somebody changed since is merged (three-way) instead of left alone."""
+    """True if a file that has been changed since is merged (three-way) instead of left alone."""
     even_kept: bool = False
     of: str = ""
     """The undo that a redo takes back."""
@@ -70,14 +71,14 @@ class Restored(Event, frozen=True):
     manifest: ManifestHash = ""
     total: int = 0
     conflicts: tuple[FileConflict, ...] = ()
-    """What was left alone, and why."""
+    """The files that were left alone, with the reasons."""
     error: str = ""
     """Why nothing was done at all."""
     git: Fingerprint = ""
 
 
 class Undone(Restored, frozen=True):
-    """Changes were taken back; what was there is kept, so that this can be taken back, too."""
+    """Changes were undone. The content before the undo is stored, so that it can be redone."""
 
     TYPE = "workspace.undone"
     VERSION = 3
@@ -90,7 +91,7 @@ class Redone(Restored, frozen=True):
     VERSION = 3
 
 
-class Kept(Restored, frozen=True):
+class ChangesKept(Restored, frozen=True):
     """Changes were accepted: an undo leaves them alone from here on. Nothing on disk changes; `files` says from what to
     what the baseline moved."""
 
@@ -98,12 +99,12 @@ class Kept(Restored, frozen=True):
     VERSION = 3
 
 
-RESTORED: dict[RestoreKind, type[Restored]] = {"undo": Undone, "redo": Redone, "keep": Kept}
-"""By the kind of a request: what it comes to."""
+RESTORED: dict[RestoreKind, type[Restored]] = {"undo": Undone, "redo": Redone, "keep": ChangesKept}
+"""The event that records the outcome, by the kind of the request."""
 
 
 class WorkspaceConflict(Event, frozen=True):
-    """What a call would have done to the project was not done, because somebody changed the same files meanwhile
+    """The effect of a call on the project was not applied, because the same files were changed by others meanwhile
     (W-07, W-08)."""
 
     TYPE = "workspace.conflict"
@@ -122,5 +123,5 @@ class GitBranchCreated(Event, frozen=True):
     """The branch that was checked out before."""
 
 
-Workspace = FilesChanged | Undone | Redone | Kept
-"""What the history of the project's files is made of."""
+Workspace = FilesChanged | Undone | Redone | ChangesKept
+"""The events that make up the history of the project's files."""

@@ -34,7 +34,8 @@ have."""
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """Whether the events came out the same; if not, where not. `events` is what was written this time."""
+    """The result of a replay: `matches` if the events are the same as recorded, else the first divergence. `events` are
+    those written by the replay."""
 
     matches: bool
     divergence: Divergence | None
@@ -73,7 +74,7 @@ def _surroundings(log: WatchedLog) -> Deps:
         restorer=RecordedRestorer(stage),
         branch=lambda _root, _chat, _message: recorded_branch(stage),
         bind=lambda _options, _owner: recorded_root(stage),
-        retry_limit_s=0.0,  # the record has the waits that were chosen, under whatever limit
+        retry_limit_s=0.0,  # the record has the chosen waits, under any limit
     )
 
 
@@ -87,9 +88,9 @@ async def _tenure(log: WatchedLog, epoch: int, deps: Deps) -> Divergence | None:
     work = asyncio.create_task(advance(log.tenure, deps), name=f"replay {stage.chat}")
     ends: list[asyncio.Future[Any]] = [work, stage.left]
     try:
-        before = -1
-        while not (work.done() or stage.left.done()) and before < stage.now:
-            before = stage.now
+        previous_position = -1
+        while not (work.done() or stage.left.done()) and previous_position < stage.now:
+            previous_position = stage.now
             await asyncio.wait(ends, timeout=STALL_S, return_when=asyncio.FIRST_COMPLETED)
     finally:
         work.cancel()

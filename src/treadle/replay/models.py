@@ -17,11 +17,11 @@ from treadle.replay.recorded_inputs import WatchedLog, info
 from treadle.replay.recording import fault_of
 
 NEVER = math.inf
-"""What a provider asks for that is not waited for."""
+"""A requested wait that is longer than any limit, so that the call is not repeated."""
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What a model call came to."""
+class RecordedAnswer(msgspec.Struct, frozen=True):
+    """The recorded outcome of a model call."""
 
     deltas: tuple[d.Delta, ...] = ()
     error: Exception | None = None
@@ -62,40 +62,42 @@ class RecordedModel:
         stage = self._log.stage
         due = await stage.turn()
         following = [envelope.data for envelope in stage.recording.following(due)]
-        said = _turn(following) if request.purpose == "turn" else _side_call(following)
-        if said is None:
+        answer = _turn(following) if request.purpose == "turn" else _side_call(following)
+        if answer is None:
             await stage.leave(stage.differs(due, None))
-        if said.deltas:
-            yield said.deltas
-        if said.stopped:
+        if answer.deltas:
+            yield answer.deltas
+        if answer.stopped:
             await stage.stopped()
-        if said.error is not None:
-            raise said.error
+        if answer.error is not None:
+            raise answer.error
 
     async def close(self) -> None:
         """Nothing is held open."""
 
 
-def _turn(following: Sequence[e.Event]) -> Said | None:
+def _turn(following: Sequence[e.Event]) -> RecordedAnswer | None:
     """The attempt that these events are the record of; None if they are none of an attempt."""
-    first, *rest = following
+    first, *later_events = following
     match first:
         case e.ModelNotice(kind=kind, text=text):
-            later = _turn(rest) if rest else Said((d.UsageDelta(Usage()), d.FinishDelta()))
+            later = _turn(later_events) if later_events else RecordedAnswer((d.UsageDelta(Usage()), d.FinishDelta()))
             notice = (d.NoticeDelta(kind, text),)
             return later and msgspec.structs.replace(later, deltas=(*notice, *later.deltas))
         case e.TurnRetry():
-            return Said(_counted(first.usage), _failure(first, rest))
+            return RecordedAnswer(_counted(first.usage), _failure(first, later_events))
         case e.AssistantMessage():
-            marked = bool(rest) and isinstance(rest[0], e.TaskComplete)  # one by the tool comes behind its result
+            marked = bool(later_events) and isinstance(
+                later_events[0], e.TaskComplete
+            )  # one by the tool comes behind its result
             deltas = (*_deltas(first, marked), d.UsageDelta(first.usage or Usage()))  # none in a torn copy
             if first.partial:
-                return Said(deltas, stopped=True)
-            return Said((*deltas, d.FinishDelta(first.finish_reason)))
+                return RecordedAnswer(deltas, stopped=True)
+            return RecordedAnswer((*deltas, d.FinishDelta(first.finish_reason)))
         case e.TurnEnd(usage=usage, finish_reason="interrupted"):
-            return Said(_counted(usage), stopped=True)
+            return RecordedAnswer(_counted(usage), stopped=True)
         case e.SessionError(error_class=kind, message=message):
-            return Said(error=_error(kind, message))
+            return RecordedAnswer(error=_error(kind, message))
         case _:
             return None
 
@@ -107,20 +109,20 @@ def _deltas(message: e.AssistantMessage, marked: bool) -> list[d.Delta]:
     if text:
         deltas.append(d.TextDelta(text))
     for position, request in enumerate(message.tool_requests):
-        named = (request.id or None, position, request.name or None)
-        deltas.append(d.CallDelta(*named, request.arguments, request.repaired))
+        call_labels = (request.id or None, position, request.name or None)
+        deltas.append(d.CallDelta(*call_labels, request.arguments, request.repaired))
     return deltas
 
 
 def _counted(usage: Usage) -> tuple[d.Delta, ...]:
-    """What was counted before the end; nothing was heard of a call that cost nothing."""
+    """Return the usage that was counted before the end; no usage is reported for a call that cost nothing."""
     return (d.UsageDelta(usage),) if usage != Usage() else ()
 
 
-def _failure(retry: e.TurnRetry, rest: Sequence[e.Event]) -> Exception:
+def _failure(retry: e.TurnRetry, later_events: Sequence[e.Event]) -> Exception:
     """The failure behind a retry, which asks for the wait that was chosen then; or for none, where the turn was given
     up and the retry stands only for what the attempt had cost."""
-    following = rest[0] if rest else None
+    following = later_events[0] if later_events else None
     given_up = not retry.delay_s and retry.usage.tokens and isinstance(following, e.SessionError)
     if isinstance(following, e.SessionError) and following.error_class == retry.error_class == "internal":
         return fault_of(following)
@@ -130,23 +132,23 @@ def _failure(retry: e.TurnRetry, rest: Sequence[e.Event]) -> Exception:
 def _error(kind: str, message: str, retry_after: float = NEVER) -> Exception:
     if kind == "config":
         return ConfigError(message)
-    known = kind if kind in (*get_args(ModelErrorKind), "internal") else "bad_request"
-    return ModelError(cast(ModelErrorKind, known), message, retry_after=retry_after)
+    error_kind = kind if kind in (*get_args(ModelErrorKind), "internal") else "bad_request"
+    return ModelError(cast(ModelErrorKind, error_kind), message, retry_after=retry_after)
 
 
-def _side_call(following: Sequence[e.Event]) -> Said | None:
+def _side_call(following: Sequence[e.Event]) -> RecordedAnswer | None:
     """A call that is no turn. A compaction's text is its summary, recorded with the compaction itself."""
-    first, *rest = following
+    first, *later_events = following
     match first:
         case e.ModelCall(usage=usage, error="interrupted"):
-            return Said(_counted(usage), stopped=True)
+            return RecordedAnswer(_counted(usage), stopped=True)
         case e.ModelCall(usage=usage, error=error) if error:
-            return Said(_counted(usage), ModelError("bad_request", error))
+            return RecordedAnswer(_counted(usage), ModelError("bad_request", error))
         case e.ModelCall(usage=usage, text=text):
-            if rest and isinstance(rest[0], e.CompactionComplete):
-                text = rest[0].summary
-            return Said((d.TextDelta(text), d.UsageDelta(usage), d.FinishDelta()))
+            if later_events and isinstance(later_events[0], e.CompactionComplete):
+                text = later_events[0].summary
+            return RecordedAnswer((d.TextDelta(text), d.UsageDelta(usage), d.FinishDelta()))
         case e.CompactionComplete(error="interrupted") | e.RunEnd(reason="interrupted"):
-            return Said(stopped=True)
+            return RecordedAnswer(stopped=True)
         case _:
             return None

@@ -1,5 +1,5 @@
-"""What the engine looks at while it decides, and what the log does not say about its surroundings: the model's window
-and prices, the weight of the system text, the time. All of it is worked back from what the log does say next."""
+"""Inputs of the engine's decisions that are not in the log: the model's window and prices, the size of the system
+prompt, the time. All of them are derived from the events that follow in the log."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -37,24 +37,29 @@ class WatchedLog(Log):
 
     @property
     def state(self) -> ChatState:
-        """What the engine looks at."""
+        """The state on which the engine decides now."""
         return self._asked or (self.tenure.state if self.tenure is not None else ChatState())
 
     async def append(
-        self, state: ChatState, events: Sequence[e.Event], *, ahead: Ahead | None = None, **given: Any
+        self,
+        state: ChatState,
+        events: Sequence[e.Event],
+        *,
+        effect_free_events: Ahead | None = None,
+        **append_options: Any,
     ) -> ChatState:
-        def asked(after: ChatState) -> Sequence[e.Event]:
-            self._asked = after
-            return ahead(after) if ahead is not None else ()
+        def record_state(new_state: ChatState) -> Sequence[e.Event]:
+            self._asked = new_state
+            return effect_free_events(new_state) if effect_free_events is not None else ()
 
         self._asked = state
         try:
-            return await super().append(state, events, ahead=asked, **given)
+            return await super().append(state, events, effect_free_events=record_state, **append_options)
         finally:
             self._asked = None
 
     def decision(self) -> list[e.Event]:
-        """What the rules said next, where the engine looks."""
+        """Return the next recorded decision of the rules, after the state on which the engine decides now."""
         return self.stage.recording.decision(self.state.head)
 
 
@@ -66,14 +71,14 @@ class WrittenTime:
 
     def now_ms(self) -> int:
         recording = self._log.stage.recording
-        written = recording.at(self._log.state.head + 1)
-        return (written or recording.events[-1]).time_ms
+        envelope = recording.at(self._log.state.head + 1)
+        return (envelope or recording.events[-1]).time_ms
 
     def monotonic(self) -> float:
         return 0.0
 
     async def sleep(self, seconds: float) -> None:
-        """Nobody sleeps on it."""
+        """Do nothing: no code sleeps on this clock."""
 
 
 class DecidedTime(WrittenTime):
@@ -104,18 +109,18 @@ def filler(log: WatchedLog, _options: ChatOptions) -> str:
     """A system text that weighs what the real one weighed together with the tools. The log has its weight in every
     estimate; rounded to tokens, which is all that the rules see of it."""
     state = log.state
-    wanted = 0
+    target_tokens = 0
     for event in log.decision():
         match event:
             case e.TurnStart(reserved=reserved):
-                wanted = reserved.input
+                target_tokens = reserved.input
             case e.CompactionStart(trigger="threshold", tokens_before=before):
-                wanted = before
+                target_tokens = before
             case e.LimitReached(kind="tokens", used=used, limit=limit):
-                wanted = int(limit - used) + 1 - _expected_output(state)
+                target_tokens = int(limit - used) + 1 - _expected_output(state)
             case _:
                 pass
-    chars = int((wanted - 1) * CHARS_PER_TOKEN) + 1 - state.context_chars
+    chars = int((target_tokens - 1) * CHARS_PER_TOKEN) + 1 - state.context_chars
     return " " * max(0, chars - NO_TOOLS)
 
 
@@ -128,7 +133,7 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
     """A model of which is known what the log says next: its name and price where a turn is reserved, how much it holds
     where a compaction begins or is made, and room without end everywhere else."""
     state = log.state
-    near = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
+    next_events = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), 2)]
     price = 0.0
     match log.decision()[-1:]:
         case [e.TurnStart(model=ref, reserved=reserved)]:
@@ -136,11 +141,11 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
         case [e.LimitReached() as limit]:
             price = _too_dear(limit, estimate(state, NO_TOOLS + len(filler(log, state.options))))
         case [e.CompactionComplete(success=False, error=error)] if error != "interrupted":
-            behind = near[-1]  # the limit that forbade it, if that was not cut off from it
-            price = _too_dear(behind, 1) if isinstance(behind, e.LimitReached) else 1.0
+            limit_event = next_events[-1]  # the limit that forbade it, if that was not cut off from it
+            price = _too_dear(limit_event, 1) if isinstance(limit_event, e.LimitReached) else 1.0
         case _:
             pass
-    window, output = _capacity(state, near)
+    window, output = _capacity(state, next_events)
     provider, _, name = ref.partition(":")
     native = not _is_marked(log, state)
     # The log has settled the question of a known price: it records how the run went on.
@@ -149,12 +154,14 @@ def info(log: WatchedLog, ref: str) -> ModelInfo:
 
 
 def _is_marked(log: WatchedLog, state: ChatState) -> bool:
-    """Whether the answer that comes next ended its run by the marker: only the record knows which rung it was on."""
+    """True if the next answer ended its run by the marker: only the record knows its rung."""
     if state.open_turn is None:
         return False
-    near = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
-    said = next((place for place, event in enumerate(near) if isinstance(event, e.AssistantMessage)), len(near))
-    return any(isinstance(event, e.TaskComplete) for event in near[said + 1 : said + 2])
+    next_events = [envelope.data for envelope in islice(log.stage.recording.outputs(state.head), NOTICES + 2)]
+    answer_index = next(
+        (place for place, event in enumerate(next_events) if isinstance(event, e.AssistantMessage)), len(next_events)
+    )
+    return any(isinstance(event, e.TaskComplete) for event in next_events[answer_index + 1 : answer_index + 2])
 
 
 def _too_dear(limit: e.LimitReached, tokens: int) -> float:
@@ -164,23 +171,23 @@ def _too_dear(limit: e.LimitReached, tokens: int) -> float:
     return ((limit.limit - limit.used) * (1 + 1e-9) + 1e-9) / tokens
 
 
-def _capacity(state: ChatState, near: Sequence[e.Event]) -> tuple[int, int]:
+def _capacity(state: ChatState, next_events: Sequence[e.Event]) -> tuple[int, int]:
     """A window and an output limit that lead where the log leads. Only the threshold that they make is ever seen."""
-    done = next((event for event in near if isinstance(event, e.CompactionComplete)), None)
-    if state.compacting and done is not None and done.threshold:
-        return _making(done.threshold, state.options)
-    if state.compacting or isinstance(near[0] if near else None, e.CompactionStart):
+    completion = next((event for event in next_events if isinstance(event, e.CompactionComplete)), None)
+    if state.compacting and completion is not None and completion.threshold:
+        return _making(completion.threshold, state.options)
+    if state.compacting or isinstance(next_events[0] if next_events else None, e.CompactionStart):
         return CRAMPED
     return ROOMY
 
 
-def _making(wanted: int, options: ChatOptions) -> tuple[int, int]:
+def _making(target_threshold: int, options: ChatOptions) -> tuple[int, int]:
     """A window and an output limit, as far as the options leave them open, that make this threshold."""
     fixed, output = options.context_window, options.max_tokens
     if fixed:
-        return fixed, max(0, fixed - HEADROOM_TOKENS - wanted)
-    share = int(wanted / COMPACT_AT)
-    for window in (2 * wanted, wanted + output + HEADROOM_TOKENS, share, share + 1):
-        if threshold(window, output or ROOM) == wanted:
+        return fixed, max(0, fixed - HEADROOM_TOKENS - target_threshold)
+    share = int(target_threshold / COMPACT_AT)
+    for window in (2 * target_threshold, target_threshold + output + HEADROOM_TOKENS, share, share + 1):
+        if threshold(window, output or ROOM) == target_threshold:
             return window, ROOM
     return CRAMPED

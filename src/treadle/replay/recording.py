@@ -25,56 +25,64 @@ class CallRecord(msgspec.Struct):
 
     request: ToolRequest
     start: e.ExecutionStart | None = None
-    started: int = 0
+    start_seq: int = 0
     """The seq of the intent."""
     complete: e.ExecutionComplete | None = None
     completed: e.Envelope | None = None
     kind: ToolKind = "function"
     parallel: bool = False
-    """Whether it ran beside another call: then its tool only reads."""
-    asked: e.PermissionRequested | None = None
-    """What was asked for it last; `asks` has all of them, with their places."""
+    """True if it ran beside another call: then its tool only reads."""
+    permission_request: e.PermissionRequested | None = None
+    """The last approval that was requested for it; `asks` has all requests with their places."""
     asks: list[tuple[int, e.PermissionRequested]] = msgspec.field(default_factory=list)
     trials: list[tuple[int, e.TrialStart]] = msgspec.field(default_factory=list)
     """When it was tried, and how."""
     ruled: e.PermissionCompleted | None = None
-    """What the policy decided by itself."""
+    """The decision that the policy made by itself."""
     edits: list[dict[str, Any]] = msgspec.field(default_factory=list)
     """The arguments that a person wrote, one for each approval with changed arguments."""
     files: e.FilesChanged | None = None
     conflict: e.WorkspaceConflict | None = None
     facts: tuple[Fact, ...] = ()
     questions: list[e.Envelope] = msgspec.field(default_factory=list)
-    """What its tool asked in its middle."""
+    """The questions that its tool asked in the middle of the call."""
     samples: list[e.Envelope] = msgspec.field(default_factory=list)
     """When its tool asked the model."""
 
     @property
     def refused(self) -> bool:
-        """Whether intent and result were written in one go, so that nothing ran: bad arguments, no such tool, or a
-        tool that looked and declined. A call that ran and failed at once leaves the same events."""
+        """True if intent and result were written together, so that nothing ran: bad arguments, no such tool, or a tool
+        that looked and declined. A call that ran and failed at once leaves the same events."""
         start, complete, completed = self.start, self.complete, self.completed
         if start is None or complete is None or completed is None or self.parallel or start.plan is not None:
             return False
         plain = e.ExecutionComplete(start.call, False, error=complete.error, result_summary=first_line(complete.error))
-        told = replace(complete, duration_ms=0)  # a call that was tried took its time
-        return completed.seq == self.started + 1 and completed.epoch > 0 and told == plain
+        comparable = replace(complete, duration_ms=0)  # a call that was tried took its time
+        return completed.seq == self.start_seq + 1 and completed.epoch > 0 and comparable == plain
 
     @property
-    def lost(self) -> bool:
-        """Whether it was tried by a worker that is gone, and so was not run: intent and result were written in one."""
-        start, done, completed = self.start, self.complete, self.completed
-        at_once = completed is not None and completed.seq == self.started + 1
-        return bool(self.trials and start and done and at_once and start.plan is None and done.synthetic == "unknown")
+    def is_lost(self) -> bool:
+        """True if a worker that is gone had tried the call, so that it was not run: intent and result were written
+        together."""
+        start, completion, completed = self.start, self.complete, self.completed
+        at_once = completed is not None and completed.seq == self.start_seq + 1
+        return bool(
+            self.trials
+            and start
+            and completion
+            and at_once
+            and start.plan is None
+            and completion.synthetic == "unknown"
+        )
 
 
 class Recording:
     def __init__(self, events: Sequence[e.Envelope]) -> None:
         ordered = in_order(events)
         self.events = [replace(envelope, seq=seq) for seq, envelope in enumerate(ordered, 1)]
-        """In the order in which the engine writes today, whatever version wrote them."""
+        """In the order in which today's engine writes; older versions used other orders."""
         self.calls: dict[CallKey, CallRecord] = {}
-        self.cut = _cut(ordered)
+        self.cut = _count_copied_events(ordered)
         self._outputs = [envelope.seq for envelope in self.events if envelope.epoch]
         self._messages: list[int] = []
         for envelope in self.events:
@@ -91,19 +99,23 @@ class Recording:
         return self.events[self._outputs[index] - 1] if index < len(self._outputs) else None
 
     def outputs(self, head: int) -> Iterator[e.Envelope]:
-        """What workers wrote behind `head`."""
+        """Yield the events that workers wrote after `head`."""
         for index in range(bisect_right(self._outputs, head), len(self._outputs)):
             yield self.events[self._outputs[index] - 1]
 
     def following(self, due: e.Envelope) -> list[e.Envelope]:
         """An output and the few right behind it under the same epoch: one append, or the beginning of one."""
-        near = [due]
-        while len(near) < NEAR and (after := self.at(near[-1].seq + 1)) is not None and after.epoch == due.epoch:
-            near.append(after)
-        return near
+        envelopes = [due]
+        while (
+            len(envelopes) < NEAR
+            and (next_envelope := self.at(envelopes[-1].seq + 1)) is not None
+            and next_envelope.epoch == due.epoch
+        ):
+            envelopes.append(next_envelope)
+        return envelopes
 
     def inputs(self, head: int) -> Sequence[e.Envelope]:
-        """What came from outside behind `head`, up to the next output."""
+        """Return the events that came from outside after `head`, up to the next output."""
         due = self.due(head)
         arrived = self.events[head : due.seq - 1 if due is not None else len(self.events)]
         if due is None or not _is_cut_off(due.data):
@@ -113,13 +125,13 @@ class Recording:
         return arrived[: starts[-1]] if starts else arrived
 
     def decision(self, head: int) -> list[e.Event]:
-        """What the rules said next behind `head`: warnings, and what they came with."""
-        said: list[e.Event] = []
+        """Return the next decision of the rules after `head`: warnings, and the event that follows them."""
+        events: list[e.Event] = []
         for envelope in self.outputs(head):
-            said.append(envelope.data)
+            events.append(envelope.data)
             if not isinstance(envelope.data, e.LimitWarning):
                 break
-        return said
+        return events
 
     # -- the calls ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +178,7 @@ class Recording:
             case e.UserInputRequested(call=key) if key in self.calls:
                 self.calls[key].kind = "question"
             case e.PermissionRequested(call=key) as asked if key in self.calls:
-                self.calls[key].asked = asked
+                self.calls[key].permission_request = asked
                 self.calls[key].asks.append((envelope.seq, asked))
             case e.PermissionCompleted(action=action) as answer if CallKey(action) in self.calls:
                 call = self.calls[CallKey(action)]
@@ -179,21 +191,26 @@ class Recording:
     def _note_start(self, call: CallRecord, start: e.ExecutionStart, at: e.Envelope) -> None:
         if call.questions:
             return  # it goes on after an answer
-        call.start, call.started = start, at.seq
-        for other in self.turn_calls(at.seq):
-            if other is not call and other.started and other.complete is None and other.kind == "function":
-                call.parallel = other.parallel = True
+        call.start, call.start_seq = start, at.seq
+        for other_call in self.turn_calls(at.seq):
+            if (
+                other_call is not call
+                and other_call.start_seq
+                and other_call.complete is None
+                and other_call.kind == "function"
+            ):
+                call.parallel = other_call.parallel = True
 
     def _note_check(self, check: e.CheckStarted, at: e.Envelope) -> None:
-        """A check is a call that nobody requested."""
+        """Record a check as a call that the model did not request."""
         start = e.ExecutionStart(check.check, "", plan=check.plan)
         self.calls[check.check] = CallRecord(ToolRequest(check.check, ""), start, at.seq)
 
     def _note_facts(self, call: CallRecord, complete: e.Envelope) -> None:
-        """What a result brought with it stands right behind it."""
+        """Record the events that belong to a result; they stand right after it."""
         facts: list[Fact] = []
         for seq in range(complete.seq + 1, len(self.events) + 1):
-            if self.events[seq - 1].epoch != complete.epoch:  # somebody closed a job
+            if self.events[seq - 1].epoch != complete.epoch:  # another process closed a job
                 break
             match self.events[seq - 1].data:
                 case e.FilesChanged(call=key) as files if key == call.request.call:
@@ -211,22 +228,22 @@ class Recording:
         call.facts = tuple(facts)
 
 
-def _as_result(done: e.CheckCompleted) -> e.ExecutionComplete:
-    """What the tool of a check answered; one that was lost is as unknown as a call would be."""
-    synthetic = {"lost": "unknown", "stopped": "interrupted"}.get(done.synthetic, done.synthetic)
+def _as_result(completion: e.CheckCompleted) -> e.ExecutionComplete:
+    """Convert the outcome of a check to the result of a call; a lost check becomes an unknown result."""
+    synthetic = {"lost": "unknown", "stopped": "interrupted"}.get(completion.synthetic, completion.synthetic)
     return e.ExecutionComplete(
-        done.check,
-        done.success,
-        result=done.result if done.success else "",
-        error="" if done.success else done.result,
-        result_summary=done.result_summary,
-        sandbox=done.sandbox,
+        completion.check,
+        completion.success,
+        result=completion.result if completion.success else "",
+        error="" if completion.success else completion.result,
+        result_summary=completion.result_summary,
+        sandbox=completion.sandbox,
         synthetic=synthetic,
-        output=done.output,
+        output=completion.output,
     )
 
 
-def _cut(ordered: Sequence[e.Envelope]) -> int:
+def _count_copied_events(ordered: Sequence[e.Envelope]) -> int:
     """How many events of a log are a copy of another chat's, or 0: there, and only there, an append may be torn. The
     seqs are those that the events have in the log itself."""
     first = ordered[0].data if ordered else None

@@ -1,16 +1,16 @@
-"""Where a recorded chat is played again: a store that knows what must be written next.
+"""The store in which a recorded chat is replayed: it knows the events that must be written next.
 
-How the order of things is kept. What came from outside is let in where the record has it: when the engine is about to
-write and something from outside stands there in the record, that is written first, and the engine is told HeadMoved, as
-it was then. What the engine writes is held against the record, event by event. Where the record goes on under another
-epoch, or ends, the worker died: the engine is left where it stands, and whoever drives it begins the next tenure.
+Order of events: input from outside is written where the record has it. When the engine is about to write and the record
+has input from outside at that place, the store writes the input first and raises HeadMoved, as it happened then. Every
+event that the engine writes is compared with the record. Where the record goes on under another epoch, or ends, the
+worker had died: the engine is abandoned at that point, and the driver begins the next tenure.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import NoReturn
 
-from treadle.chat.divergence import Divergence, diverge, same
+from treadle.chat.divergence import Divergence, diverge, is_same_event
 from treadle.chat.fold import fold_all
 from treadle.chat.state import ChatState
 from treadle.chat.state import summary as summary_of
@@ -61,7 +61,7 @@ class ReplayStore(MemoryStore):
         await super().append(Commit(commit.chat, records, commit.summary, durable=commit.durable))
         self.now += len(records)
         if self.now == self.recording.cut and self.due() is None:
-            await self.leave(None)  # the record is a copy that was cut here: whatever was under way then ends here
+            await self.leave(None)  # the record is a copy that was cut here: the work that was under way ends here
         self._fail()
 
     async def admit(self) -> None:
@@ -71,35 +71,37 @@ class ReplayStore(MemoryStore):
             await super().append(Commit(self.chat, arrived, ChatSummary(self.chat), durable=False))
             self.now += len(arrived)
 
-    async def _compared(self, written: Sequence[Envelope]) -> list[Record]:
-        """What of this may be written: all of it, or less where the record is a copy that was cut here."""
+    async def _compared(self, envelopes: Sequence[Envelope]) -> list[Record]:
+        """Return the records that may be written: all of them, or fewer where the record is a copy that was cut
+        here.
+        """
         due = self.due()
         if due is None:
-            await self._died(written[0])
+            await self._died(envelopes[0])
         if due.seq > self.now + 1:
             await self.admit()
             raise HeadMoved("something came from outside, here as in the record")
-        if not isinstance(written[0].data, SessionError):
+        if not isinstance(envelopes[0].data, SessionError):
             self._fail()
-        for envelope in written:
+        for envelope in envelopes:
             if envelope.seq - 1 == self.recording.cut:
-                return [wire.encode(kept) for kept in written if kept.seq < envelope.seq]
+                return [wire.encode(earlier) for earlier in envelopes if earlier.seq < envelope.seq]
             recorded = self.recording.at(envelope.seq)
             ours = recorded is not None and recorded.epoch == self.epoch
             if recorded is None or not ours or not _alike(recorded, envelope):
                 await self.leave(self.differs(recorded, envelope))
-        return [wire.encode(envelope) for envelope in written]
+        return [wire.encode(envelope) for envelope in envelopes]
 
-    async def _died(self, written: Envelope) -> NoReturn:
+    async def _died(self, envelope: Envelope) -> NoReturn:
         """The worker wrote no more in the record: because it died, or because there was nothing to do."""
         state = fold_all(ChatState(chat=self.chat), await self.events())
-        rested = not summary_of(state).runnable
-        await self.leave(self.differs(None, written) if rested else None)
+        is_idle = not summary_of(state).runnable
+        await self.leave(self.differs(None, envelope) if is_idle else None)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
     async def turn(self) -> Envelope:
-        """What the worker wrote next; if it wrote no more, it died in this effect."""
+        """Return the next event that the worker wrote; if it wrote no more, it died in this effect."""
         due = self.due()
         if due is None:
             await self.leave(None)
@@ -114,7 +116,7 @@ class ReplayStore(MemoryStore):
             raise fault_of(due.data)
 
     def due(self) -> Envelope | None:
-        """What this worker wrote next, if it wrote any more."""
+        """Return the next event that this worker wrote, or None if it wrote no more."""
         due = self.recording.due(self.now)
         return due if due is not None and due.epoch == self.epoch else None
 
@@ -156,4 +158,4 @@ class ReplayStore(MemoryStore):
 
 def _alike(recorded: Envelope, replayed: Envelope) -> bool:
     """A record that was lost may have been anything."""
-    return isinstance(recorded.data, RecordLost) or same(recorded, replayed)
+    return isinstance(recorded.data, RecordLost) or is_same_event(recorded, replayed)

@@ -1,5 +1,5 @@
-"""Tools and a policy that answer from the record. Which tools there were is not in the log; what became of each call
-is, and that is all the engine can see of a tool."""
+"""Tools and a policy that answer from the record. The log does not have the list of tools, but the outcome of each
+call, and that is all the engine can see of a tool."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from treadle.replay.workspace import before_a_change, left_behind
 from treadle.types import CallKey, ChatId
 
 NEVER_BEGUN = "The record ends before this call begins."
-"""Whatever becomes of such a call, it is not run beside those that did begin."""
+"""The text of a call that has not begun. It does not run beside those that did begin."""
 
 
 class RecordedTools:
@@ -43,18 +43,18 @@ class RecordedTools:
         self._log = log
 
     async def ready(self, chat: ChatId, options: ChatOptions) -> Sequence[str]:
-        """What was told of servers at this place of the record."""
-        told: list[str] = []
-        while (next_one := self._log.stage.recording.at(self._log.state.head + 1 + len(told))) is not None:
+        """Return the notices about MCP servers at this place of the record."""
+        notices: list[str] = []
+        while (next_one := self._log.stage.recording.at(self._log.state.head + 1 + len(notices))) is not None:
             if not (isinstance(next_one.data, ModelNotice) and next_one.data.kind == "mcp" and next_one.epoch):
                 break
-            told.append(next_one.data.text)
-        return told
+            notices.append(next_one.data.text)
+        return notices
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
         return ""
 
-    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         return request
 
     def specs(self, options: ChatOptions) -> Sequence[ToolSpec]:
@@ -68,10 +68,10 @@ class RecordedTools:
         for call in self._calls():
             if call.start is None and text == call.request.arguments and before_a_change(self._log.stage):
                 return _read(text)
-            named = spec.name in (call.request.name, call.start.name if call.start is not None else "")
-            if named and text == call.request.arguments:
+            has_name = spec.name in (call.request.name, call.start.name if call.start is not None else "")
+            if has_name and text == call.request.arguments:
                 return _first_arguments(call, text)
-            if named and (edit := _read(text)) in call.edits:
+            if has_name and (edit := _read(text)) in call.edits:
                 return _final_arguments(call, text) if edit == call.edits[-1] else edit
         return _read(text)
 
@@ -87,28 +87,32 @@ class RecordedTool:
         self._stage = stage
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
-        known = self._stage.recording.calls.get(invocation.call)
-        if (known is None or known.start is None) and before_a_change(self._stage):
+        call_record = self._stage.recording.calls.get(invocation.call)
+        if (call_record is None or call_record.start is None) and before_a_change(self._stage):
             return {}  # a copy was cut between the checkpoint and the call that it stands before
         call = self._call(invocation)
-        if call.lost and call.complete is not None:
+        if call.is_lost and call.complete is not None:
             raise TrialLost(call.complete.error)
         skipped = call.complete is not None and call.complete.synthetic == "skipped"  # a check that could not be run
         if (call.refused or skipped) and call.complete is not None:
             raise Conflict(call.complete.error, {file.path: file.digest for file in call.complete.seen})
-        if self.spec.read_only and not call.parallel and call.started == self._stage.recording.cut:
+        if self.spec.read_only and not call.parallel and call.start_seq == self._stage.recording.cut:
             raise ToolError(NEVER_BEGUN)  # a copy was cut before its refusal; reads that run, run together
         return call.start.plan if call.start is not None else None
 
     async def run(self, invocation: Invocation) -> Outcome:
         call = self._call(invocation)
-        asked = next((asked for asked in call.questions if asked.seq > self._stage.now), None)
+        question = next((question for question in call.questions if question.seq > self._stage.now), None)
         for sample in call.samples:
-            if self._stage.now < sample.seq < (asked.seq if asked is not None else math.inf):
+            if self._stage.now < sample.seq < (question.seq if question is not None else math.inf):
                 await self._sampled(sample, invocation)
-        if asked is not None and isinstance(asked.data, UserInputRequested) and asked.epoch == self._stage.epoch:
-            await self._stage.turn_of(asked)
-            return Outcome("", question=Question(asked.data.question, asked.data.options, asked.data.plan))
+        if (
+            question is not None
+            and isinstance(question.data, UserInputRequested)
+            and question.epoch == self._stage.epoch
+        ):
+            await self._stage.turn_of(question)
+            return Outcome("", question=Question(question.data.question, question.data.options, question.data.plan))
         outcome, complete = call.completed, call.complete
         if (
             outcome is None
@@ -126,7 +130,7 @@ class RecordedTool:
             facts=call.facts,
             output=complete.output,
             sandbox=complete.sandbox,
-            seen=complete.seen,
+            known_files=complete.seen,
             shell=complete.shell,
             effect=complete.effect,
             images=complete.images,
@@ -181,25 +185,29 @@ class RecordedPolicy:
     async def review(self, spec: ToolSpec, invocation: Invocation, options: ChatOptions) -> Verdict:
         call = self._stage.recording.calls[CallKey(invocation.call)]
         if _next_trial(call, self._stage) is not None:
-            return Verdict("review", shown=self._approved_words(call))
+            return Verdict("review", approval_text=self._approved_words(call))
         return self._recorded(call, invocation)
 
     def _approved_words(self, call: CallRecord) -> str:
         """The card that was answered before the trial, if it showed the words alone: then the engine does not say that
         the effect has changed since."""
-        earlier = [asked for seq, asked in call.asks if seq <= self._stage.now]
-        later = [asked for seq, asked in call.asks if seq > self._stage.now]
+        earlier = [request for seq, request in call.asks if seq <= self._stage.now]
+        later = [request for seq, request in call.asks if seq > self._stage.now]
         return earlier[-1].shown if earlier and later and not later[0].reason.endswith(CHANGED) else ""
 
     def _recorded(self, call: CallRecord, invocation: Invocation) -> Verdict:
-        if call.asked is not None:
-            asked = next((asked for seq, asked in call.asks if seq > self._stage.now), None)
-            if asked is None and invocation.edited:
+        if call.permission_request is not None:
+            request = next((request for seq, request in call.asks if seq > self._stage.now), None)
+            if request is None and invocation.edited:
                 return Verdict("allow")
-            asked = asked or call.asked
+            request = request or call.permission_request
             # That it is asked for again, because it would do something else by now, the engine says itself.
-            reason = asked.reason if asked is call.asks[0][1] else asked.reason.removesuffix(CHANGED).removesuffix("; ")
-            return Verdict("ask", reason, asked.severity, asked.shown, asked.offers, wants=asked.network)
+            reason = (
+                request.reason
+                if request is call.asks[0][1]
+                else request.reason.removesuffix(CHANGED).removesuffix("; ")
+            )
+            return Verdict("ask", reason, request.severity, request.shown, request.offers, wants=request.network)
         if call.ruled is not None:
             discards = call.ruled.decision == "allow" and not call.ruled.auto_approved
             unasked = call.ruled.synthetic == HEADLESS
@@ -219,23 +227,23 @@ class RecordedPolicy:
 
 def _next_trial(call: CallRecord, stage: ReplayStore) -> TrialStart | None:
     """The trial that this worker recorded before anything else of this call."""
-    coming = [(seq, said) for seq, said in (*call.trials, *call.asks) if seq > stage.now]
-    seq, said = min(coming, key=lambda pair: pair[0], default=(0, None))
+    coming = [(seq, event) for seq, event in (*call.trials, *call.asks) if seq > stage.now]
+    seq, event = min(coming, key=lambda pair: pair[0], default=(0, None))
     at = stage.recording.at(seq)
-    return said if isinstance(said, TrialStart) and at is not None and at.epoch == stage.epoch else None
+    return event if isinstance(event, TrialStart) and at is not None and at.epoch == stage.epoch else None
 
 
 def _spec(name: str, calls: Sequence[CallRecord]) -> ToolSpec:
-    """What these calls, all of one name, say about their tool."""
+    """Derive the specification of a tool from its recorded calls, all of one name."""
     starts = [call.start for call in calls if call.start is not None]
-    tried = [trial for call in calls for _, trial in call.trials]
-    real = [each.name for each in tried] + [start.name for call in calls if (start := call.start) and not call.refused]
+    trials = [trial for call in calls for _, trial in call.trials]
+    real = [each.name for each in trials] + [start.name for call in calls if (start := call.start) and not call.refused]
     kinds: list[ToolKind] = [call.kind for call in calls if call.kind != "function"]
     writing = any(call.parallel and call.start is not None and call.start.plan is not None for call in calls)
-    said: list[ExecutionStart | TrialStart] = [*starts, *tried]
-    keys = ["", *(key for start in said for key in start.arguments)]
+    all_starts: list[ExecutionStart | TrialStart] = [*starts, *trials]
+    keys = ["", *(key for start in all_starts for key in start.arguments)]
     probes = [ToolSpec(name, summary_argument=key) for key in keys]
-    fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in said))
+    fitting = (p for p in probes if all(summarize(p, dict(s.arguments)) == s.args_summary for s in all_starts))
     return ToolSpec(
         real[0] if real else name,
         kind=kinds[0] if kinds else "function",
@@ -263,17 +271,22 @@ def _looking(start: ExecutionStart) -> list[str]:
 
 
 def _changes(call: CallRecord) -> dict[str, Any]:
-    """What the call did to files, or what kept it from that."""
-    found: dict[str, Any] = {}
+    """Return the recorded changes of files by the call, or its conflicts."""
+    outcome_fields: dict[str, Any] = {}
     if call.files is not None:
         files = call.files
-        found = {"files": files.files, "source": files.source, "uncaptured": files.uncaptured, "git": files.git}
-    return found | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
+        outcome_fields = {
+            "files": files.files,
+            "source": files.source,
+            "uncaptured": files.uncaptured,
+            "git": files.git,
+        }
+    return outcome_fields | ({"conflicts": call.conflict.conflicts} if call.conflict is not None else {})
 
 
 def _first_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
-    """What the model's own text was read as. If a person changed it later, or nothing came of it, the log has only the
-    text itself."""
+    """Return the arguments as they were parsed from the model's text. If a person changed them later, or the call had
+    no effect, the log has only the text itself."""
     return _read(text) if call.edits else _final_arguments(call, text)
 
 
@@ -281,9 +294,9 @@ def _final_arguments(call: CallRecord, text: str) -> dict[str, Any] | str:
     if call.start is None and call.trials:
         return call.trials[-1][1].arguments
     if call.start is None:
-        return _read(text) if call.asked is not None or call.ruled is not None else NEVER_BEGUN
+        return _read(text) if call.permission_request is not None or call.ruled is not None else NEVER_BEGUN
     unread = call.refused and not call.start.arguments and call.ruled is None
-    if unread and call.complete is not None and (call.asked is None or call.edits):
+    if unread and call.complete is not None and (call.permission_request is None or call.edits):
         return call.complete.error
     return call.start.arguments
 

@@ -1,4 +1,4 @@
-"""What happened to files, from the record: the disk of a replay is the log itself."""
+"""Effects on files, taken from the record: the log itself is the disk of a replay."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ class RecordedRestorer:
             raise ToolError(due.error)
         return Effect(due.files, due.conflicts, git=due.git)
 
-    async def begun(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> bool:
+    async def is_apply_decided(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> bool:
         return False
 
     async def preview(self, chat: ChatId, project: Project, request: e.RestoreRequested) -> Plan:
@@ -68,22 +68,25 @@ async def recorded_spill(stage: ReplayStore, files: Sequence[FileChange]) -> Spi
 
 
 def before_a_change(stage: ReplayStore) -> bool:
-    """Whether this worker is still to record what stands before a run's first change; reads may end before it."""
+    """True if this worker has yet to record the events before a run's first change; calls that only read may end before
+    them."""
     coming = (envelope for envelope in stage.recording.outputs(stage.now) if envelope.epoch == stage.epoch)
     return any(isinstance(envelope.data, e.CheckpointCreated | e.GitBranchCreated) for envelope in coming)
 
 
 def left_behind(stage: ReplayStore, call: CallKey) -> Outcome | None:
-    """What a call that was stopped had done by then."""
-    found = Outcome("")
+    """Return the changes that a stopped call had made by then, or None."""
+    outcome = Outcome("")
     for envelope in stage.recording.outputs(stage.now):
         match envelope.data:
             case e.FilesChanged(call=key) as done if key == call:
-                found = replace(found, files=done.files, source=done.source, uncaptured=done.uncaptured, git=done.git)
+                outcome = replace(
+                    outcome, files=done.files, source=done.source, uncaptured=done.uncaptured, git=done.git
+                )
             case e.WorkspaceConflict(call=key, conflicts=conflicts) if key == call:
-                found = replace(found, conflicts=conflicts)
+                outcome = replace(outcome, conflicts=conflicts)
             case e.SubagentCompleted(call=key) as fact if key == call:
-                found = replace(found, facts=(*found.facts, fact))
+                outcome = replace(outcome, facts=(*outcome.facts, fact))
             case _:
                 break
-    return found if found != Outcome("") else None
+    return outcome if outcome != Outcome("") else None

@@ -1,12 +1,12 @@
-"""Confinement by bubblewrap: namespaces of its own for a command, and a file system in which all but the project is
+"""Confinement by bubblewrap: a command gets namespaces of its own and a file system in which all but the project is
 read-only. Owns the command line of `bwrap`; starts nothing.
 
-How a protected path is held in place. One that exists is mounted over itself, read-only, and so is every folder between
-it and the root, writable: a mount point can be neither removed nor renamed, and a folder that could be renamed would
-take its mounts along and leave its name free. One that does not exist needs something to mount on, and what is made
-inside a bind mount is made in the project: an empty folder or file, which `launch.hold` makes before the command and
-removes after it. On a copy-on-write view nothing is held there: what comes into being is left out when the effect is
-committed, and a command such as `git clean` or `git init` meets nothing that is not in the project."""
+How protected paths are held in place. A path that exists is mounted over itself, read-only, and every folder between
+it and the root is mounted over itself, writable: a mount point can be neither removed nor renamed, and a folder that
+could be renamed would take its mounts along and leave its name free. A path that does not exist needs a mount point,
+and a file made inside a bind mount is made in the project: `launch.hold` makes an empty folder or file before the
+command and removes it afterwards. On a copy-on-write view nothing is held: a protected path that the command creates is
+left out of the commit, and a command such as `git clean` or `git init` meets nothing that is not in the project."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ Mount = tuple[str, list[str]]
 NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
 ALWAYS = [*NAMESPACES, "--cap-drop", "ALL", "--die-with-parent"]
 SOCKET_FOLDERS = ("/run", "/var/run")
-"""Docker, Podman, D-Bus and their like listen here, and answer to whoever can reach them."""
+"""The sockets of Docker, Podman, D-Bus and the like are here; they serve any process that can reach them."""
 PROGRAMS = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
 """Of distributions that keep them there."""
 NAME_SERVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf")
@@ -99,8 +99,8 @@ class Bubblewrap(Sandbox):
     def wrap(self, argv: Sequence[str], confinement: Confinement, cwd: str) -> list[str]:
         _check(confinement)
         missing: list[str] = []
-        found = listening()
-        folders, sockets = self._sockets(confinement, found)
+        listening_sockets = listening()
+        folders, sockets = self._sockets(confinement, listening_sockets)
         sockets = [path for path in sockets if path not in confinement.covered_sockets]
         mounts = [
             *self._outside(confinement),
@@ -110,7 +110,7 @@ class Bubblewrap(Sandbox):
         ]
         mounts.append((confinement.root, self._root(confinement)))
         mounts += self._layers(confinement)
-        mounts += [*self._home(confinement, found), *_hidden(confinement), *self._secrets(confinement)]
+        mounts += [*self._home(confinement, listening_sockets), *_hide_paths(confinement), *self._secrets(confinement)]
         words = [self._binary, *ALWAYS]
         words += [] if self._nested else ["--disable-userns"]
         words += [] if isinstance(confinement.network, AllHosts) else ["--unshare-net"]
@@ -123,8 +123,8 @@ class Bubblewrap(Sandbox):
         words += ["--info-fd", str(INFO_FD), "--block-fd", str(GO_FD)] if isinstance(confinement.network, Hosts) else []
         words += ["--seccomp", _FILTER_FD, "--chdir", cwd, "--", *self._scoped(argv, confinement)]
         line = ["/bin/sh", "-c", _OPEN_FILTER, self._filter_file(), *words]
-        if given := self._gitconfig(confinement):
-            line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), given, *words]
+        if gitconfig_file := self._gitconfig(confinement):
+            line = ["/bin/sh", "-c", _OPEN_FILES, self._filter_file(), gitconfig_file, *words]
         if sockets:
             line = self._launcher.line("cover", {"paths": sockets, "at": len(line) - len(words) + mounted}, line)
         if isinstance(confinement.network, Hosts):
@@ -154,7 +154,7 @@ class Bubblewrap(Sandbox):
 
     def _outside(self, confinement: Confinement) -> Iterable[Mount]:
         yield "/dev", ["--dev", "/dev"]
-        # What lies beside processes are settings of the whole machine, which root owns without any capability.
+        # /proc also has settings of the whole machine, which root may write without any capability: mount it read-only.
         yield "/proc", ["--proc", "/proc", "--remount-ro", "/proc"]
         for path in ("/tmp", "/dev/shm"):
             yield path, ["--perms", "1777", "--size", PRIVATE_SIZE, "--tmpfs", path]
@@ -169,21 +169,25 @@ class Bubblewrap(Sandbox):
     def _sockets(self, confinement: Confinement, sockets: Iterable[str]) -> tuple[list[str], list[str]]:
         """The folders to cover so that daemons outside the project cannot be reached, and the sockets for which there
         is no such folder. On a view those inside the project lead nowhere, too."""
-        own = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
-        reached = [path for path in sockets if _shown(confinement, path) and not any(is_below(path, e) for e in own)]
+        open_folders = (confinement.root, *confinement.writable, "/dev", "/proc", *SOCKET_FOLDERS)
+        reached = [
+            path
+            for path in sockets
+            if _is_visible(confinement, path) and not any(is_below(path, e) for e in open_folders)
+        ]
         mounts = mount_points() if reached and self.views else ()
         device = os.stat(self._scratch).st_dev
         folders = {path: settled_folder(path, device, mounts) if self.views else "" for path in reached}
         return sorted({*folders.values()} - {""}), sorted(path for path, folder in folders.items() if not folder)
 
-    def _home(self, confinement: Confinement, found: Iterable[str]) -> Iterable[Mount]:
+    def _home(self, confinement: Confinement, listening_sockets: Iterable[str]) -> Iterable[Mount]:
         home = confinement.home
         if home is None:
             return
         for path in home.covered:
             yield path, ["--perms", "0755", "--size", PRIVATE_SIZE, "--tmpfs", path]
         for path in home.visible:
-            daemons = self._can_overlay(path) and any(is_below(each, path) for each in found)
+            daemons = self._can_overlay(path) and any(is_below(each, path) for each in listening_sockets)
             yield path, _overlay(path, "--remount-ro", path) if daemons else ["--ro-bind-try", path, path]
         for path in home.caches:
             yield path, _overlay(path) if self._can_overlay(path) else ["--ro-bind-try", path, path]
@@ -192,7 +196,7 @@ class Bubblewrap(Sandbox):
             yield place, ["--perms", "0644", "--file", _GITCONFIG_FD, place]
 
     def _can_overlay(self, path: str) -> bool:
-        """Whether a folder lies where views were tried."""
+        """True if the folder is on the device on which views were tried."""
         try:
             return self.views and os.path.isdir(path) and os.stat(path).st_dev == os.stat(self._scratch).st_dev
         except OSError:
@@ -215,7 +219,7 @@ class Bubblewrap(Sandbox):
                 return ["--bind", source, root]
             case Unwritable(live=live):
                 return [*layers, "--ro-overlay", root] if world.layers and not live else ["--ro-bind", source, root]
-            case View(upper=upper, work=work, laid=laid):
+            case View(upper=upper, work=work, is_premounted=laid):
                 if not self.views:
                     raise SandboxError(
                         "a copy-on-write view of the project does not work with this bubblewrap or kernel"
@@ -241,12 +245,12 @@ class Bubblewrap(Sandbox):
             yield path, ["--ro-bind", empty, path]
 
     def _protected(self, confinement: Confinement, missing: list[str]) -> Iterable[Mount]:
-        """The mounts that hold protected paths; what does not exist is put into `missing`."""
+        """Yield the mounts that hold protected paths; paths that do not exist are added to `missing`."""
         if isinstance(confinement.mount, Unwritable | Live):
             return
         between: set[str] = set()
-        for wanted in confinement.protected:
-            path = self._held(confinement, wanted)
+        for protected_path in confinement.protected:
+            path = self._find_path_to_hold(confinement, protected_path)
             between.update(folders_between(confinement.root, path))
             if _kind(path) and not os.path.exists(self._note(path)):
                 yield path, ["--ro-bind", path, path]
@@ -257,36 +261,37 @@ class Bubblewrap(Sandbox):
             for folder in between:
                 yield folder, ["--bind", folder, folder]
 
-    def _held(self, confinement: Confinement, wanted: str) -> str:
-        """What must be held for a path to be protected: itself, or the first thing on its way that is no folder. A link
-        cannot be held; then the folder in which it lies is."""
+    def _find_path_to_hold(self, confinement: Confinement, protected_path: str) -> str:
+        """Return the path that must be held to protect a path: itself, or the first entry on its way that is not a
+        folder. A link cannot be held; then it is the folder that contains the link."""
         root = confinement.root
-        for step in (*folders_between(root, wanted), wanted):
+        for step in (*folders_between(root, protected_path), protected_path):
             kind = _kind(step)
             if kind == stat.S_IFLNK:
                 folder = os.path.dirname(step)
                 if folder == root:
                     raise SandboxError(
-                        f"{step} is a link on the way to {wanted}, and a link cannot be protected from being replaced; "
+                        f"{step} is a link on the way to {protected_path}, and a link cannot be protected from "
+                        "being replaced; "
                         "make it a folder, or let commands run with sandbox = none"
                     )
                 return folder
             if kind != stat.S_IFDIR or os.path.exists(self._note(step)):
                 return step
-        return wanted
+        return protected_path
 
     def _holding(self, confinement: Confinement, missing: Sequence[str], line: Sequence[str]) -> list[str]:
         world = confinement.world or WorldMount()
-        # What is held in the namespace of a world lies elsewhere by the same path: whoever sweeps must stand there.
+        # In the namespace of a world the same path is another place: only a sweep in that namespace finds it.
         notes = f"{self._notes()}-{_name(world.holder)}" if world.holder else self._notes()
         os.makedirs(notes, mode=0o700, exist_ok=True)
-        held = [at_folder(world, confinement.root, path) for path in missing]
-        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in held]
+        held_paths = [at_folder(world, confinement.root, path) for path in missing]
+        places = [[_name(path), path, STAND_INS.get(os.path.basename(path))] for path in held_paths]
         return self._launcher.line("hold", {"notes": notes, "places": places}, line)
 
     def _through_proxy(self, network: Hosts, line: Sequence[str]) -> list[str]:
-        told = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
-        return self._launcher.line("handover", told, line)
+        spec = {"patterns": list(network.patterns), "log": network.log, "port": PROXY_PORT}
+        return self._launcher.line("handover", spec, line)
 
     def _note(self, path: str) -> str:
         """Where it is noted that a path is held by a command just now, and so exists only seemingly."""
@@ -296,7 +301,7 @@ class Bubblewrap(Sandbox):
         return os.path.join(self._scratch, "held")
 
     def _stand_in(self, path: str) -> str:
-        """What is mounted where nothing is."""
+        """Return the file or folder to mount where nothing exists."""
         name = os.path.basename(path)
         source = os.path.join(self._scratch, "instead", name if name in STAND_INS else "folder")
         if name in STAND_INS:
@@ -323,7 +328,8 @@ def _lingering(argv: Sequence[str], report_fd: int) -> Sequence[str]:
 
 @cache
 def _linger_shell() -> tuple[str, ...]:
-    """dash starts in half the time of bash. `-p`: what the environment tells bash to run first is for the command."""
+    """dash starts in half the time of bash. `-p`: this bash must not run the startup files that the environment names
+    for the command."""
     bash = shutil.which("bash")
     if bash is None or os.path.basename(os.path.realpath("/bin/sh")) == "dash":
         return ("/bin/sh",)
@@ -351,7 +357,7 @@ def _check(confinement: Confinement) -> None:
     for path in (
         confinement.root,
         *confinement.protected,
-        *confinement.hidden,
+        *confinement.hidden_paths,
         *confinement.secrets,
         *confinement.writable,
     ):
@@ -362,13 +368,13 @@ def _check(confinement: Confinement) -> None:
             raise SandboxError(f"{path} is not inside the project {confinement.root}; only what is can be protected")
 
 
-def _hidden(confinement: Confinement) -> Iterable[Mount]:
-    """Covered by nothing: an empty folder, or a device that cannot be opened. What lies below a private folder is not
-    to be seen anyway."""
+def _hide_paths(confinement: Confinement) -> Iterable[Mount]:
+    """Yield mounts that hide paths: an empty folder, or a device that cannot be opened. Paths below a private folder
+    are invisible anyway."""
     home = confinement.home
-    for wanted in (*confinement.hidden, *(home.keys if home else ())):
-        path = os.path.realpath(wanted)
-        if not _shown(confinement, path):
+    for hidden_path in (*confinement.hidden_paths, *(home.keys if home else ())):
+        path = os.path.realpath(hidden_path)
+        if not _is_visible(confinement, path):
             continue
         match _kind(path):
             case stat.S_IFDIR:
@@ -379,16 +385,16 @@ def _hidden(confinement: Confinement) -> Iterable[Mount]:
                 yield path, _nothing(path)
 
 
-def _shown(confinement: Confinement, path: str) -> bool:
-    """Whether a path is to be seen at all: not below a private folder, unless it is shown there."""
+def _is_visible(confinement: Confinement, path: str) -> bool:
+    """True if the sandbox shows a path: it is not below a private folder, or it is one of the paths shown there."""
     home = confinement.home
     private = ("/tmp", *(home.covered if home else ()))
-    shown = (confinement.root, *confinement.writable, *(home.visible + home.caches if home else ()))
-    return not any(is_below(path, each) for each in private) or any(is_below(path, each) for each in shown)
+    visible_folders = (confinement.root, *confinement.writable, *(home.visible + home.caches if home else ()))
+    return not any(is_below(path, each) for each in private) or any(is_below(path, each) for each in visible_folders)
 
 
 def _kind(path: str) -> int:
-    """What lies there, links not followed; 0: nothing."""
+    """Return the type of the entry at the path, links not followed; 0 if there is none."""
     try:
         return stat.S_IFMT(os.lstat(path).st_mode)
     except OSError:

@@ -26,7 +26,7 @@ from treadle.sandbox.report import LevelReport
 
 _LEVELS: dict[str, tuple[Level, ...]] = {"linux": ("bubblewrap", "landlock"), "darwin": ("sandbox-exec",)}
 LEVELS = _LEVELS.get(sys.platform, ())
-"""What this kind of machine can have, the strongest first."""
+"""The levels that exist for this kind of machine, the strongest first."""
 FOLDER = "sandbox"
 REMEMBERED = "probe.json"
 RETRY_S = 600.0
@@ -35,7 +35,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Everything on which the strength of a sandbox depends. Whatever of it changes, all is tried again."""
+    """Everything on which the strength of a sandbox depends. If any of it changes, all levels are tried again."""
 
     boot: str
     kernel: str
@@ -75,18 +75,18 @@ def choose(home: Path, demand: Demand = "auto") -> ChosenSandbox:
     """The sandbox to use. SandboxError if the demanded one does not hold here."""
     if demand == "none":
         return ChosenSandbox(NoSandbox(), ("the setting sandbox is none",))
-    findings = known(home)
+    findings = load_findings(home)
     reasons: list[str] = []
     for report in findings.reports:
-        wanted = demand in ("auto", report.level)
-        if wanted and report.holds:
+        is_demanded = demand in ("auto", report.level)
+        if is_demanded and report.holds:
             return ChosenSandbox(_built(report, findings.machine, home), tuple(reasons))
-        if wanted:
+        if is_demanded:
             reasons.append(f"{report.level}: {reason(report)}")
     if demand != "auto":
-        why = "; ".join(reasons) or f"{demand}: not known on {platform.system()}"
+        explanation = "; ".join(reasons) or f"{demand}: not known on {platform.system()}"
         raise SandboxError(
-            f"commands are to run in the sandbox {demand}, and it does not hold here ({why}); "
+            f"commands are to run in the sandbox {demand}, and it does not hold here ({explanation}); "
             "treadle doctor sandbox shows more, and another level can be set as sandbox"
         )
     return ChosenSandbox(NoSandbox(), tuple(reasons))
@@ -99,8 +99,8 @@ def reason(report: LevelReport) -> str:
     return "it does not refuse to " + ", to ".join(report.open)
 
 
-def known(home: Path) -> Findings:
-    """What was found out on this machine since it was started; found out now if it was not yet."""
+def load_findings(home: Path) -> Findings:
+    """Return the findings about this machine since it was started; examine it now if there are none."""
     machine = _machine()
     file = home / FOLDER / REMEMBERED
     try:

@@ -1,8 +1,8 @@
-"""What a command sees of people's homes: an empty folder of its own, and in it, read-only, the folders of tools that
+"""A command's view of people's homes: an empty folder of its own, and in it, read-only, the folders of tools that
 projects are built with. Owns the lists; mounts nothing.
 
-What is visible is named, not what is hidden: a key in a place that nobody thought of is out of sight, and a pattern
-such as `~/.*/id_*` has nothing to match."""
+The lists name the visible paths, not the hidden ones: so a key in an unexpected place is invisible, and a pattern such
+as `~/.*/id_*` has nothing to match."""
 
 import glob
 import os
@@ -74,17 +74,24 @@ _GIT_KEYS = re.compile(
 _GIT_S = 5.0
 
 
-def private_home(root: str, env: Mapping[str, str], added: Iterable[str] = ()) -> PrivateHome | None:
-    """What the commands of a project see instead of homes; None where the project is a home, or holds one."""
-    own, homes = _homes(env)
-    home = next(iter(own), "")
+def private_home(root: str, env: Mapping[str, str], extra_paths: Iterable[str] = ()) -> PrivateHome | None:
+    """Return the home that the commands of a project see instead of the real homes; None if the project is a home or
+    contains one."""
+    own_homes, homes = _homes(env)
+    home = next(iter(own_homes), "")
     if not home or is_below(home, root):
         return None
     covered = tuple(path for path in homes if not is_below(path, root))
-    named = [*_below(own, _TOOLS.split()), *_settings(own), *_from(env), *own_python(), *_around(root, covered)]
-    named += (os.path.normpath(os.path.join(home, os.path.expanduser(path))) for path in added)
-    caches = _shown(_below(own, _CACHES.split()), covered, root)
-    visible = [path for path in _shown(named, covered, root) if path not in caches]
+    candidates = [
+        *_below(own_homes, _TOOLS.split()),
+        *_settings(own_homes),
+        *_from(env),
+        *own_python(),
+        *_around(root, covered),
+    ]
+    candidates += (os.path.normpath(os.path.join(home, os.path.expanduser(path))) for path in extra_paths)
+    caches = _select_visible(_below(own_homes, _CACHES.split()), covered, root)
+    visible = [path for path in _select_visible(candidates, covered, root) if path not in caches]
     return PrivateHome(
         path=home,
         covered=covered,
@@ -99,16 +106,16 @@ def private_home(root: str, env: Mapping[str, str], added: Iterable[str] = ()) -
 def _homes(env: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The user's own homes, the one in use first; and all that there are. A home by a name that will be covered (a link
     in /home) counts by that name, too."""
-    said = [env.get("HOME", ""), str(Path.home())]
+    declared_homes = [env.get("HOME", ""), str(Path.home())]
     with suppress(KeyError):
-        said.append(pwd.getpwuid(os.geteuid()).pw_dir)
-    named = [os.path.normpath(path) for path in said if os.path.isabs(path) and os.path.isdir(path)]
-    real = [os.path.realpath(path) for path in (*named, *HOMES) if os.path.isdir(path)]
-    linked = [path for path in named if any(is_below(path, each) for each in real)]
-    own = dict.fromkeys(path if path in linked else os.path.realpath(path) for path in named)
+        declared_homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    existing_homes = [os.path.normpath(path) for path in declared_homes if os.path.isabs(path) and os.path.isdir(path)]
+    real = [os.path.realpath(path) for path in (*existing_homes, *HOMES) if os.path.isdir(path)]
+    linked = [path for path in existing_homes if any(is_below(path, each) for each in real)]
+    own_homes = dict.fromkeys(path if path in linked else os.path.realpath(path) for path in existing_homes)
     system = _SYSTEM.split()
-    return [path for path in own if path not in system], [
-        path for path in dict.fromkeys((*own, *real, *linked)) if path not in system
+    return [path for path in own_homes if path not in system], [
+        path for path in dict.fromkeys((*own_homes, *real, *linked)) if path not in system
     ]
 
 
@@ -136,22 +143,24 @@ def _around(root: str, covered: Iterable[str]) -> Iterator[str]:
             yield folder
         folder = os.path.dirname(folder)
     with suppress(OSError, UnicodeDecodeError):
-        named = Path(root, ".git").read_text().removeprefix("gitdir:").strip()
-        git = os.path.realpath(os.path.join(root, named))
+        git_folder = Path(root, ".git").read_text().removeprefix("gitdir:").strip()
+        git = os.path.realpath(os.path.join(root, git_folder))
         back = os.path.realpath(os.path.dirname(Path(git, "gitdir").read_text().strip()))
         common = os.path.realpath(os.path.join(git, Path(git, "commondir").read_text().strip()))
         if back == root and os.path.dirname(git) == f"{common}/worktrees" and os.path.isfile(f"{common}/HEAD"):
             yield common
 
 
-def _shown(paths: Iterable[str], covered: Iterable[str], root: str) -> list[str]:
+def _select_visible(paths: Iterable[str], covered: Iterable[str], root: str) -> list[str]:
     """Those that exist below a covered folder and outside the root, without those that lie in another of them. A home
     is never shown."""
     homes = set(covered)
-    found = dict.fromkeys(os.path.normpath(path) for path in paths if os.path.isabs(path))
-    inside = [path for path in found if any(is_below(path, home) for home in homes) and not is_below(path, root)]
+    absolute_paths = dict.fromkeys(os.path.normpath(path) for path in paths if os.path.isabs(path))
+    inside = [
+        path for path in absolute_paths if any(is_below(path, home) for home in homes) and not is_below(path, root)
+    ]
     there = [path for path in inside if os.path.exists(path) and not any(is_below(home, path) for home in homes)]
-    return [path for path in there if not any(is_below(path, other) for other in there if other != path)]
+    return [path for path in there if not any(is_below(path, outer) for outer in there if outer != path)]
 
 
 def _keys(visible: Iterable[str]) -> Iterator[str]:
@@ -167,7 +176,8 @@ _SYSTEM_PATH = "/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin"
 
 @cache
 def _git_settings(home: str) -> str:
-    """Of the user's git settings those that name neither programs nor secrets: who commits, and how lines end."""
+    """Return those of the user's git settings that name neither programs nor secrets: the committer's name, line
+    endings."""
     git = shutil.which("git", path=_SYSTEM_PATH)
     if git is None:
         return ""

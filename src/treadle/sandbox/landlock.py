@@ -37,14 +37,15 @@ _CREATE_RULESET = 444
 
 
 def version() -> int:
-    """What this kernel's Landlock can do; 0 if it has none."""
+    """Return the ABI version of this kernel's Landlock; 0 if it has none."""
     libc = ctypes.CDLL(None, use_errno=True)
-    found: int = libc.syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint(1))
-    return max(0, found)
+    abi_version: int = libc.syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    return max(0, abi_version)
 
 
 class Landlock(Sandbox):
-    """`scratch` is a folder of Treadle's own, outside any project: what was made of protected paths is kept there."""
+    """`scratch` is a folder of Treadle's own, outside any project: files that commands put in the place of protected
+    paths are set aside there."""
 
     level: Level = "landlock"
 
@@ -63,12 +64,12 @@ class Landlock(Sandbox):
             raise SandboxError("Landlock has no copy-on-write view of the project; bubblewrap has")
         temporary = tempfile.gettempdir()
         home = confinement.home
-        closed = (*confinement.hidden, *(home.covered + home.keys if home else ()))
-        hidden = ["/dev", *(os.path.realpath(path) for path in closed if os.path.lexists(path))]
-        for path in hidden:
-            for shown in (confinement.root, *confinement.writable):
-                if is_below(path, shown):
-                    raise SandboxError(f"Landlock cannot hide {path} inside {shown}, which commands may read")
+        closed_paths = (*confinement.hidden_paths, *(home.covered + home.keys if home else ()))
+        hidden_paths = ["/dev", *(os.path.realpath(path) for path in closed_paths if os.path.lexists(path))]
+        for path in hidden_paths:
+            for readable_folder in (confinement.root, *confinement.writable):
+                if is_below(path, readable_folder):
+                    raise SandboxError(f"Landlock cannot hide {path} inside {readable_folder}, which commands may read")
         network = all_hosts(confinement.network, self.level)
         spec = {
             "root": confinement.root,
@@ -76,7 +77,7 @@ class Landlock(Sandbox):
             "cwd": cwd,
             "kept": list(confinement.protected) if isinstance(confinement.mount, Direct) else [],
             "aside": os.path.join(self._scratch, "undone"),
-            "hidden": hidden,
+            "hidden": hidden_paths,
             "visible": [os.path.realpath(path) for path in home.visible + home.caches] if home else [],
             "gitconfig": home.gitconfig.encode() if home else None,
             "devices": [*DEVICES, "/dev/tty"] if confinement.terminal else list(DEVICES),

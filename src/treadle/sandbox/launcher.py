@@ -22,15 +22,15 @@ _BOOT = (
 
 
 class Launcher(msgspec.Struct, frozen=True):
-    """A Python and the folder of the package `treadle`, both readable to whoever runs the command."""
+    """A Python and the folder of the package `treadle`, both readable to the user that runs the command."""
 
     python: str = sys.executable
     package: str = str(Path(__file__).parents[1])
 
     def line(self, module: str, spec: Spec, argv: Sequence[str] = ()) -> list[str]:
         boot = _BOOT.format(module=module)
-        told = marshal.dumps(dict(spec), 2).hex()
-        return [self.python, "-I", "-S", "-c", boot, self.package, told, *argv]
+        spec_hex = marshal.dumps(dict(spec), 2).hex()
+        return [self.python, "-I", "-S", "-c", boot, self.package, spec_hex, *argv]
 
 
 def in_world(launcher: Launcher, line: Sequence[str], world: WorldMount, cwd: str) -> list[str]:
@@ -47,5 +47,5 @@ def at_folder(world: WorldMount, root: str, path: str) -> str:
 def in_the_copy(confinement: Confinement, world: WorldMount) -> Confinement:
     """The confinement for a sandbox that can put nothing in the place of something else."""
     root = confinement.root
-    kept = tuple(at_folder(world, root, path) for path in confinement.protected)
-    return msgspec.structs.replace(confinement, root=world.folder or root, protected=kept, world=None)
+    protected_paths = tuple(at_folder(world, root, path) for path in confinement.protected)
+    return msgspec.structs.replace(confinement, root=world.folder or root, protected=protected_paths, world=None)

@@ -35,7 +35,7 @@ class SandboxExec(Sandbox):
             return in_world(Launcher(), self.wrap(argv, in_the_copy(confinement, world), cwd), world, cwd)
         if isinstance(confinement.mount, View):
             raise SandboxError("sandbox-exec has no copy-on-write view of the project")
-        del cwd  # whoever starts the command starts it there
+        del cwd  # the caller starts the command in that folder
         return [BINARY, "-p", profile(confinement, os.environ.get("TMPDIR", "")), *argv]
 
 
@@ -50,10 +50,10 @@ def profile(confinement: Confinement, temporary: str = "") -> str:
     lines += [_TERMINAL] if confinement.terminal else []
     for path in confinement.protected:
         lines.append(f"(deny file-write* (subpath {_quoted(path)}))")
-        above = folders_between(confinement.root, path)  # who could rename them could put others in their place
+        above = folders_between(confinement.root, path)  # a command that could rename them could replace them
         lines += [f"(deny file-write-unlink (literal {_quoted(folder)}))" for folder in above]
     keys = confinement.home.keys if confinement.home else ()
-    denied_paths = (*confinement.hidden, *keys, *confinement.secrets)
+    denied_paths = (*confinement.hidden_paths, *keys, *confinement.secrets)
     lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))" for path in denied_paths]
     return "\n".join(lines) + "\n"
 
@@ -64,11 +64,11 @@ def _home_rules(confinement: Confinement, writable: Sequence[str]) -> list[str]:
     home = confinement.home
     if home is None:
         return []
-    shown = (confinement.root, *writable, *home.visible, *home.caches)
+    readable_paths = (confinement.root, *writable, *home.visible, *home.caches)
     return [
         *(f"(deny file-read* (subpath {_quoted(path)}))" for path in home.covered),
         *(f"(allow file-read-metadata (subpath {_quoted(path)}))" for path in home.covered),
-        *(f"(allow file-read* (subpath {_quoted(path)}))" for path in shown),
+        *(f"(allow file-read* (subpath {_quoted(path)}))" for path in readable_paths),
     ]
 
 

@@ -17,4 +17,4 @@ class NoSandbox(Sandbox):
             raise SandboxError("there is no sandbox here, and so no copy-on-write view of the project")
         if (world := confinement.world) is not None:
             return in_world(Launcher(), argv, world, at_folder(world, confinement.root, cwd))
-        return list(argv)  # whoever starts the command starts it in its directory
+        return list(argv)  # the caller starts the command in its directory

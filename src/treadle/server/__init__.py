@@ -1,2 +1,2 @@
-"""The HTTP API: commands in, events out. Decides nothing: what is allowed is said by `treadle.chat.transitions`, and of
-many that race the store lets one win."""
+"""The HTTP API: commands in, events out. Decides nothing: `treadle.chat.transitions` says which commands are allowed,
+and the store lets one of several concurrent commands win."""

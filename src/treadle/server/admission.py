@@ -1,6 +1,6 @@
-"""Admission: what the operator lets users ask for, beyond what their chats allow: folders, models, how commands are
-confined, and how far a rule may reach. The user of this machine may ask for everything; others only for what was opened
-to them."""
+"""Admission: the operator's limits on users' requests, beyond the rules of their chats: folders, models, the
+confinement of commands, and the reach of a rule. The user of this machine may request everything; others only what is
+opened to them."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from treadle.file_system import is_below
 from treadle.protocol.options import ChatOptions, NetworkChoice, check_root_name
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
 from treadle.server.tokens import LOCAL
-from treadle.workspace.paths.identity import changed, locate
+from treadle.workspace.paths.identity import locate, root_changed_error
 
 PROGRAMS = ("command", "recorded", "scripted")
 """Providers whose models are programs and files of the server."""
@@ -26,7 +26,7 @@ STRICT = {"sandbox": None, "strict_paths": True, "command_view": True}
 stricter."""
 _WEIGHTS = ".gguf"
 _NAME = re.compile(r"\w[\w.:@+-]*(/\w[\w.:@+-]*)*")
-"""What others may call a model: a name, not a path, an address or a flag of a program."""
+"""The form of a model's name in requests of others: a name, not a path, an address or a flag of a program."""
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -45,14 +45,14 @@ class Admission(msgspec.Struct, frozen=True):
 
     def begin(self, user: str, changes: Mapping[str, Any]) -> ChatOptions:
         """The options of a new chat."""
-        own = self.options if user == LOCAL else msgspec.structs.replace(self.options, root="")
+        base_options = self.options if user == LOCAL else msgspec.structs.replace(self.options, root="")
         checked = self.change(user, changes)
-        if user != LOCAL and own.world and not checked.get("world", own.world):
+        if user != LOCAL and base_options.world and not checked.get("world", base_options.world):
             raise InvalidInput("On this server every chat works in a world; leave 'world' out.")
-        if not checked.get("model", own.model):
+        if not checked.get("model", base_options.model):
             raise InvalidInput('Name a model: "model": "provider:name"; this server has no default.')
         try:
-            return msgspec.convert({**msgspec.to_builtins(own), **checked}, ChatOptions)
+            return msgspec.convert({**msgspec.to_builtins(base_options), **checked}, ChatOptions)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"These options do not fit: {error}.") from error
 
@@ -62,7 +62,7 @@ class Admission(msgspec.Struct, frozen=True):
             raise InvalidInput("On this server chats work in worlds, and this one has none; begin another one.")
 
     def alter(self, user: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """What may be changed of a chat that has begun."""
+        """Return the checked changes of options of a chat that has begun."""
         if user != LOCAL and self.options.world and "root" in changes:
             raise InvalidInput("On this server a chat stays in its world; begin another one for another root.")
         return self.change(user, changes)
@@ -97,13 +97,13 @@ class Admission(msgspec.Struct, frozen=True):
 
     def reach(self, user: str, network: NetworkChoice) -> None:
         """InvalidInput if the user may not let commands reach these hosts."""
-        own = self.options.network
-        if user == LOCAL or not network or own is True or network == own:
+        default_network = self.options.network
+        if user == LOCAL or not network or default_network is True or network == default_network:
             return
-        opened = (*self.network, *(own or ()))
-        if isinstance(network, bool) or not host_patterns.within(network, opened):
-            shown = f" Open to you: {', '.join(opened)}." if opened else ""
-            raise InvalidInput(f"The server sets the hosts that commands may reach (serve_network).{shown}")
+        allowed_hosts = (*self.network, *(default_network or ()))
+        if isinstance(network, bool) or not host_patterns.within(network, allowed_hosts):
+            hint = f" Open to you: {', '.join(allowed_hosts)}." if allowed_hosts else ""
+            raise InvalidInput(f"The server sets the hosts that commands may reach (serve_network).{hint}")
 
     def highest(self, user: str, root: str) -> str:
         """The folder that is open to the user and holds the root; empty for the user of this machine, to whom all are.
@@ -118,26 +118,26 @@ class Admission(msgspec.Struct, frozen=True):
         raise InvalidInput(f"The root {root!r} lies in no folder that is open to you.")
 
     def use(self, user: str, options: ChatOptions) -> None:
-        """See that the root of a chat is still what was opened to the user. RootChanged or InvalidInput if it is not;
-        what is not there at all is told by whoever looks into it."""
-        found = locate(options.root) if options.root else None
-        if found is None:
+        """Check that the root of a chat is still a folder that is open to the user. RootChanged or InvalidInput if it
+        is not. A root that does not exist passes: the code that opens it reports that."""
+        location = locate(options.root) if options.root else None
+        if location is None:
             return
-        if options.root_id and found[1] != options.root_id:
-            raise changed(options.root)
-        self.highest(user, found[0])
+        if options.root_id and location[1] != options.root_id:
+            raise root_changed_error(options.root)
+        self.highest(user, location[0])
 
-    def _root(self, user: str, named: str) -> tuple[str, str]:
-        if not os.path.isabs(named):
-            raise InvalidInput(f"The root {named!r} must be an absolute path.")
-        found = locate(named)
-        root, identity = found or (os.path.realpath(named), "")
+    def _root(self, user: str, path: str) -> tuple[str, str]:
+        if not os.path.isabs(path):
+            raise InvalidInput(f"The root {path!r} must be an absolute path.")
+        location = locate(path)
+        root, identity = location or (os.path.realpath(path), "")
         check_root_name(root)
-        opened = self.highest(user, root)
-        if found is None and not self.shared:
-            raise InvalidInput(f"The root {named!r} is no folder of the server.")
-        if not opened and (root == "/" or root == os.path.realpath(Path.home())):
-            raise InvalidInput(f"{named!r} is a whole disk or a home folder; name a project in it.")
+        allowed_root = self.highest(user, root)
+        if location is None and not self.shared:
+            raise InvalidInput(f"The root {path!r} is no folder of the server.")
+        if not allowed_root and (root == "/" or root == os.path.realpath(Path.home())):
+            raise InvalidInput(f"{path!r} is a whole disk or a home folder; name a project in it.")
         return root, identity
 
     def model(self, user: str, ref: str) -> None:
@@ -159,5 +159,7 @@ def _opens(pattern: str, ref: str) -> bool:
     """A program or a file has to be meant: `*` alone opens none, and `local:*` no file but the models of that name."""
     if not fnmatchcase(ref, pattern):
         return False
-    meant = pattern.startswith(ref.partition(":")[0] + ":") and (_WEIGHTS in pattern or not ref.endswith(_WEIGHTS))
-    return meant or not _is_program(ref)
+    is_explicit = pattern.startswith(ref.partition(":")[0] + ":") and (
+        _WEIGHTS in pattern or not ref.endswith(_WEIGHTS)
+    )
+    return is_explicit or not _is_program(ref)

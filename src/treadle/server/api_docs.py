@@ -60,8 +60,8 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
 
 
 def _content(answer: dict[str, Any]) -> str:
-    found = answer.get("content", {})
-    return " ".join(_type(each["schema"]) if "schema" in each else escape(kind) for kind, each in found.items())
+    content = answer.get("content", {})
+    return " ".join(_type(each["schema"]) if "schema" in each else escape(kind) for kind, each in content.items())
 
 
 def _type(schema: dict[str, Any]) -> str:

@@ -26,7 +26,8 @@ class Total(msgspec.Struct, frozen=True):
 
 
 class ChatCounts:
-    """Nothing is read before somebody asks; what is remembered of a chat is a few numbers."""
+    """Usage and number of chats by user and by status. Reads nothing until the first request; stores a few numbers per
+    chat."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -45,38 +46,38 @@ class ChatCounts:
         await self._catch_up()
         if owner not in self._owners:
             return Total()
-        chats, turns, sent, got, cached, reasoning, usd, estimated = self._owners[owner]
-        return Total(chats, turns, Usage(sent, got, cached, reasoning, usd / _USD, estimated > 0))
+        chats, turns, input_tokens, output_tokens, cached, reasoning, usd, estimated = self._owners[owner]
+        return Total(chats, turns, Usage(input_tokens, output_tokens, cached, reasoning, usd / _USD, estimated > 0))
 
     async def _catch_up(self) -> None:
         async with self._reading:
             full = True
             while full:
-                found = await self._store.changes(after=self._after, limit=PAGE)
-                for each in found:
+                page = await self._store.changes(after_change=self._after, limit=PAGE)
+                for each in page:
                     self._take(each.summary)
-                    self._after = each.changed
-                full = len(found) == PAGE
+                    self._after = each.change_number
+                full = len(page) == PAGE
 
-    def _take(self, said: ChatSummary) -> None:
-        if said.chat in self._lines:
-            owner, status, numbers = self._lines[said.chat]
+    def _take(self, summary: ChatSummary) -> None:
+        if summary.chat in self._lines:
+            owner, status, numbers = self._lines[summary.chat]
             self._statuses[status] -= 1
             self._add(owner, tuple(-number for number in numbers))
-        if said.deleted:
-            self._lines.pop(said.chat, None)
+        if summary.deleted:
+            self._lines.pop(summary.chat, None)
             return
-        numbers = _numbers(said)
-        self._lines[said.chat] = said.owner, said.status, numbers
-        self._statuses[said.status] += 1
-        self._add(said.owner, numbers)
+        numbers = _numbers(summary)
+        self._lines[summary.chat] = summary.owner, summary.status, numbers
+        self._statuses[summary.status] += 1
+        self._add(summary.owner, numbers)
 
     def _add(self, owner: str, numbers: Numbers) -> None:
-        before = self._owners.get(owner)
-        self._owners[owner] = numbers if before is None else tuple(map(int.__add__, before, numbers))
+        old_numbers = self._owners.get(owner)
+        self._owners[owner] = numbers if old_numbers is None else tuple(map(int.__add__, old_numbers, numbers))
 
 
-def _numbers(said: ChatSummary) -> Numbers:
-    usage = said.usage
+def _numbers(summary: ChatSummary) -> Numbers:
+    usage = summary.usage
     tokens = (usage.input, usage.output, usage.cached, usage.reasoning)
-    return (1, said.turns, *tokens, round(usage.usd * _USD), int(usage.estimated))
+    return (1, summary.turns, *tokens, round(usage.usd * _USD), int(usage.estimated))

@@ -1,5 +1,5 @@
-"""Unified diffs as tables of HTML: inline, or both sides beside each other. Takes any text that looks like a diff; what
-is none of it stands between the tables as text. Knows nothing of where it comes from."""
+"""Unified diffs as tables of HTML: inline, or both sides beside each other. Accepts any text that looks like a diff;
+the rest of the text stands between the tables. Knows nothing of its source."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ class _Hunk(msgspec.Struct):
 
 
 def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
-    made: list[str] = []
+    html_parts: list[str] = []
     path = ""
     rows: list[str] = []
 
@@ -34,22 +34,22 @@ def diff_table(text: str, *, split: bool, coloured: Coloured) -> str:
             kind = "split" if split else "inline"
             columns = '<colgroup><col class="ln"><col><col class="ln"><col></colgroup>' if split else ""
             table = f'<table class="diff {kind}">{columns}<tbody>{"".join(rows)}</tbody></table>'
-            made.append(f'<div class="wide" tabindex="0">{table}</div>')
+            html_parts.append(f'<div class="wide" tabindex="0">{table}</div>')
             rows.clear()
 
     for part in _parts(text.split("\n")):
         if isinstance(part, _Hunk):
             lines = list(_numbered(part, path, coloured))
             rows.append(f'<tr class="hunk"><td colspan="{4 if split else 3}">{escape(part.header)}</td></tr>')
-            rows += _beside(lines) if split else map(_below, lines)
+            rows += _render_side_by_side(lines) if split else map(_below, lines)
         else:
             close()
             path = _path(part) or path
-            shown = "\n".join(part).strip("\n")
-            if shown:
-                made.append(f'<pre class="about">{escape(shown)}</pre>')
+            about_text = "\n".join(part).strip("\n")
+            if about_text:
+                html_parts.append(f'<pre class="about">{escape(about_text)}</pre>')
     close()
-    return "".join(made)
+    return "".join(html_parts)
 
 
 def _parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
@@ -57,16 +57,16 @@ def _parts(lines: list[str]) -> Iterator[_Hunk | list[str]]:
     between: list[str] = []
     at = 0
     while at < len(lines):
-        found = _HUNK.match(lines[at])
-        if found is None:
+        match = _HUNK.match(lines[at])
+        if match is None:
             between.append(lines[at])
             at += 1
             continue
         if between:
             yield between
             between = []
-        hunk = _Hunk(lines[at], int(found[1]), int(found[3]), [])
-        left_old, left_new = int(found[2] or 1), int(found[4] or 1)
+        hunk = _Hunk(lines[at], int(match[1]), int(match[3]), [])
+        left_old, left_new = int(match[2] or 1), int(match[4] or 1)
         at += 1
         while at < len(lines) and (left_old > 0 or left_new > 0 or lines[at][:1] == "\\"):
             mark = lines[at][:1] or " "
@@ -120,24 +120,24 @@ def _below(line: Line) -> str:
     return f'<tr><td class="ln">{old or ""}</td>{_cells(new, mark, html)}</tr>'
 
 
-def _beside(lines: list[Line]) -> Iterator[str]:
+def _render_side_by_side(lines: list[Line]) -> Iterator[str]:
     """Removed lines beside the added ones that follow them."""
-    left: list[Line] = []
+    left_lines: list[Line] = []
     right: list[Line] = []
     for line in [*lines, (" ", 0, 0, "")]:
         if line[0] == "-" and not right:
-            left.append(line)
+            left_lines.append(line)
         elif line[0] == "+":
             right.append(line)
         else:
-            yield from starmap(_pair, zip_longest(left, right))
-            left, right = ([line], []) if line[0] == "-" else ([], [])
+            yield from starmap(_pair, zip_longest(left_lines, right))
+            left_lines, right = ([line], []) if line[0] == "-" else ([], [])
             if line[0] != "-" and (line[1] or line[2] or line[3]):
                 yield f"<tr>{_cells(line[1], line[0], line[3])}{_cells(line[2], line[0], line[3])}</tr>"
 
 
 def _pair(old: Line | None, new: Line | None) -> str:
     empty = '<td class="ln"></td><td class="none"></td>'
-    before = _cells(old[1], "-", old[3]) if old else empty
-    after = _cells(new[2], "+", new[3]) if new else empty
-    return f"<tr>{before}{after}</tr>"
+    old_cells = _cells(old[1], "-", old[3]) if old else empty
+    new_cells = _cells(new[2], "+", new[3]) if new else empty
+    return f"<tr>{old_cells}{new_cells}</tr>"

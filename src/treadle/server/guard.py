@@ -17,7 +17,8 @@ from treadle.server.replies import problem
 from treadle.server.tokens import Token, Tokens
 
 OPEN = frozenset({"/", "/healthz", "/readyz", "/api/openapi.json", "/api/docs", "/api/sign-in", "/favicon.ico"})
-"""What needs no token: nothing in there is anybody's, and a code for the terminal stands for one."""
+"""Paths that need no token: their content belongs to no user, or a code from the terminal takes the place of the token.
+"""
 PAGE_PARTS = "/web/"
 """Below this lie the parts of the web app: the same for everybody."""
 LOCAL_NAMES = frozenset({"localhost"})
@@ -85,8 +86,8 @@ class Guard:
         return None
 
     def _host(self, headers: Headers) -> str:
-        sent = headers.getlist("host")
-        host = sent[0].strip().lower() if len(sent) == 1 else ""
+        hosts = headers.getlist("host")
+        host = hosts[0].strip().lower() if len(hosts) == 1 else ""
         if self._answers_to(host):
             return host
         raise Problem("forbidden_host", "This server does not answer to that name; its operator can add it.")
@@ -114,19 +115,19 @@ class Guard:
             if parts.scheme not in ("http", "https") or parts.netloc != host:
                 raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
         if headers.get("sec-fetch-mode") == "navigate":
-            return  # a link that somebody followed carries no token
+            return  # a link that a person followed carries no token
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Problem("forbidden_origin", "Pages of another origin may not use this server.")
 
     async def _token(self, scope: Scope, headers: Headers) -> Token:
-        sent = headers.getlist("authorization")
-        kind, _, secret = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
-        if kind.lower() == "bearer" and (found := self._tokens.find(secret.strip())) is not None:
-            return found
-        if not sent and scope["path"].endswith(STREAMS):
+        authorizations = headers.getlist("authorization")
+        kind, _, secret = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
+        if kind.lower() == "bearer" and (token := self._tokens.find(secret.strip())) is not None:
+            return token
+        if not authorizations and scope["path"].endswith(STREAMS):
             ticket = QueryParams(scope["query_string"]).get("ticket", "")
-            if (found := self._tokens.redeem(ticket)) is not None and await self._spend(ticket):
-                return found
+            if (token := self._tokens.redeem(ticket)) is not None and await self._spend(ticket):
+                return token
         raise Problem(
             "unauthorized",
             "Send a token that this server knows: Authorization: Bearer TOKEN. A ticket is good once, for a minute.",

@@ -26,11 +26,11 @@ class Key(msgspec.Struct, frozen=True):
     request: str
     """The hash of method, path and body."""
 
-    def answer(self, answered: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
-        """What is to be remembered, once it is known what the request made of the chat."""
+    def answer(self, make_reply: Callable[[ChatState], ApiReply], now_ms: int) -> Answer:
+        """Return a function that makes the answer to remember from the state of the chat after the request."""
 
         def remembered(state: ChatState) -> Remembered:
-            reply = answered(state)
+            reply = make_reply(state)
             return Remembered(self.owner, self.key, self.request, reply.status, reply.body, now_ms)
 
         return remembered
@@ -64,16 +64,16 @@ async def remember(store: Store, key: Key | None, reply: ApiReply, now_ms: int) 
 
 async def first_answer(store: Store, key: Key) -> ApiReply | None:
     """The answer that the request got before; None when it is new."""
-    found = await store.recall(key.owner, key.key)
-    return None if found is None else _same(key, found.request, found.status, found.body)
+    remembered = await store.recall(key.owner, key.key)
+    return None if remembered is None else _repeat_reply(key, remembered.request, remembered.status, remembered.body)
 
 
 def raced(key: Key, error: AlreadyAnswered) -> ApiReply:
     """The same request was answered while this one was under way."""
-    return _same(key, error.request, error.status, error.body)
+    return _repeat_reply(key, error.request, error.status, error.body)
 
 
-def _same(key: Key, request: str, status: int, body: bytes) -> ApiReply:
+def _repeat_reply(key: Key, request: str, status: int, body: bytes) -> ApiReply:
     if request != key.request:
         raise Problem("idempotency_mismatch", f"The Idempotency-Key {key.key!r} was used for another request.")
     return ApiReply(status, body)

@@ -1,4 +1,4 @@
-"""What Treadle adds to CommonMark: task lists, plain addresses as links, and places in files (`src/a.py:12`) that the
+"""Treadle's additions to CommonMark: task lists, plain addresses as links, and places in files (`src/a.py:12`) that the
 page opens. Works on the parser's tokens, never on HTML."""
 
 import re
@@ -68,22 +68,22 @@ def _linked(tokens: "list[Token]") -> "Iterator[Token]":
 def _split(token: "Token") -> "Iterator[Token]":
     from markdown_it.token import Token
 
-    text, done = token.content, 0
+    text, position = token.content, 0
     for match in _LINKED.finditer(text):
         content = match[0].rstrip(_PUNCTUATION) if match["address"] else match[0]
-        if match.start() > done:
-            yield Token("text", "", 0, content=text[done : match.start()])
+        if match.start() > position:
+            yield Token("text", "", 0, content=text[position : match.start()])
         if match["address"]:
             yield Token("link_open", "a", 1, attrs={"href": content})
             yield Token("text", "", 0, content=content)
             yield Token("link_close", "a", -1)
         else:
             yield _place(content, code=False)
-        done = match.start() + len(content)
-    if not done:
+        position = match.start() + len(content)
+    if not position:
         yield token
-    elif done < len(text):
-        yield Token("text", "", 0, content=text[done:])
+    elif position < len(text):
+        yield Token("text", "", 0, content=text[position:])
 
 
 def _place(content: str, *, code: bool) -> "Token":
@@ -96,11 +96,12 @@ def _place(content: str, *, code: bool) -> "Token":
 def _render_place(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
     token = tokens[index]
     path, line = escape(token.meta["path"], quote=True), token.meta["line"]
-    shown = escape(token.content)
-    text = f"<code>{shown}</code>" if token.meta["code"] else shown
+    escaped = escape(token.content)
+    text = f"<code>{escaped}</code>" if token.meta["code"] else escaped
     return f'<button type="button" class="place" data-path="{path}" data-line="{line}">{text}</button>'
 
 
 def _render_task(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
-    done = tokens[index].meta["done"]
-    return f'<input type="checkbox" disabled{" checked" if done else ""} aria-label="{"done" if done else "to do"}"> '
+    is_done = tokens[index].meta["done"]
+    checked, label = (" checked", "done") if is_done else ("", "to do")
+    return f'<input type="checkbox" disabled{checked} aria-label="{label}"> '

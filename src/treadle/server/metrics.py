@@ -1,5 +1,5 @@
-"""Metrics for Prometheus, in its text format. Counts what this process does; what the store holds is asked for when
-somebody looks."""
+"""Metrics for Prometheus, in its text format. Counts the work of this process; the content of the store is queried when
+the metrics are requested."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class Metrics:
         self._seconds[route] += seconds  # type: ignore[assignment]
 
     def text(self, gauges: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> str:
-        """The page: what is counted here, and `gauges`: by name, their help and values."""
+        """Return the page: the metrics counted here, and `gauges`: by name, their help and values."""
         lines = _series("treadle_http_requests_total", "counter", "HTTP requests answered.", self._requests)
         lines += self._histogram()
         lines += _series("treadle_open_streams", "gauge", "Streams that are open.", {(): self.streams.total()})
@@ -65,8 +65,8 @@ def _series(name: str, kind: str, about: str, values: Mapping[Labels, float]) ->
 
 
 def _braced(labels: Iterable[tuple[str, str]]) -> str:
-    shown = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
-    return f"{{{shown}}}" if shown else ""
+    pairs = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels)
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of routes and the Structs: what it says is what the server does."""
+"""The OpenAPI 3.1 document, made from the table of routes and the Structs, so that it matches the server."""
 
 import re
 from collections.abc import Sequence
@@ -65,8 +65,8 @@ def describe(routes: Sequence[Route]) -> bytes:
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
-    known = codes()
-    shown: dict[str, Any] = {
+    known_codes = codes()
+    operation: dict[str, Any] = {
         "operationId": route.handler.__module__.rpartition(".")[2] + "_" + route.handler.__name__,
         "summary": route.summary,
         "tags": [route.tag],
@@ -74,20 +74,20 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         "responses": {str(route.status): _reply(route)},
     }
     if route.finished is not None:
-        shown["responses"]["200"] = _json(route.finished, "Done, and this came of it.")
+        operation["responses"]["200"] = _json(route.finished, "Done, and this came of it.")
     if route.open:
-        shown["security"] = []
+        operation["security"] = []
     if route.body is not None:
-        shown["requestBody"] = {
+        operation["requestBody"] = {
             "required": not issubclass(route.body, Spare),
             "content": {"application/json": {"schema": {"$ref": REFERENCE.format(name=route.body.__name__)}}},
         }
     if route.mutates:
-        shown["parameters"].append(_key())
+        operation["parameters"].append(_key())
     if route.media_type == "text/event-stream":
         last = _header("Last-Event-ID", "The id of the last event you have.", {"type": "integer", "minimum": 0})
-        shown["parameters"].append(last)
-    own = [
+        operation["parameters"].append(last)
+    error_codes = [
         *ANYWHERE,
         *(() if route.open else WITH_TOKEN),
         *(("operators_only",) if route.operators else ()),
@@ -95,14 +95,14 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         *route.codes,
     ]
     if "{" in route.path:
-        own.append("not_found")
+        error_codes.append("not_found")
     by_status: dict[int, list[str]] = {}
-    for code in sorted(set(own)):
-        by_status.setdefault(known[code][0], []).append(code)
+    for code in sorted(set(error_codes)):
+        by_status.setdefault(known_codes[code][0], []).append(code)
     for status, group in sorted(by_status.items()):
-        if str(status) not in shown["responses"]:
-            shown["responses"][str(status)] = _refusals({code: known[code][1] for code in group}, route)
-    return shown
+        if str(status) not in operation["responses"]:
+            operation["responses"][str(status)] = _refusals({code: known_codes[code][1] for code in group}, route)
+    return operation
 
 
 def _reply(route: Route) -> dict[str, Any]:
@@ -150,13 +150,13 @@ def _query_parameters(query: type[Body], schemas: dict[str, Any]) -> list[dict[s
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """In a query nothing is null: it is left out."""
-    kept = {key: value for key, value in schema.items() if not (key == "default" and value is None)}
-    if "anyOf" in kept:
-        kinds = [kind for kind in kept.pop("anyOf") if kind != {"type": "null"}]
-        kept |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-    if "enum" in kept:
-        kept["enum"] = [value for value in kept["enum"] if value is not None]
-    return kept
+    cleaned = {key: value for key, value in schema.items() if not (key == "default" and value is None)}
+    if "anyOf" in cleaned:
+        kinds = [kind for kind in cleaned.pop("anyOf") if kind != {"type": "null"}]
+        cleaned |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    if "enum" in cleaned:
+        cleaned["enum"] = [value for value in cleaned["enum"] if value is not None]
+    return cleaned
 
 
 def _key() -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _header(name: str, about: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _envelope(events: dict[str, Any]) -> dict[str, Any]:
-    """An event on the wire: what `data` is depends on `type`."""
+    """Return the schema of an event on the wire: the type of `data` depends on `type`."""
     variants = [
         {
             "properties": {

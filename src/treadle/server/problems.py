@@ -47,7 +47,7 @@ PROBLEMS: dict[ProblemCode, tuple[int, str]] = {
     "internal": (500, "a fault of Treadle; it is in the server's log"),
     "draining": (503, "the server is shutting down; another one, or a later try, will serve"),
 }
-"""What goes wrong before a chat is asked at all."""
+"""Problems that occur before the chat decides."""
 
 REFUSAL_STATUS: dict[RefusalCode, int] = {
     "busy": 409,
@@ -113,9 +113,9 @@ def explain(error: Exception) -> tuple[int, str, str]:
 
 def codes() -> dict[str, tuple[int, str]]:
     """All codes that a client may see, with their status and meaning."""
-    found: dict[str, tuple[int, str]] = dict(PROBLEMS)  # type: ignore[arg-type]
-    found |= {code: (REFUSAL_STATUS[code], meaning) for code, meaning in REFUSALS.items()}
-    return dict(sorted((found | TREE).items(), key=lambda pair: (pair[1][0], pair[0])))
+    all_codes: dict[str, tuple[int, str]] = dict(PROBLEMS)  # type: ignore[arg-type]
+    all_codes |= {code: (REFUSAL_STATUS[code], meaning) for code, meaning in REFUSALS.items()}
+    return dict(sorted((all_codes | TREE).items(), key=lambda pair: (pair[1][0], pair[0])))
 
 
 TREE: dict[str, tuple[int, str]] = {

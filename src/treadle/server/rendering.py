@@ -1,6 +1,6 @@
-"""Markdown, code and diffs as HTML, by libraries (S-12). What comes in was written by a model, a tool or a stranger: no
-HTML of theirs gets through, no image is loaded, links lead to the web or to a mailbox and nowhere else. There are no
-styles in it, only classes."""
+"""Markdown, code and diffs as HTML, by libraries (S-12). The input is by a model, a tool or a stranger: their HTML does
+not get through, no image is loaded, links lead to the web or to a mailbox and nowhere else. The output has no styles,
+only classes."""
 
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
@@ -19,7 +19,7 @@ Kind = Literal["markdown", "code", "diff"]
 
 MOST_MARKDOWN = 200_000
 MOST_COLOURED = 64_000
-"""Characters; what is longer is shown as plain text."""
+"""Characters; longer texts are shown as plain text."""
 _DIFFS = ("diff", "patch")
 _DIFF_MARKS = {"+": "added", "-": "removed"}
 _LINKS = ("http://", "https://", "mailto:")
@@ -98,8 +98,8 @@ def _image(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
 
 def _leading_to(address: object) -> str:
     """Attributes of a link: where it leads is seen before it is followed, and that site is not told from where."""
-    where = escape(str(address or ""), quote=True)
-    return f'href="{where}" title="{where}" rel="noopener noreferrer nofollow" target="_blank"'
+    url = escape(str(address or ""), quote=True)
+    return f'href="{url}" title="{url}" rel="noopener noreferrer nofollow" target="_blank"'
 
 
 def _cell(_self: Any, tokens: Any, index: int, options: Any, env: Any) -> str:
@@ -122,8 +122,8 @@ def _lines(lines: list[str], language: str) -> list[str]:
         return [escape(line) for line in lines]
     from pygments import highlight  # type: ignore[import-untyped]
 
-    made = highlight(text, lexer(), _formatter()).split("\n")[: len(lines)]
-    return made if len(made) == len(lines) else [escape(line) for line in lines]
+    html_lines = highlight(text, lexer(), _formatter()).split("\n")[: len(lines)]
+    return html_lines if len(html_lines) == len(lines) else [escape(line) for line in lines]
 
 
 @cache
@@ -133,7 +133,7 @@ def _formatter() -> Any:
     return HtmlFormatter(nowrap=True)
 
 
-@lru_cache(256)  # whoever asks names the language
+@lru_cache(256)  # bounded: clients choose the names of languages
 def _lexer(language: str) -> Callable[[], Any] | None:
     from pygments.lexers import find_lexer_class_for_filename, get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
@@ -141,11 +141,11 @@ def _lexer(language: str) -> Callable[[], Any] | None:
     plain = {"stripnl": False, "ensurenl": True, "stripall": False}
     for find in _by_name(language):
         try:
-            found = find_lexer_class_for_filename(find) if "." in find else type(get_lexer_by_name(find))
+            lexer_class = find_lexer_class_for_filename(find) if "." in find else type(get_lexer_by_name(find))
         except ClassNotFound:
             continue
-        if found is not None and found.name in LEXERS:
-            kind = found
+        if lexer_class is not None and lexer_class.name in LEXERS:
+            kind = lexer_class
             return lambda: kind(**plain)
     return None
 

@@ -1,17 +1,17 @@
-"""Replies as bytes: what handlers give back, and errors in their one shape."""
+"""Replies as bytes: the results of handlers, and errors in their one shape."""
 
 import msgspec
 from starlette.responses import Response
 
 from treadle.protocol.http_answers import ErrorBody, ErrorReply
-from treadle.protocol.wire import whole
+from treadle.protocol.wire import to_wire_form
 from treadle.server.problems import Problem, explain
 
 JSON = "application/json"
 
 
 class ApiReply(msgspec.Struct, frozen=True):
-    """What a route answers: a status and the bytes of its JSON; 204 has none."""
+    """The reply of a route: a status and the bytes of its JSON; 204 has none."""
 
     status: int
     body: bytes = b""
@@ -22,7 +22,7 @@ class ApiReply(msgspec.Struct, frozen=True):
 
 def reply(data: object, status: int = 200) -> ApiReply:
     """With every field in it: nothing is left to be known."""
-    return ApiReply(status, msgspec.json.encode(whole(data)))
+    return ApiReply(status, msgspec.json.encode(to_wire_form(data)))
 
 
 NOTHING = ApiReply(204)

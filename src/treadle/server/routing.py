@@ -24,7 +24,7 @@ B = TypeVar("B", bound=Body)
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """One request, read: who asks for what."""
+    """One request, parsed: the user, the query and the body."""
 
     service: Service
     request: Request
@@ -70,15 +70,15 @@ class Route(msgspec.Struct, frozen=True):
     media_type: str = ""
     """Of a reply that is no JSON object."""
     large: bool = False
-    """Whether its body may be large."""
+    """True if its body may be large."""
     open: bool = False
-    """Whether it needs no token."""
+    """True if it needs no token."""
     operators: bool = False
-    """Whether it is only for who runs the server."""
+    """True if it is only for the operators of the server."""
     finish: Finish | None = None
-    """What is done with the answer once it stands, also with one that was given before under the same key."""
+    """Processes the finished answer, also one that was given before under the same key."""
     finished: type[msgspec.Struct] | None = None
-    """What the answer is then, with the status 200."""
+    """The type of the answer after that, with the status 200."""
 
     @property
     def mutates(self) -> bool:
@@ -120,7 +120,7 @@ async def _answer(route: Route, call: ApiRequest) -> Response:
 async def _answer_first(route: Route, call: ApiRequest, key: Key) -> ApiReply | Response:
     try:
         faultpoint("server.before_command")
-        done = await route.handler(call)
+        response = await route.handler(call)
         faultpoint("server.after_command")
     except AlreadyAnswered as error:
         return raced(key, error)
@@ -129,23 +129,23 @@ async def _answer_first(route: Route, call: ApiRequest, key: Key) -> ApiReply | 
         if (earlier_answer := await first_answer(call.service.agent.deps.store, key)) is None:
             raise
         return earlier_answer
-    return done
+    return response
 
 
-async def _end(route: Route, call: ApiRequest, done: ApiReply | Response) -> Response:
-    if not isinstance(done, ApiReply):
-        return done
-    return (done if route.finish is None else await route.finish(call, done)).response()
+async def _end(route: Route, call: ApiRequest, response: ApiReply | Response) -> Response:
+    if not isinstance(response, ApiReply):
+        return response
+    return (response if route.finish is None else await route.finish(call, response)).response()
 
 
-def read_query(kind: type[B], sent: QueryParams) -> B:
-    given: dict[str, str] = {}
-    for name, value in sent.multi_items():
-        if name in given:
+def read_query(kind: type[B], params: QueryParams) -> B:
+    fields: dict[str, str] = {}
+    for name, value in params.multi_items():
+        if name in fields:
             raise Problem("bad_request", f"The parameter {name[:80]!r} stands twice in the query.")
-        given[name] = value
+        fields[name] = value
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
         raise Problem("bad_request", f"The query does not fit: {error}.") from error
 
@@ -190,7 +190,7 @@ def _decode(route: Route, raw: bytes) -> Body:
         return route.body()
     try:
         body = msgspec.json.decode(raw, type=route.body)
-        msgspec.json.encode(body)  # what cannot be written down again could not be recorded either
+        msgspec.json.encode(body)  # data that cannot be encoded again could not be recorded
     except RecursionError as error:
         raise Problem("invalid_json", "The body is nested too deeply.") from error
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""The server process: a socket, uvicorn, and a worker beside it; and shutdown in good order: nobody new is let in,
+"""The server process: a socket, uvicorn, and a worker beside it; and an orderly shutdown: no new client is accepted,
 streams end with a hint to come back, requests and steps that are under way are completed."""
 
 import asyncio
@@ -45,20 +45,20 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket. InvalidInput says why there can be none."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InvalidInput(f"{host} is no address of this machine: {error.strerror or error}") from error
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError as error:
-        made.close()
+        listener.close()
         raise InvalidInput(
             f"{host}:{port} cannot be listened on: {error.strerror or error}; choose another with --port"
         ) from error
-    made.setblocking(False)
-    return made
+    listener.setblocking(False)
+    return listener
 
 
 def address_of(listening: socket.socket) -> str:
@@ -105,9 +105,9 @@ class Running:
         if self._pool is not None:
             self._pool.start()
         self._serving = asyncio.ensure_future(self._server.serve([self._listening]))
-        begun = asyncio.ensure_future(self._server.begun.wait())
-        await asyncio.wait((self._serving, begun), return_when=asyncio.FIRST_COMPLETED)
-        begun.cancel()
+        startup = asyncio.ensure_future(self._server.begun.wait())
+        await asyncio.wait((self._serving, startup), return_when=asyncio.FIRST_COMPLETED)
+        startup.cancel()
 
     def end(self) -> None:
         if self.service.draining.is_set():
@@ -129,7 +129,7 @@ class Running:
 
 
 def _config(service: Service) -> uvicorn.Config:
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what matters is logged by us
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # we log the important messages ourselves
     return uvicorn.Config(
         build(service),
         http=HttpConnection,

@@ -42,16 +42,16 @@ TICKETS = "(tickets)"
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 WORK = (c.Send, c.SubmitResults, c.Decide, c.Answer, c.Edit, c.Rewind, c.Restore, c.Promote, c.ExtendTurns, c.Apply)
-"""What lets a chat go on with its project."""
+"""Commands after which a chat works on its project."""
 
 First = Callable[[ChatOptions], Awaitable[Sequence[Command]]]
-"""What is said first in a chat, by the options that it has in the end."""
+"""Returns the first commands of a chat, given its final options."""
 Answered = Callable[[ChatState], ApiReply]
 """The answer to a command, by what it made of the chat."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one request, one reader and one user may take."""
+    """Limits per request, per reader and per user."""
 
     body: int = 256 * 1024
     large_body: int = 16 * 1024 * 1024
@@ -97,11 +97,11 @@ class Service:
         self.openapi = b""
         """The description of the API; filled in by the application."""
         self.draining = asyncio.Event()
-        """Set when the server is to end: streams end, and nobody new is let in."""
+        """Set when the server is to end: streams end, and no new client is accepted."""
 
     async def default_model(self, user: str) -> str:
-        """The model of a chat that names none: what the server is set to; for the user of this machine otherwise what
-        every front end takes (U-10). Empty: the request must name one."""
+        """Return the model of a chat that names none: the one in the server's settings; without one, for the user of
+        this machine, the choice that every front end makes (U-10). Empty: the request must name a model."""
         if self.admission.options.model or user != LOCAL:
             return self.admission.options.model
         choice = await self.agent.choose_model()
@@ -117,15 +117,19 @@ class Service:
         if user == LOCAL:
             self.agent.remember_model(model)
 
-    # -- who may see what ---------------------------------------------------------------------------------------------
+    # -- access of users ----------------------------------------------------------------------------------------------
 
     async def owned(self, user: str, id: str) -> ChatId:
-        """The chat of this id. One of somebody else is not there, and nobody can tell the difference (S-13)."""
+        """Return the chat with this id. Another user's chat is reported like one that does not exist (S-13)."""
         chat = ChatId(id)
         if _ID.fullmatch(id):
-            known = self.agent.deps.log.peek(chat)
+            cached_state = self.agent.deps.log.peek(chat)
             try:
-                owner = known.owner if known is not None else (await self.agent.deps.store.get(chat)).summary.owner
+                owner = (
+                    cached_state.owner
+                    if cached_state is not None
+                    else (await self.agent.deps.store.get(chat)).summary.owner
+                )
             except NotFound:
                 owner = None
             if owner == owner_of(user):
@@ -150,9 +154,11 @@ class Service:
         """The files of a chat as it sees them, for use now."""
         return await asyncio.to_thread(self.agent.workspace_of, await self.project(state))
 
-    async def shown(self, state: ChatState) -> Status:
-        said = status(state)
-        return shown_status(said, said != "running" or (await self.agent.deps.store.get(state.chat)).leased)
+    async def get_shown_status(self, state: ChatState) -> Status:
+        chat_status = status(state)
+        return shown_status(
+            chat_status, chat_status != "running" or (await self.agent.deps.store.get(state.chat)).leased
+        )
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +180,7 @@ class Service:
                         await self.agent.worlds.drop(ready.options.world)
                 raise
 
-        def said(state: ChatState) -> ApiReply:
+        def build_reply(state: ChatState) -> ApiReply:
             return reply(chat_view(state, status(state), ready.warnings), 201)
 
         state = await deps.log.create(
@@ -182,24 +188,24 @@ class Service:
             SessionCreated(ready.options, owner_of(user)),
             *ready.notices,
             first=first,
-            answer=None if key is None else key.answer(said, deps.clock.now_ms()),
+            answer=None if key is None else key.answer(build_reply, deps.clock.now_ms()),
         )
         self.go_on(state)
-        return said(state)
+        return build_reply(state)
 
     async def execute(
-        self, chat: ChatId, commands: Sequence[Command], key: Key | None, answered: Answered
+        self, chat: ChatId, commands: Sequence[Command], key: Key | None, make_reply: Answered
     ) -> tuple[ApiReply, ChatState]:
-        """Write commands down, as one; a refusal changes nothing. Whoever works goes on with the chat."""
+        """Record commands in one commit; a refusal changes nothing. A worker goes on with the chat."""
         deps = self.agent.deps
-        answer = None if key is None else key.answer(answered, deps.clock.now_ms())
+        answer = None if key is None else key.answer(make_reply, deps.clock.now_ms())
         if any(isinstance(command, WORK) for command in commands):
             restores = all(isinstance(command, c.Restore) for command in commands)
             await self.require_work(await deps.log.load(chat), restores=restores)
         with self._taking(chat) as take:
             state = await deps.log.execute(chat, commands, None, take, answer)
         self.go_on(state)
-        return answered(state), state
+        return make_reply(state), state
 
     async def delete(self, user: str, id: str) -> None:
         """Delete a chat of this user. Repeated, it changes nothing."""

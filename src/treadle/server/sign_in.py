@@ -33,13 +33,13 @@ class SignIn:
         self._wrong = float("-inf")
         self.code = new_code() if renewed is not None else ""
 
-    def redeem(self, sent: str) -> str:
-        """A token for whoever sent the code."""
+    def redeem(self, sent_code: str) -> str:
+        """Return a token in exchange for the code."""
         wait = self._wrong + PAUSE_S - self._now()
         if wait > 0:
             raise Problem("too_many_tries", "A wrong code was tried a moment ago; try again.", {"retry-after": "1"})
-        said = _letters(sent)
-        if self._renewed is None or not secrets.compare_digest(said.encode(), _letters(self.code).encode()):
+        letters = _letters(sent_code)
+        if self._renewed is None or not secrets.compare_digest(letters.encode(), _letters(self.code).encode()):
             self._wrong = self._now()
             raise Problem("unauthorized", "That is not the code that the server's terminal shows; each is good once.")
         self.code = new_code()

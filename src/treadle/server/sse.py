@@ -19,9 +19,9 @@ class Frames:
         self._kept: OrderedDict[int, tuple[Envelope, bytes]] = OrderedDict()
 
     def json(self, envelope: Envelope) -> bytes:
-        found = self._kept.get(id(envelope))
-        if found is not None:
-            return found[1]
+        cached = self._kept.get(id(envelope))
+        if cached is not None:
+            return cached[1]
         encoded = wire.to_json(envelope)
         self._kept[id(envelope)] = (envelope, encoded)  # which keeps its id from being used again
         if len(self._kept) > KEPT:

@@ -27,14 +27,14 @@ Pieces = AsyncIterator[list[Piece]]
 """Some pieces at a time; none is a heartbeat."""
 
 
-def position(request: Request | WebSocket, after: int | None) -> int | None:
+def position(request: Request | WebSocket, default_position: int | None) -> int | None:
     """Where a reader wants to go on: its Last-Event-ID, else `after` of its address."""
-    sent = request.headers.get("last-event-id", "").strip()
-    if not sent:
-        return after
-    if not (sent.isascii() and sent.isdigit() and len(sent) < 17):
-        raise Problem("bad_request", f"Last-Event-ID {sent[:40]!r} is no seq; it is a number from the stream.")
-    return int(sent)
+    last_event_id = request.headers.get("last-event-id", "").strip()
+    if not last_event_id:
+        return default_position
+    if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 17):
+        raise Problem("bad_request", f"Last-Event-ID {last_event_id[:40]!r} is no seq; it is a number from the stream.")
+    return int(last_event_id)
 
 
 async def while_good(service: Service, token: Token, pieces: Pieces) -> Pieces:
@@ -50,7 +50,7 @@ async def while_good(service: Service, token: Token, pieces: Pieces) -> Pieces:
 
 
 class EventStream(Response):
-    """Server-sent events. What is counted as open is counted in `run`."""
+    """Server-sent events. Open streams are counted in `run`."""
 
     def __init__(self, service: Service, token: Token, pieces: Callable[[], Pieces]) -> None:
         super().__init__(media_type=MEDIA_TYPE)
@@ -65,7 +65,7 @@ class EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             return await _body(send, b"", last=True)
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -93,14 +93,14 @@ async def _body(send: Send, data: bytes, last: bool = False) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": not last})
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def converse(service: Service, token: Token, socket: WebSocket, pieces: Callable[[], Pieces]) -> None:
-    """The same over a WebSocket: one message a piece; an empty one is a heartbeat. What the other side says is not
-    listened to."""
+    """The same over a WebSocket: one message a piece; an empty one is a heartbeat. Messages from the client are
+    ignored."""
     with service.streaming(token.user):
         await socket.accept()
         sending = asyncio.ensure_future(_talk(socket, while_good(service, token, pieces())))

@@ -1,5 +1,5 @@
-"""What models cost by day: counted from the log once, and kept up to date from the store's list of changes. Nothing is
-read before somebody asks; what is remembered of a chat is a few numbers a day."""
+"""The usage of models by day: counted from the log once, and updated from the store's list of changes. Reads nothing
+until the first request; stores a few numbers per chat and day."""
 
 import asyncio
 from collections import defaultdict
@@ -60,18 +60,18 @@ class UsageHistory:
         return [(dates[day], model, total[day, model]) for day, model in sorted(total)]
 
     async def _catch_up(self, owner: str) -> None:
-        while found := await self._store.changes(owner=owner, after=self._after[owner], limit=PAGE):
-            for each in found:
+        while page := await self._store.changes(owner=owner, after_change=self._after[owner], limit=PAGE):
+            for each in page:
                 if each.summary.deleted:
                     self._chats[owner].pop(each.summary.chat, None)
-                    self._after[owner] = each.changed
+                    self._after[owner] = each.change_number
                     continue
-                known = self._chats[owner].setdefault(each.summary.chat, _Chat())
-                if known.seq > each.summary.head:  # the store was put back to an earlier day
-                    known = self._chats[owner][each.summary.chat] = _Chat()
-                await self._read(each.summary.chat, known)
-                self._after[owner] = each.changed
-            if len(found) < PAGE:
+                chat_usage = self._chats[owner].setdefault(each.summary.chat, _Chat())
+                if chat_usage.seq > each.summary.head:  # the store was put back to an earlier day
+                    chat_usage = self._chats[owner][each.summary.chat] = _Chat()
+                await self._read(each.summary.chat, chat_usage)
+                self._after[owner] = each.change_number
+            if len(page) < PAGE:
                 return
 
     async def _read(self, id: ChatId, chat: _Chat) -> None:

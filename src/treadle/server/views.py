@@ -14,8 +14,8 @@ def chat_line(listed: Listed) -> ChatLine:
     return _line(listed.summary, shown_status(listed.summary.status, listed.leased))
 
 
-def chat_view(state: ChatState, shown: Status, warnings: tuple[str, ...] = ()) -> ChatView:
-    line = msgspec.structs.asdict(_line(summary(state), shown))
+def chat_view(state: ChatState, chat_status: Status, warnings: tuple[str, ...] = ()) -> ChatView:
+    line = msgspec.structs.asdict(_line(summary(state), chat_status))
     return ChatView(
         **line | {"last_error": failure_of(state)},
         options=state.options,
@@ -32,10 +32,10 @@ _SAME = ("title", "model", "root", "archived", "labels", "head", "turns", "usage
 """Fields that a line has from the summary as they are."""
 
 
-def _line(line: ChatSummary, shown: Status) -> ChatLine:
+def _line(line: ChatSummary, chat_status: Status) -> ChatLine:
     return ChatLine(
         id=line.chat,
-        status=shown,
+        status=chat_status,
         created=iso_time(line.created_ms),
         updated=iso_time(line.updated_ms),
         parent=line.parent.partition("/")[0],
@@ -62,5 +62,5 @@ def message_view(place: int, entry: Entry) -> MessageView:
                 calls=tuple(CallView(call=call.call, name=call.name, arguments=call.arguments) for call in calls),
             )
         case ResultsEntry(turn=turn, results=results):
-            shown = tuple(ResultView(call=each.call, success=each.success, text=each.text) for each in results)
-            return MessageView(place=place, role="tool", turn=turn, results=shown)
+            result_views = tuple(ResultView(call=each.call, success=each.success, text=each.text) for each in results)
+            return MessageView(place=place, role="tool", turn=turn, results=result_views)

@@ -1,5 +1,5 @@
-"""Skills, commands and custom agents, read from their files. What is unusable is left out: a file of somebody else's
-tool must not stop anybody."""
+"""Skills, commands and custom agents, read from their files. An unusable file is skipped: a file of another tool must
+not be an error."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -37,22 +37,22 @@ class OwnCommand(msgspec.Struct, frozen=True):
     text: str
     hint: str = ""
 
-    def expand(self, given: str) -> str:
+    def expand(self, argument_text: str) -> str:
         """The text with `$ARGUMENTS` (all words) and `$1`, `$2`, … (one each). Words that the text does not ask for
         follow it."""
-        arguments = ["".join(match.groups("")) for match in _WORD.finditer(given)]
+        arguments = ["".join(match.groups("")) for match in _WORD.finditer(argument_text)]
 
         def replace_reference(match: re.Match[str]) -> str:
             if match[1] in (None, "ARGUMENTS"):
-                return given
+                return argument_text
             return "".join(arguments[int(match[1]) - 1 : int(match[1])])
 
         expanded, references = _ARGUMENT.subn(replace_reference, self.text)
-        return expanded if references or not given else f"{expanded}\n\n{given}"
+        return expanded if references or not argument_text else f"{expanded}\n\n{argument_text}"
 
 
 class CustomAgent(msgspec.Struct, frozen=True):
-    """A way to work under a name: what the model is told, and which tools and model it has."""
+    """A custom agent: its name, its prompt, and the tools and the model that it has."""
 
     name: str
     description: str
@@ -63,60 +63,62 @@ class CustomAgent(msgspec.Struct, frozen=True):
 
     def changes(self) -> dict[str, object]:
         """The options of a chat that works this way."""
-        found: dict[str, object] = {"agent": self.name, "agent_prompt": self.prompt}
+        options: dict[str, object] = {"agent": self.name, "agent_prompt": self.prompt}
         if self.tools is not None:
-            found["tools"] = self.tools
+            options["tools"] = self.tools
         if self.model:
-            found["model"] = self.model
+            options["model"] = self.model
         if self.reasoning_effort:
-            found["reasoning_effort"] = self.reasoning_effort
-        return found
+            options["reasoning_effort"] = self.reasoning_effort
+        return options
 
 
-def skills(found: Iterable[Document]) -> tuple[Skill, ...]:
-    made: dict[str, Skill] = {}
-    for document in _counting(found):
+def skills(documents: Iterable[Document]) -> tuple[Skill, ...]:
+    by_name: dict[str, Skill] = {}
+    for document in _counting(documents):
         head, _ = split(document.text)
         name = line(head.get("name")) or document.name
         about = inert_line(line(head.get("description")), _DESCRIPTION)
-        if _NAME.fullmatch(name) and about and name not in made:
-            made[name] = Skill(name, about, document.path, document.sha256)
-    return tuple(made.values())[:MOST_SKILLS]
+        if _NAME.fullmatch(name) and about and name not in by_name:
+            by_name[name] = Skill(name, about, document.path, document.sha256)
+    return tuple(by_name.values())[:MOST_SKILLS]
 
 
-def commands(found: Iterable[Document]) -> dict[str, OwnCommand]:
-    made: dict[str, OwnCommand] = {}
-    for document in _counting(found):
+def commands(documents: Iterable[Document]) -> dict[str, OwnCommand]:
+    by_name: dict[str, OwnCommand] = {}
+    for document in _counting(documents):
         head, body = split(document.text)
         if _NAME.fullmatch(document.name) and body.strip():
             about = line(head.get("description")) or body.strip().partition("\n")[0]
             hint = inert_line(line(head.get("argument-hint")), 80)
-            made.setdefault(document.name, OwnCommand(document.name, inert_line(about, 200), inert(body.strip()), hint))
-    return made
+            by_name.setdefault(
+                document.name, OwnCommand(document.name, inert_line(about, 200), inert(body.strip()), hint)
+            )
+    return by_name
 
 
-def custom_agents(found: Iterable[Document]) -> dict[str, CustomAgent]:
-    made: dict[str, CustomAgent] = {}
-    for document in _counting(found):
+def custom_agents(documents: Iterable[Document]) -> dict[str, CustomAgent]:
+    by_name: dict[str, CustomAgent] = {}
+    for document in _counting(documents):
         head, body = split(document.text)
         name = line(head.get("name")) or document.name.removesuffix(".agent")
-        if _NAME.fullmatch(name) and body.strip() and name not in made:
+        if _NAME.fullmatch(name) and body.strip() and name not in by_name:
             about = inert_line(line(head.get("description")), 300)
             model = line(head.get("model"))
             tools = _tools(words(head["tools"])) if "tools" in head else None
             # Other agents name models in their own way (`sonnet`, `inherit`): only a whole name is taken.
-            effort = next((given for key in _EFFORT_KEYS if (given := line(head.get(key)).lower()) in EFFORTS), "")
+            effort = next((level for key in _EFFORT_KEYS if (level := line(head.get(key)).lower()) in EFFORTS), "")
             model = model if ":" in model else ""
-            made[name] = CustomAgent(name, about, inert(body.strip()), tools, model, effort)
-    return made
+            by_name[name] = CustomAgent(name, about, inert(body.strip()), tools, model, effort)
+    return by_name
 
 
-def _counting(found: Iterable[Document]) -> Iterable[Document]:
-    return (document for document in found if document.trusted)
+def _counting(documents: Iterable[Document]) -> Iterable[Document]:
+    return (document for document in documents if document.trusted)
 
 
-def _tools(named: list[str]) -> tuple[str, ...] | None:
-    if "*" in named or "all" in named:
+def _tools(names: list[str]) -> tuple[str, ...] | None:
+    if "*" in names or "all" in names:
         return None
-    own = (_TOOLS.get(name.lower(), ALIASES.get(name, name)) for name in named)
-    return tuple(dict.fromkeys(own))
+    tool_names = (_TOOLS.get(name.lower(), ALIASES.get(name, name)) for name in names)
+    return tuple(dict.fromkeys(tool_names))

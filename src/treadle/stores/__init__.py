@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 
 from treadle.errors import ConfigError
 from treadle.ports.store import LEASE_S, Store
-from treadle.stores.address import is_postgres, shown
+from treadle.stores.address import is_postgres, redact_address
 
 if TYPE_CHECKING:
     from treadle.stores.postgres import PostgresStore
     from treadle.stores.sqlite import SqliteStore
 
 
-def store_of(given: Store | Path | str | None) -> Store:
+def store_of(source: Store | Path | str | None) -> Store:
     """A store as it is, the one at an address, or for None one in memory."""
-    if given is None:
+    if source is None:
         from treadle.stores.memory import MemoryStore
 
         return MemoryStore()
-    return open_store(given) if isinstance(given, str | Path) else given
+    return open_store(source) if isinstance(source, str | Path) else source
 
 
 def open_store(address: str | Path, *, lease_s: float = LEASE_S) -> "SqliteStore | PostgresStore":
@@ -38,6 +38,6 @@ def _open_postgres(url: str, lease_s: float) -> "PostgresStore":
         if error.name != "asyncpg":
             raise
         raise ConfigError(
-            f"chats in {shown(url)} need the package asyncpg; install it with: pip install 'treadle[postgres]'"
+            f"chats in {redact_address(url)} need the package asyncpg; install it with: pip install 'treadle[postgres]'"
         ) from error
     return PostgresStore(url, lease_s=lease_s)

@@ -9,16 +9,18 @@ _POSTGRES = ("postgres", "postgresql")
 
 
 def is_postgres(address: str | Path) -> bool:
-    """Whether the address is a PostgreSQL URL rather than a file. ConfigError for any other URL."""
+    """True if the address is a PostgreSQL URL rather than a file. ConfigError for any other URL."""
     scheme, separator, _ = str(address).partition("://")
     if isinstance(address, Path) or not separator:
         return False
     if scheme not in _POSTGRES and scheme.isalpha():
-        raise ConfigError(f"chats cannot be kept in {shown(address)!r}: name a file, or postgresql://USER@HOST/NAME")
+        raise ConfigError(
+            f"chats cannot be kept in {redact_address(address)!r}: name a file, or postgresql://USER@HOST/NAME"
+        )
     return scheme in _POSTGRES
 
 
-def shown(address: str | Path) -> str:
+def redact_address(address: str | Path) -> str:
     """An address as it may be shown: no password, no options."""
     if "://" not in str(address):
         return str(address)

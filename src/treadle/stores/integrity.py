@@ -1,5 +1,5 @@
-"""Whether a log is whole (D-06): numbers without a gap, `session.record_lost` where a record is missing, and what
-`treadle fsck` says of damage. Shared by all stores; knows nothing of SQL."""
+"""Checks that a log is complete (D-06): numbers without a gap, `session.record_lost` where a record is missing; and the
+messages of `treadle fsck` about damage. Shared by all stores; knows nothing of SQL."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -48,18 +48,18 @@ def check_gapless(records: Sequence[Record | Packed], first: int) -> None:
             raise InvalidInput(f"the records are not gapless: {record.seq} stands where {seq} belongs")
 
 
-def gapless(found: list[Record], chat: ChatId, after: int, head: int, limit: int) -> list[Record]:
+def gapless(records: list[Record], chat: ChatId, after_seq: int, head: int, limit: int) -> list[Record]:
     """The records behind `after`, one for every number up to the chat's head, or up to `limit` of them."""
-    upto = max(head, found[-1].seq if found else 0)
+    upto = max(head, records[-1].seq if records else 0)
     if limit:
-        upto = min(upto, after + limit)
-    lost = max(0, upto - after) - len(found)
-    if lost == 0:
-        return found
-    if lost > MOST_LOST:
-        raise contradiction(chat, head, found[-1].seq if found else after)
-    there = {record.seq: record for record in found}
-    return [there.get(seq) or wire.lost(seq, MISSING) for seq in range(after + 1, upto + 1)]
+        upto = min(upto, after_seq + limit)
+    missing_count = max(0, upto - after_seq) - len(records)
+    if missing_count == 0:
+        return records
+    if missing_count > MOST_LOST:
+        raise contradiction(chat, head, records[-1].seq if records else after_seq)
+    there = {record.seq: record for record in records}
+    return [there.get(seq) or wire.make_lost_record(seq, MISSING) for seq in range(after_seq + 1, upto + 1)]
 
 
 def end_after_repair(head: int, last: int) -> int:

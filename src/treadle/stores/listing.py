@@ -9,18 +9,18 @@ from treadle.types import ChatId
 _decoder = msgspec.json.Decoder(ChatSummary)
 
 
-def fits(which: ChatFilter, summary: ChatSummary, before: Cursor | None) -> bool:
+def fits(chat_filter: ChatFilter, summary: ChatSummary, cursor: Cursor | None) -> bool:
     return (
-        which.owner in (None, summary.owner)
-        and which.archived in (None, summary.archived)
-        and which.status in (None, summary.status)
-        and (which.label is None or which.label in summary.labels)
-        and (not which.query or _found(which.query, summary))
-        and (before is None or place(summary) < before)
+        chat_filter.owner in (None, summary.owner)
+        and chat_filter.archived in (None, summary.archived)
+        and chat_filter.status in (None, summary.status)
+        and (chat_filter.label is None or chat_filter.label in summary.labels)
+        and (not chat_filter.query or _is_match(chat_filter.query, summary))
+        and (cursor is None or place(summary) < cursor)
     )
 
 
-def _found(query: str, summary: ChatSummary) -> bool:
+def _is_match(query: str, summary: ChatSummary) -> bool:
     return folded(query) in folded(summary.title) or summary.chat.startswith(beginnings(query))
 
 

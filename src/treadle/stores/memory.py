@@ -26,7 +26,7 @@ from treadle.protocol.views import ChatSummary
 from treadle.protocol.wire import Record
 from treadle.stores.integrity import check_gapless
 from treadle.stores.listing import fits, place
-from treadle.stores.text_index import said, wanted
+from treadle.stores.text_index import extract_text, fold_words
 from treadle.types import ChatId, Clock, SystemClock
 
 
@@ -49,7 +49,7 @@ class _Chat:
     def head(self) -> int:
         return len(self.records)
 
-    def held(self, now: float) -> bool:
+    def is_leased(self, now: float) -> bool:
         return bool(self.worker) and self.lease_until > now
 
     def holds(self, lease: Lease) -> bool:
@@ -57,7 +57,7 @@ class _Chat:
 
     def claimable(self, now: float, now_ms: int) -> bool:
         due = self.summary.runnable or 0 < self.summary.wake_ms <= now_ms
-        return due and not self.summary.archived and not self.held(now)
+        return due and not self.summary.archived and not self.is_leased(now)
 
     def waits_since(self) -> int:
         return self.summary.updated_ms if self.summary.runnable else self.summary.wake_ms
@@ -98,25 +98,29 @@ class MemoryStore:
     async def append(self, commit: Commit) -> None:
         self._check_new(commit.answer)
         chat, records, lease, take = commit.chat, commit.records, commit.lease, commit.take
-        kept = self._find(chat)
+        stored_chat = self._find(chat)
         now = self._clock.monotonic()
-        if take is not None and (kept.held(now) or take.epoch != kept.epoch + 1):
+        if take is not None and (stored_chat.is_leased(now) or take.epoch != stored_chat.epoch + 1):
             raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take.epoch}")
-        if lease is not None and not (lease.chat == chat and kept.holds(lease)):
-            raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {kept.epoch}); write nothing more")
-        if records and records[0].seq != kept.head + 1:
-            raise HeadMoved(f"chat {chat} is at {kept.head}, not at {records[0].seq - 1}; read on and try again")
-        check_gapless(records, kept.head + 1)
+        if lease is not None and not (lease.chat == chat and stored_chat.holds(lease)):
+            raise LeaseLost(f"epoch {lease.epoch} of chat {chat} is over (now {stored_chat.epoch}); write nothing more")
+        if records and records[0].seq != stored_chat.head + 1:
+            raise HeadMoved(f"chat {chat} is at {stored_chat.head}, not at {records[0].seq - 1}; read on and try again")
+        check_gapless(records, stored_chat.head + 1)
         self._keep_answer(commit.answer)
-        kept.records.extend(records)
-        kept.summary = commit.summary
+        stored_chat.records.extend(records)
+        stored_chat.summary = commit.summary
         if commit.drop_deltas:
-            kept.deltas.clear()
+            stored_chat.deltas.clear()
         if take is not None:
-            kept.epoch, kept.worker, kept.lease_until = take.epoch, take.worker, now + self._lease_s
+            stored_chat.epoch, stored_chat.worker, stored_chat.lease_until = (
+                take.epoch,
+                take.worker,
+                now + self._lease_s,
+            )
         if commit.release and (lease or take) is not None:
-            kept.worker = ""
-        self._count_change(kept)
+            stored_chat.worker = ""
+        self._count_change(stored_chat)
 
     async def delete(self, chats: Sequence[ChatId], *, owner: str | None = None) -> None:
         self._check_open()
@@ -125,7 +129,7 @@ class MemoryStore:
             kept = self._chats.get(chat) or self._deleted.get(chat)
             if kept is None or owner not in (None, kept.summary.owner):
                 raise NotFound(f"there is no chat {chat}")
-            if kept.held(now):
+            if kept.is_leased(now):
                 raise ChatBusy(f"chat {chat} is held by the live worker {kept.worker}; stop it before you delete it")
         for chat in chats:
             kept = self._chats.pop(chat, None)
@@ -139,55 +143,59 @@ class MemoryStore:
                 if not waiter.done():
                     waiter.set_exception(NotFound(f"chat {chat} was deleted"))
 
-    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
-        records, after = self._find(chat).records, max(0, after)
-        return records[after : after + limit] if limit else records[after:]
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
+        records, after_seq = self._find(chat).records, max(0, after_seq)
+        return records[after_seq : after_seq + limit] if limit else records[after_seq:]
 
-    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
-        records = [record for record in await self.read(chat, after) if record.type in types]
+    async def read_types(
+        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
+    ) -> list[Record]:
+        records = [record for record in await self.read(chat, after_seq) if record.type in types]
         return records[:limit] if limit else records
 
     async def head(self, chat: ChatId) -> int:
         return self._find(chat).head
 
-    async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
-        kept = self._find(chat)
-        return await _beyond(after, lambda: kept.head, kept.waiters, timeout_s)
+    async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
+        stored_chat = self._find(chat)
+        return await _beyond(after_seq, lambda: stored_chat.head, stored_chat.waiters, timeout_s)
 
     async def get(self, chat: ChatId) -> Listed:
         return self._listed(self._find(chat))
 
     async def list(
-        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
+        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
     ) -> list[Listed]:
         self._check_open()
-        found = [kept for kept in self._chats.values() if fits(which, kept.summary, before)]
-        found.sort(key=lambda kept: place(kept.summary), reverse=True)
-        return [self._listed(kept) for kept in (found[:limit] if limit else found)]
-
-    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
-        self._check_open()
-        changed = [
-            kept
-            for kept in (*self._chats.values(), *self._deleted.values())
-            if kept.changed > after and (owner is None or kept.summary.owner == owner)
+        matches = [
+            stored_chat for stored_chat in self._chats.values() if fits(chat_filter, stored_chat.summary, cursor)
         ]
-        changed.sort(key=lambda kept: kept.changed)
-        return [self._listed(kept) for kept in (changed[:limit] if limit else changed)]
+        matches.sort(key=lambda stored_chat: place(stored_chat.summary), reverse=True)
+        return [self._listed(stored_chat) for stored_chat in (matches[:limit] if limit else matches)]
 
-    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
         self._check_open()
-        looked_for = wanted(words)
+        changed_chats = [
+            stored_chat
+            for stored_chat in (*self._chats.values(), *self._deleted.values())
+            if stored_chat.changed > after_change and (owner is None or stored_chat.summary.owner == owner)
+        ]
+        changed_chats.sort(key=lambda stored_chat: stored_chat.changed)
+        return [self._listed(stored_chat) for stored_chat in (changed_chats[:limit] if limit else changed_chats)]
+
+    async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+        self._check_open()
+        looked_for = fold_words(words)
         return {
             chat: record.seq
-            for chat, kept in self._chats.items()
-            for record in reversed(kept.records)
-            if (text := said(record)) and all(word in text for word in looked_for)
+            for chat, stored_chat in self._chats.items()
+            for record in reversed(stored_chat.records)
+            if (text := extract_text(record)) and all(word in text for word in looked_for)
         }
 
-    async def wait_any(self, after: int, timeout_s: float) -> int:
+    async def wait_any(self, after_change: int, timeout_s: float) -> int:
         self._check_open()
-        return await _beyond(after, lambda: self._changed, self._waiters, timeout_s)
+        return await _beyond(after_change, lambda: self._changed, self._waiters, timeout_s)
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         self._check_open()
@@ -195,31 +203,40 @@ class MemoryStore:
             raise InvalidInput("a worker needs a name to claim a chat")
         now = self._clock.monotonic()
         if chat is not None:
-            kept = self._find(chat)
-            if kept.held(now):
-                raise ChatBusy(f"chat {chat} is held by the live worker {kept.worker}; wait until it is released")
+            stored_chat = self._find(chat)
+            if stored_chat.is_leased(now):
+                raise ChatBusy(
+                    f"chat {chat} is held by the live worker {stored_chat.worker}; wait until it is released"
+                )
         else:
-            ready = [kept for kept in self._chats.values() if kept.claimable(now, now_ms)]
+            ready = [stored_chat for stored_chat in self._chats.values() if stored_chat.claimable(now, now_ms)]
             if not ready:
                 return None
-            busy = Counter(kept.summary.owner for kept in self._chats.values() if kept.held(now))
-            kept = min(ready, key=lambda kept: (busy[kept.summary.owner], kept.waits_since(), kept.order))
-        kept.epoch += 1
-        kept.worker, kept.lease_until = worker, now + self._lease_s
-        return Lease(kept.summary.chat, kept.epoch, worker, kept.head)
+            busy = Counter(
+                stored_chat.summary.owner for stored_chat in self._chats.values() if stored_chat.is_leased(now)
+            )
+            stored_chat = min(
+                ready,
+                key=lambda stored_chat: (busy[stored_chat.summary.owner], stored_chat.waits_since(), stored_chat.order),
+            )
+        stored_chat.epoch += 1
+        stored_chat.worker, stored_chat.lease_until = worker, now + self._lease_s
+        return Lease(stored_chat.summary.chat, stored_chat.epoch, worker, stored_chat.head)
 
     async def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         self._check_open()
-        held = [lease for lease in leases if (kept := self._chats.get(lease.chat)) and kept.holds(lease)]
-        for lease in held:
+        held_leases = [
+            lease for lease in leases if (stored_chat := self._chats.get(lease.chat)) and stored_chat.holds(lease)
+        ]
+        for lease in held_leases:
             self._chats[lease.chat].lease_until = self._clock.monotonic() + self._lease_s
-        return held
+        return held_leases
 
     async def release(self, lease: Lease) -> None:
         self._check_open()
-        kept = self._chats.get(lease.chat)
-        if kept is not None and kept.holds(lease):
-            kept.worker = ""
+        stored_chat = self._chats.get(lease.chat)
+        if stored_chat is not None and stored_chat.holds(lease):
+            stored_chat.worker = ""
 
     async def put_blob(self, data: bytes) -> str:
         self._check_open()
@@ -254,41 +271,45 @@ class MemoryStore:
     async def put_deltas(self, deltas: Sequence[Delta]) -> None:
         self._check_open()
         for delta in deltas:
-            kept = self._chats.get(delta.chat)
-            if kept is not None and kept.worker and kept.epoch == delta.epoch:
-                kept.deltas.append(delta)
+            stored_chat = self._chats.get(delta.chat)
+            if stored_chat is not None and stored_chat.worker and stored_chat.epoch == delta.epoch:
+                stored_chat.deltas.append(delta)
 
     async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
         self._check_open()
-        found: list[Delta] = []
+        new_deltas: list[Delta] = []
         for chat, reach in reached.items():
-            kept = self._chats.get(chat)
-            current = [delta for delta in kept.deltas if delta.epoch == kept.epoch] if kept is not None else []
-            found += sorted((delta for delta in current if _reach(delta) > reach), key=_reach)
-        return found
+            stored_chat = self._chats.get(chat)
+            current = (
+                [delta for delta in stored_chat.deltas if delta.epoch == stored_chat.epoch]
+                if stored_chat is not None
+                else []
+            )
+            new_deltas += sorted((delta for delta in current if _reach(delta) > reach), key=_reach)
+        return new_deltas
 
     async def close(self) -> None:
         self._closed = True
         waiting = [self._waiters]
-        for kept in self._chats.values():
-            kept.worker = ""
-            waiting.append(kept.waiters)
+        for stored_chat in self._chats.values():
+            stored_chat.worker = ""
+            waiting.append(stored_chat.waiters)
         for waiter in (waiter for waiters in waiting for waiter in waiters if not waiter.done()):
             waiter.set_exception(StoreError("the store was closed during a wait"))
 
     def _find(self, chat: ChatId) -> _Chat:
         self._check_open()
-        kept = self._chats.get(chat)
-        if kept is None:
+        stored_chat = self._chats.get(chat)
+        if stored_chat is None:
             raise NotFound(f"there is no chat {chat}")
-        return kept
+        return stored_chat
 
     def _check_open(self) -> None:
         if self._closed:
             raise StoreError("the store is closed; open a new one")
 
-    def _listed(self, kept: _Chat) -> Listed:
-        return Listed(kept.summary, kept.held(self._clock.monotonic()), kept.changed)
+    def _listed(self, stored_chat: _Chat) -> Listed:
+        return Listed(stored_chat.summary, stored_chat.is_leased(self._clock.monotonic()), stored_chat.changed)
 
     def _check_new(self, answer: Remembered | None) -> None:
         if answer is not None:
@@ -299,22 +320,24 @@ class MemoryStore:
     def _keep_answer(self, answer: Remembered | None) -> None:
         if answer is not None:
             oldest = answer.expired_ms()
-            self._answers = {name: kept for name, kept in self._answers.items() if kept.time_ms >= oldest}
+            self._answers = {
+                name: old_answer for name, old_answer in self._answers.items() if old_answer.time_ms >= oldest
+            }
             self._answers[answer.owner, answer.key] = answer
 
-    def _count_change(self, kept: _Chat) -> None:
+    def _count_change(self, stored_chat: _Chat) -> None:
         self._changed += 1
-        kept.changed = self._changed
-        for waiter in (*kept.waiters, *self._waiters):
+        stored_chat.changed = self._changed
+        for waiter in (*stored_chat.waiters, *self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
 
 
-async def _beyond(after: int, now: Callable[[], int], waiters: set[asyncio.Future[None]], timeout_s: float) -> int:
-    """What `now` says when it is more than `after`, or when the time is up."""
+async def _beyond(threshold: int, now: Callable[[], int], waiters: set[asyncio.Future[None]], timeout_s: float) -> int:
+    """Wait until `now` returns more than `threshold`, or until the time is up; return its last value."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            while now() <= after:
+            while now() <= threshold:
                 await _news(waiters)
     return now()
 

@@ -12,8 +12,8 @@ SMALL_OVER = 40
 ZLIB_OVER = 8 * 1024
 
 PLAIN, ZLIB, BLOB, SMALL = 0, 1, 2, 3
-"""SMALL: deflated with a window of 8 KB and the dictionary below. Setting up a full zlib costs ten times as much.
-BLOB: what is stored is a hash; only the SQLite store keeps bodies so."""
+"""SMALL: deflated with a window of 8 KB and the dictionary below. Setting up a full zlib costs ten times as much. BLOB:
+the stored body is a hash; only the SQLite store uses it."""
 _WINDOW = -13
 DAMAGED_VERSION: Literal[0] = 0
 """No event has this version, so that a damaged body can never be taken for an event (D-06)."""
@@ -107,9 +107,9 @@ _DICTIONARY = (
     b'{"call":"1.0","success":true,"result":"\\n    \\n        return self.import from def class if not None",'
     b'"result_summary":"'
 )
-"""What small records have in common, given to the compressor beforehand: a record of a hundred bytes then takes forty.
-Part of the file format: records packed with it can be read only with it. It is never changed; a better one would be a
-second dictionary with a packing of its own."""
+"""The dictionary of the compressor, with the text that small records have in common: a record of a hundred bytes then
+takes forty. Part of the file format: records packed with it can be read only with it. It is never changed; a better one
+would be a second dictionary with a packing of its own."""
 _COMPRESSOR = zlib.compressobj(3, zlib.DEFLATED, -12, 5, zdict=_DICTIONARY)
 """Has read the dictionary; a copy is quicker than another one, and the smaller its window (4 KB here, which any reader
 of `_WINDOW` takes), the less of the caches it takes from what comes next."""

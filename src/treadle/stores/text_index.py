@@ -1,5 +1,5 @@
-"""What was said in chats, in parts that words can be looked up in (U-04). Shared by the stores on disk: each keeps an
-index of parts, a cache that is caught up when somebody searches, so that appending costs nothing. Knows no SQL."""
+"""The messages of chats, in parts that can be searched for words (U-04). Shared by the stores on disk: each has an
+index of parts, a cache that is updated by a search, so that appending costs nothing. Knows no SQL."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -15,16 +15,16 @@ SPOKEN = (UserMessage.TYPE, AssistantMessage.TYPE)
 PART = 32 * 1024
 """Characters after which another part begins."""
 GROUP = 20
-"""Chats that are taken in at once: what appends may have to wait for."""
+"""Chats that are indexed in one transaction; appends may have to wait for it."""
 PATIENCE_S = 5.0
 """So long a search waits for the index; then the chats that it lacks are read."""
 
 
-class Behind(NamedTuple):
+class UnindexedRange(NamedTuple):
     """A chat of which the index has the records up to `after`, and not those up to `head`."""
 
     chat_no: int
-    after: int
+    after_seq: int
     head: int
 
 
@@ -35,40 +35,42 @@ class Part(NamedTuple):
     text: str
 
 
-def said(record: Record) -> str:
-    """What a person or the model says in a record, as it is compared; empty for all else."""
+def extract_text(record: Record) -> str:
+    """Return the text of a person's or the model's message, folded for comparison; empty for other records."""
     if record.type not in SPOKEN:
         return ""
     event = decode(ChatId(""), record).data
     return folded(event.content) if isinstance(event, UserMessage | AssistantMessage) else ""
 
 
-def wanted(words: Iterable[str]) -> list[str]:
-    """Words as they are compared; what is no text is in none."""
+def fold_words(words: Iterable[str]) -> list[str]:
+    """Return the words, folded for comparison; characters that cannot be encoded become `?`."""
     return [folded(word).encode(errors="replace").decode() for word in words]
 
 
-def parts(chat: Behind, records: Iterable[Record]) -> Iterator[Part]:
+def parts(chat: UnindexedRange, records: Iterable[Record]) -> Iterator[Part]:
     """The records, which may leave out what is not said, as parts without a gap from `after` to `head`."""
-    first, texts, length = chat.after + 1, list[str](), 0
+    first, texts, length = chat.after_seq + 1, list[str](), 0
     for record in records:
         if length > PART:
             yield Part(chat.chat_no, first, record.seq - 1, "\n".join(texts))
             first, texts, length = record.seq, [], 0
-        texts.append(said(record))
+        texts.append(extract_text(record))
         length += len(texts[-1])
     yield Part(chat.chat_no, first, chat.head, "\n".join(texts))
 
 
 class CatchingUp:
-    """Brings an index up to date: once at a time, whoever asks, and to the end even if nobody waits for it."""
+    """Brings an index up to date: one update at a time for all callers, and to its end even if no caller waits for
+    it.
+    """
 
     def __init__(
         self,
-        behind: Callable[[], Awaitable[Sequence[Behind]]],
-        take_in: Callable[[Sequence[Behind]], Awaitable[None]],
+        find_unindexed: Callable[[], Awaitable[Sequence[UnindexedRange]]],
+        take_in: Callable[[Sequence[UnindexedRange]], Awaitable[None]],
     ) -> None:
-        self._behind = behind
+        self._behind = find_unindexed
         self._take_in = take_in
         self._task: asyncio.Task[None] | None = None
 
@@ -84,8 +86,8 @@ class CatchingUp:
 
     async def _run(self) -> None:
         try:
-            behind = await self._behind()
-            for begin in range(0, len(behind), GROUP):
-                await self._take_in(behind[begin : begin + GROUP])
+            unindexed = await self._behind()
+            for begin in range(0, len(unindexed), GROUP):
+                await self._take_in(unindexed[begin : begin + GROUP])
         except StoreError:
             pass  # where nothing can be written, chats are read

@@ -1,6 +1,6 @@
-"""Who waits for which chat, or for any. Appends of this store are told at once; those of others are found by
-one poll for all waiters, which runs only while somebody waits. Wake-ups are hints: a waiter that is told too early
-looks again."""
+"""The waiters for a chat, or for any chat. Appends of this store wake them at once; those of others are found by one
+poll for all waiters, which runs only while there are any. Wake-ups are hints: a waiter that is woken too early looks
+again."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ DELETED = -1
 
 
 class Watch:
-    """The waiters of one event loop. `ask` looks for news of these chats and answers with their heads, or with
-    nothing when no other connection has committed since it was last asked. `listen` is called when somebody begins to
-    wait."""
+    """The waiters of one event loop. `ask` looks for news of these chats and answers with their heads, or with nothing
+    when no other connection has committed since the last call. `listen` is called when a wait begins."""
 
     def __init__(
         self,
@@ -46,15 +45,15 @@ class Watch:
         self._asking = False
         self._closed = False
 
-    async def wait(self, chat: ChatId, after: int, timeout_s: float, now: Callable[[], Awaitable[int]]) -> int:
+    async def wait(self, chat: ChatId, after_head: int, timeout_s: float, now: Callable[[], Awaitable[int]]) -> int:
         """The head as soon as it is > `after`, or what `now` says when the time is up."""
         import asyncio
 
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._add(chat, after, waiter)  # before looking, so that nothing is missed in between
+        self._add(chat, after_head, waiter)  # before looking, so that nothing is missed in between
         try:
             head = await now()
-            if head > after:
+            if head > after_head:
                 return head
             self._listen()
             try:
@@ -65,8 +64,8 @@ class Watch:
         finally:
             self._remove(chat, waiter)
 
-    def _add(self, chat: ChatId, after: int, waiter: asyncio.Future[int]) -> None:
-        self._waiters.setdefault(chat, {})[waiter] = after
+    def _add(self, chat: ChatId, after_head: int, waiter: asyncio.Future[int]) -> None:
+        self._waiters.setdefault(chat, {})[waiter] = after_head
         if self._loop is not waiter.get_loop():  # the requests of the previous loop are never answered
             self._loop, self._timer, self._asking = waiter.get_loop(), None, False
         self._poll_later()
@@ -85,12 +84,12 @@ class Watch:
             self._timer = None
 
     def tell(self, chat: ChatId, head: int) -> None:
-        for waiter, after in self._waiters.get(chat, {}).items():
+        for waiter, after_head in self._waiters.get(chat, {}).items():
             if waiter.done():
                 continue
             if head == DELETED:
                 waiter.set_exception(NotFound(f"chat {chat} was deleted"))
-            elif head > after:
+            elif head > after_head:
                 waiter.set_result(head)
 
     def look(self) -> None:
@@ -112,13 +111,13 @@ class Watch:
     def _poll(self) -> None:
         self._timer = None
         self._asking = True
-        self._ask(tuple(self._waiters)).add_done_callback(self._answered)
+        self._ask(tuple(self._waiters)).add_done_callback(self._handle_answer)
 
-    def _answered(self, answer: asyncio.Future[Heads]) -> None:
+    def _handle_answer(self, answer: asyncio.Future[Heads]) -> None:
         if answer.get_loop() is not self._loop:
             return
         self._asking = False
-        # A poll that failed is no news; whoever reads next hears of the cause.
+        # A failed poll brings no news; the next read reports the cause.
         if not answer.cancelled() and answer.exception() is None:
             for chat, head in answer.result().items():
                 self.tell(chat, head)

@@ -1,4 +1,5 @@
-"""The chats that one call begins: begun once, followed until they rest whoever drives them, ended with the call."""
+"""The chats that one call begins: begun once, followed until they rest (any worker may drive them), ended with the
+call."""
 
 import asyncio
 import hashlib
@@ -24,7 +25,7 @@ from treadle.protocol.content import Failure
 from treadle.protocol.events import Envelope, ExecutionStart, SessionCreated, SubagentCompleted
 from treadle.protocol.options import Budget, ChatOptions, Project
 from treadle.protocol.subagent_events import Child, children_of, world_of
-from treadle.tools.builtin.base import whole
+from treadle.tools.builtin.base import run_to_end
 from treadle.types import CallKey, ChatId
 from treadle.worlds.worlds import Worlds
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 WATCH_S = 5.0
 BY = "parent"
-"""Who interrupts the children of a call that is stopped."""
+"""The name recorded for interrupts of the children of a stopped call."""
 
 
 class Home(Protocol):
@@ -49,19 +50,19 @@ class Home(Protocol):
 
     def prepare(self, options: ChatOptions, highest: str, owner: str) -> Prepared: ...
 
-    def custom_agents(self, project: Project, *, own: bool) -> "Mapping[str, CustomAgent]": ...
+    def custom_agents(self, project: Project, *, include_own: bool) -> "Mapping[str, CustomAgent]": ...
 
 
-class Rested(msgspec.Struct, frozen=True):
+class ChildResult(msgspec.Struct, frozen=True):
     """A child that is done, and what it did."""
 
     child: Child
     state: ChatState
     effect: Effect = Effect(())
-    passed: bool | None = None
+    has_passed: bool | None = None
     committed: bool = False
     merged: tuple[str, ...] = ()
-    """Where both it and somebody else had changed a file."""
+    """Paths that both the child and others had changed."""
     problem: str = ""
     """Why it could not be begun, or why its changes could not be committed."""
 
@@ -91,20 +92,20 @@ class Rested(msgspec.Struct, frozen=True):
             len(files),
             sum(each.added for each in files),
             sum(each.removed for each in files),
-            self.passed,
+            self.has_passed,
             self.committed,
         )
 
 
-def not_begun(child: Child, error: ToolError) -> Rested:
+def not_begun(child: Child, error: ToolError) -> ChildResult:
     """A child of which nothing is there: its call reports it like one that failed at once."""
     state = ChatState(chat=child.chat, last_end="error", last_error=Failure(error.code, str(error)))
-    return Rested(child, state, problem=str(error))
+    return ChildResult(child, state, problem=str(error))
 
 
 def child_of(invocation: Invocation, number: int, title: str, model: str, *, world: bool) -> Child:
-    made = hashlib.sha256(f"{invocation.chat}/{invocation.call}/{number}".encode()).digest()[:10]
-    chat = ChatId(f"c_{b32encode(made).decode().lower()}")
+    digest = hashlib.sha256(f"{invocation.chat}/{invocation.call}/{number}".encode()).digest()[:10]
+    chat = ChatId(f"c_{b32encode(digest).decode().lower()}")
     return Child(chat, number, inert_line(title, 80), model, world_of(chat) if world else "")
 
 
@@ -127,9 +128,9 @@ class Children:
             highest = call.root if owner else ""  # as for any chat of others
             ready = self._home.prepare(replace(options, world=child.world or beneath), highest, owner)
             created = SessionCreated(ready.options, owner, parent=f"{call.chat}/{call.call}")
-            named = (Rename(child.title, by=BY),) if child.title else ()
+            rename_commands = (Rename(child.title, by=BY),) if child.title else ()
             with suppress(ChatExists):
-                await log.create(child.chat, created, *ready.notices, first=(*named, Send(task)))
+                await log.create(child.chat, created, *ready.notices, first=(*rename_commands, Send(task)))
             faultpoint("subagents.begun")
         return self._home.chat(child.chat)
 
@@ -139,9 +140,11 @@ class Children:
         except NotFound:
             return False
 
-    async def rest(self, child: Child, chat: Chat) -> ChatState:
-        """Follow a child until it rests, through whatever it waits for. Its worker may be here or anywhere."""
-        told = ""
+    async def wait_for_child(self, child: Child, chat: Chat) -> ChatState:
+        """Follow a child until it rests, also while it waits for answers.
+        Its worker may be here or on another machine.
+        """
+        reported_waits = ""
         while True:
             async for envelope in chat.resume():
                 if line := _doing(envelope):
@@ -151,14 +154,14 @@ class Children:
                 self.tell(child, f"{state.last_end or 'done'}")
                 return state
             waits = ", ".join(action.name or action.kind for action in open_actions(state))
-            if waits and waits != told:
-                told = waits
+            if waits and waits != reported_waits:
+                reported_waits = waits
                 self.tell(child, f"waits for an answer: {waits} · treadle show {child.chat}")
             while await chat.wait(state.head, WATCH_S) == state.head:
                 pass
 
     def tell(self, child: Child, line: str) -> None:
-        """What the parent's readers see of it as it happens."""
+        """Show a line about the child to the parent's readers."""
         self._invocation.emit(inert_line(f"[{child.number}] {line}", 200) + "\n")
 
     async def effect(self, child: Child) -> Effect:
@@ -167,7 +170,7 @@ class Children:
     async def commit(self, child: Child) -> Effect:
         """Make what it changed the parent's own, once."""
         faultpoint("subagents.before_commit")
-        return await whole(self._home.worlds.bring_in(self._name(child), child.world))
+        return await run_to_end(self._home.worlds.bring_in(self._name(child), child.world))
 
     async def merge(self, child: Child) -> tuple[Effect, tuple[str, ...]]:
         """Make what it changed the parent's own, put onto what others changed meanwhile if need be; and the paths where
@@ -175,30 +178,30 @@ class Children:
         merged: tuple[str, ...] = ()
         if (await self.effect(child)).conflicts:
             with suppress(ToolError):  # they contradict each other
-                merged = await whole(self._home.worlds.rebase(child.world))
+                merged = await run_to_end(self._home.worlds.rebase(child.world))
                 faultpoint("subagents.rebased")
         return await self.commit(child), merged
 
     def _name(self, child: Child) -> str:
         return f"{self._invocation.chat}/{self._invocation.call}-{child.number}"
 
-    async def end(self, children: Sequence[Child]) -> list[Rested]:
+    async def end(self, children: Sequence[Child]) -> list[ChildResult]:
         """Interrupt those that are at work; those that have begun, at rest."""
-        begun = [child for child in children if await self._is_there(child.chat)]
-        return list(await asyncio.gather(*(self._end(child) for child in begun)))
+        started_children = [child for child in children if await self._is_there(child.chat)]
+        return list(await asyncio.gather(*(self._end(child) for child in started_children)))
 
-    async def _end(self, child: Child) -> Rested:
+    async def _end(self, child: Child) -> ChildResult:
         chat = self._home.chat(child.chat)
         with suppress(Refused):  # it is at rest
             await chat.interrupt(BY)
-        return Rested(child, await self.rest(child, chat))
+        return ChildResult(child, await self.wait_for_child(child, chat))
 
     async def call_off(self, child: Child) -> Effect | None:
-        """See to it that nothing of it is committed; what had been is told."""
+        """Prevent the commit of its changes. If the commit was made or had begun, complete it and return its effect."""
         if not child.world:
             return None
         try:
-            return await whole(self._home.worlds.call_off(self._name(child), child.world))
+            return await run_to_end(self._home.worlds.call_off(self._name(child), child.world))
         except NotFound:  # its world was never made, or is gone
             return None
 
@@ -209,7 +212,8 @@ def _doing(envelope: Envelope) -> str:
 
 
 def child_options(parent: ChatOptions, budget: Budget) -> ChatOptions:
-    """What a child has of the chat that begins it: its project, its rules and its model, but not its conversation."""
+    """Return the options that a child inherits: the project, the rules and the model of its parent, but not its
+    conversation."""
     return replace(
         parent,
         on_limit="answer" if parent.limit_rule == "ask" else parent.on_limit,
@@ -228,18 +232,18 @@ def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: in
     """The share of the parent's remaining budgets for each of the children of a call (L-11). Calls that run beside it
     have children of their own, which draw on the same budgets: each child has an equal part, whichever call begins
     it."""
-    others = (
+    sibling_children = (
         children_of(sibling.plan) for sibling in state.calls if sibling.phase == "started" and sibling.key != call
     )
-    among = max(len(children) + sum(map(len, others)), 1)
+    among = max(len(children) + sum(map(len, sibling_children)), 1)
     run, totals = state.run, state.totals
     worked = run.worked_ms(now_ms) / 1000 if run is not None else 0.0
-    left: dict[str, float] = {}
+    remaining: dict[str, float] = {}
 
-    def limit(kind: str, allowed: float, used: float, part: int) -> None:
+    def limit(kind: str, allowed: float, spent: float, part: int) -> None:
         if allowed:
-            rest = max(allowed - used, 0.0) / part
-            left[kind] = min(left.get(kind, rest), rest)
+            allowance = max(allowed - spent, 0.0) / part
+            remaining[kind] = min(remaining.get(kind, allowance), allowance)
 
     for budget, usage, calls, wall in (
         (state.options.run_budget, run.usage if run else totals.usage, run.tool_calls if run else 0, worked),
@@ -249,6 +253,6 @@ def share(state: ChatState, call: CallKey, children: Sequence[Child], now_ms: in
         limit("usd", budget.usd, usage.usd, among)
         limit("tool_calls", budget.tool_calls, calls, among)
         limit("wall_s", budget.wall_s, wall, 1)
-    least = {kind: max(amount, 1e-6) for kind, amount in left.items()}  # 0 would be no limit
-    tokens, calls = (max(int(left[kind]), 1) if kind in left else 0 for kind in ("tokens", "tool_calls"))
+    least = {kind: max(amount, 1e-6) for kind, amount in remaining.items()}  # 0 would be no limit
+    tokens, calls = (max(int(remaining[kind]), 1) if kind in remaining else 0 for kind in ("tokens", "tool_calls"))
     return Budget(0, tokens, least.get("usd", 0.0), least.get("wall_s", 0.0), calls)

@@ -1,6 +1,6 @@
-"""What `delegate` does (L-23): sub-agents side by side, their changes committed one after the other when all of them
-rest, and a report for the model. What two of them changed in one text is merged; a child whose changes contradict
-others is told and not committed, and its world stays."""
+"""The tool `delegate` (L-23): sub-agents side by side, their changes committed one after the other when all of them
+rest, and a report for the model. Changes of two children to one text are merged; a child whose changes conflict with
+others is reported and not committed, and its world stays."""
 
 import asyncio
 from typing import Any
@@ -18,8 +18,8 @@ from treadle.ports.workspace import inert
 from treadle.protocol.files import FileChange, FileConflict, decode_path
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.subagent_events import Child, children_of
-from treadle.subagents.children import Children, Home, Rested, child_of, child_options, not_begun, share
-from treadle.tools.builtin.base import cut
+from treadle.subagents.children import Children, ChildResult, Home, child_of, child_options, not_begun, share
+from treadle.tools.builtin.base import truncate_utf8
 
 LONGEST = 12_000
 """So many bytes of what a sub-agent says at last are its report."""
@@ -48,12 +48,12 @@ async def plan(home: Home, invocation: Invocation) -> list[Child]:
     if options.subagent_depth <= 0:
         raise ToolError("Sub-agents may not go deeper than this: do it yourself.")
     owner = state.owner
-    found = []
+    children = []
     for number, task in enumerate(tasks, 1):
-        own = _options_of(home, options, task, owner)
+        task_options = _options_of(home, options, task, owner)
         title = str(task.get("title") or task["task"]).strip().partition("\n")[0]
-        found.append(child_of(invocation, number, title, own.model, world=own.mode != "read-only"))
-    return found
+        children.append(child_of(invocation, number, title, task_options.model, world=task_options.mode != "read-only"))
+    return children
 
 
 def _number_beside(state: ChatState, invocation: Invocation) -> int:
@@ -82,46 +82,50 @@ async def delegate(home: Home, invocation: Invocation) -> Outcome:
     state = await home.deps.log.load(invocation.chat)
     budget = share(state, invocation.call, children, home.deps.clock.now_ms())
 
-    async def see_through(child: Child, task: dict[str, Any]) -> Rested:
+    async def see_through(child: Child, task: dict[str, Any]) -> ChildResult:
         try:
             options = child_options(_options_of(home, invocation.options, task, state.owner), budget)
             chat = await group.begin(child, str(task["task"]), options)
         except ToolError as error:  # the others go on: what they do and cost is recorded
             return not_begun(child, error)
-        return Rested(child, await group.rest(child, chat))
+        return ChildResult(child, await group.wait_for_child(child, chat))
 
     with home.worker.lending(invocation.chat):
         try:
             async with asyncio.TaskGroup() as work:
-                begun = [
+                running_tasks = [
                     work.create_task(see_through(child, task))
                     for child, task in zip(children, _tasks(invocation), strict=True)
                 ]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
-        merged = [await _merged(group, task.result()) for task in begun]
-    return told(invocation, merged, [_report(each) for each in merged])
+        merged = [await _merged(group, task.result()) for task in running_tasks]
+    return build_outcome(invocation, merged, [_report(each) for each in merged])
 
 
-async def _merged(group: Children, rested: Rested) -> Rested:
+async def _merged(group: Children, child_result: ChildResult) -> ChildResult:
     """Commit the changes of a child. Those of a stopped or failed one are not committed: its world stays. A commit that
     is refused is that child's result; those of the others are committed and recorded all the same."""
-    if not rested.child.world or rested.problem:
-        return rested
+    if not child_result.child.world or child_result.problem:
+        return child_result
     try:
-        if not rested.ended_well:
-            return replace(rested, effect=await group.effect(rested.child))
-        effect, merged = await group.merge(rested.child)
+        if not child_result.ended_well:
+            return replace(child_result, effect=await group.effect(child_result.child))
+        effect, merged = await group.merge(child_result.child)
     except ToolError as error:
-        return replace(rested, problem=str(error))
-    return replace(rested, effect=effect, committed=not effect.conflicts, merged=merged)
+        return replace(child_result, problem=str(error))
+    return replace(child_result, effect=effect, committed=not effect.conflicts, merged=merged)
 
 
-def told(invocation: Invocation, merged: list[Rested], reports: list[str], *, success: bool = True) -> Outcome:
-    """The outcome of a call that began chats: what was committed is what it changed."""
-    done = [each.effect for each in merged if each.committed]
-    files: tuple[FileChange, ...] = tuple(file for effect in done for file in effect.files)
-    conflicts: tuple[FileConflict, ...] = tuple(each for rested in merged for each in rested.effect.conflicts)
+def build_outcome(
+    invocation: Invocation, merged: list[ChildResult], reports: list[str], *, success: bool = True
+) -> Outcome:
+    """Return the outcome of a call that began chats: its changes are the committed ones."""
+    effects = [each.effect for each in merged if each.committed]
+    files: tuple[FileChange, ...] = tuple(file for effect in effects for file in effect.files)
+    conflicts: tuple[FileConflict, ...] = tuple(
+        each for child_result in merged for each in child_result.effect.conflicts
+    )
     stat = total(files)
     return Outcome(
         "\n\n".join(reports),
@@ -130,44 +134,46 @@ def told(invocation: Invocation, merged: list[Rested], reports: list[str], *, su
         diff_stat=stat if stat.added or stat.removed else None,
         files=files,
         source="view",
-        uncaptured=tuple(each for effect in done for each in effect.uncaptured),
-        git=next((effect.git for effect in reversed(done) if effect.git), ""),
+        uncaptured=tuple(each for effect in effects for each in effect.uncaptured),
+        git=next((effect.git for effect in reversed(effects) if effect.git), ""),
         conflicts=conflicts,
         effect="view",
         facts=tuple(each.fact(invocation.call) for each in merged),
     )
 
 
-def _summary(merged: list[Rested]) -> str:
+def _summary(merged: list[ChildResult]) -> str:
     well = sum(each.ended_well for each in merged)
     return f"{well} of {count(len(merged), 'sub-agent')} done"
 
 
-def _report(rested: Rested) -> str:
-    child, state = rested.child, rested.state
+def _report(child_result: ChildResult) -> str:
+    child, state = child_result.child, child_result.state
     lines = [f"[{child.number}] {child.title}: {_WORDS[state.last_end or 'done']} (chat {child.chat})"]
-    if rested.problem and rested.ended_well:
-        reason = inert(rested.problem.rstrip("."))
+    if child_result.problem and child_result.ended_well:
+        reason = inert(child_result.problem.rstrip("."))
         lines.append(f"[its changes could not be committed: {reason}. They are in world {child.world}]")
-    elif state.last_error is not None and not rested.ended_well:
+    elif state.last_error is not None and not child_result.ended_well:
         lines.append(f"[it ended with an error: {inert(state.last_error.message)}]")
     answer = last_answer(state).strip()
-    short = cut(answer, LONGEST)
+    short = truncate_utf8(answer, LONGEST)
     lines.append(short if short == answer else f"{short}\n[the rest is left out]")
-    return "\n".join([*(line for line in lines if line), *_changed(rested)])
+    return "\n".join([*(line for line in lines if line), *_describe_changes(child_result)])
 
 
-def _changed(rested: Rested) -> list[str]:
-    effect, world = rested.effect, rested.child.world
+def _describe_changes(child_result: ChildResult) -> list[str]:
+    effect, world = child_result.effect, child_result.child.world
     if effect.conflicts:
         names = ", ".join(inert(decode_path(each.path)) for each in effect.conflicts[:_MOST_FILES])
         return [
             f"[conflict: {names} changed in the project meanwhile, so nothing of it was committed. Its work is in "
             f"world {world}: look at the project, and do by hand what is still wanted]"
         ]
-    lines = effect_lines(effect, "changed in the project" if rested.committed else f"not committed, in world {world}")
-    if rested.merged:
-        names = ", ".join(inert(decode_path(path)) for path in rested.merged[:_MOST_FILES])
+    lines = effect_lines(
+        effect, "changed in the project" if child_result.committed else f"not committed, in world {world}"
+    )
+    if child_result.merged:
+        names = ", ".join(inert(decode_path(path)) for path in child_result.merged[:_MOST_FILES])
         lines.append(f"[merged with what others changed meanwhile: {names}; check that it fits together]")
     return lines
 
@@ -182,14 +188,14 @@ def _tasks(invocation: Invocation) -> list[dict[str, Any]]:
 
 
 def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: str) -> ChatOptions:
-    """A child may do no more than its parent, whatever a custom agent asks for. Of the custom agents of whoever runs
-    the server, chats of others know none (S-13)."""
+    """Return the options of a child, which never may do more than its parent, even with a custom agent. The operator's
+    own custom agents are not available to chats of other users (S-13)."""
     options = replace(parent, agent="", agent_prompt="")
     if name := str(task.get("agent") or ""):
-        found = home.custom_agents(parent.project, own=not owner)
-        if name not in found:
-            raise ToolError(f"There is no custom agent {name!r}; there is: {', '.join(found) or 'none'}.")
-        agent = found[name]
+        agents = home.custom_agents(parent.project, include_own=not owner)
+        if name not in agents:
+            raise ToolError(f"There is no custom agent {name!r}; there is: {', '.join(agents) or 'none'}.")
+        agent = agents[name]
         tools = agent.tools if agent.tools is None or parent.tools is None else _both(agent.tools, parent.tools)
         options = replace(
             options,
@@ -202,5 +208,5 @@ def _options_of(home: Home, parent: ChatOptions, task: dict[str, Any], owner: st
     return replace(options, mode="read-only") if task.get("read_only") else options
 
 
-def _both(wanted: tuple[str, ...], allowed: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in wanted if name in allowed)
+def _both(requested: tuple[str, ...], allowed: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in requested if name in allowed)

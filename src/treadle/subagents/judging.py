@@ -1,4 +1,5 @@
-"""Which attempt of a race wins, and why (L-22). From what is in the logs alone: whoever asks again is told the same."""
+"""Chooses the winning attempt of a race, with the reason (L-22). Uses only the logs, so that a repeated call gives the
+same answer."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +9,8 @@ import msgspec
 from treadle.chat.applying import last_answer
 from treadle.protocol.events import CheckCompleted, CheckStarted, Envelope, RunEnd
 from treadle.protocol.options import ChatOptions
-from treadle.subagents.children import Rested
-from treadle.tools.builtin.base import cut
+from treadle.subagents.children import ChildResult
+from treadle.tools.builtin.base import truncate_utf8
 from treadle.types import CallKey
 
 SHOWN = 20_000
@@ -38,16 +39,17 @@ _ATTEMPT = "<attempt number={number}>\n{said}\n\n{diff}\n</attempt>"
 class Contender(msgspec.Struct, frozen=True):
     """An attempt at rest, as far as the choice goes."""
 
-    rested: Rested
+    child_result: ChildResult
     ended_ms: int
 
     @property
     def number(self) -> int:
-        return self.rested.child.number
+        return self.child_result.child.number
 
 
-def passed(rested: Rested, events: Sequence[Envelope], check: str) -> bool | None:
-    """Whether the check succeeded in the attempt's world when the attempt last said that it was done."""
+def has_passed_check(child_result: ChildResult, events: Sequence[Envelope], check: str) -> bool | None:
+    """True if the check succeeded in the attempt's world when the attempt last reported that it was done; None without
+    a check."""
     if not check:
         return None
     keys: set[CallKey] = set()
@@ -60,7 +62,7 @@ def passed(rested: Rested, events: Sequence[Envelope], check: str) -> bool | Non
                 success = came
             case _:
                 pass
-    return success and rested.ended_well
+    return success and child_result.ended_well
 
 
 def ended_ms(events: Sequence[Envelope]) -> int:
@@ -72,24 +74,30 @@ def eligible(attempts: Sequence[Contender]) -> list[Contender]:
     return [
         each
         for each in attempts
-        if each.rested.ended_well and each.rested.passed is not False and each.rested.effect.files
+        if each.child_result.ended_well and each.child_result.has_passed is not False and each.child_result.effect.files
     ]
 
 
-def choose(found: Sequence[Contender], *, first: bool) -> tuple[Contender, str]:
+def choose(contenders: Sequence[Contender], *, first: bool) -> tuple[Contender, str]:
     """The winner without a judge: the first that passed, or the smallest change."""
     if first:
-        return min(found, key=lambda each: (each.ended_ms, each.number)), "the first to pass the check"
-    words = "the smallest change" if found[0].rested.passed is None else "the smallest change that passes the check"
-    return min(found, key=lambda each: (each.rested.size, each.number)), words
-
-
-def question(task: str, found: Sequence[Contender], diffs: Sequence[str]) -> str:
-    shown = (
-        _ATTEMPT.format(number=each.number, said=last_answer(each.rested.state).strip(), diff=cut(diff, SHOWN))
-        for each, diff in zip(found, diffs, strict=True)
+        return min(contenders, key=lambda each: (each.ended_ms, each.number)), "the first to pass the check"
+    words = (
+        "the smallest change"
+        if contenders[0].child_result.has_passed is None
+        else "the smallest change that passes the check"
     )
-    return _QUESTION.format(task=task, attempts="\n\n".join(shown))
+    return min(contenders, key=lambda each: (each.child_result.size, each.number)), words
+
+
+def question(task: str, contenders: Sequence[Contender], diffs: Sequence[str]) -> str:
+    attempt_texts = (
+        _ATTEMPT.format(
+            number=each.number, said=last_answer(each.child_result.state).strip(), diff=truncate_utf8(diff, SHOWN)
+        )
+        for each, diff in zip(contenders, diffs, strict=True)
+    )
+    return _QUESTION.format(task=task, attempts="\n\n".join(attempt_texts))
 
 
 def judge_options(options: ChatOptions) -> ChatOptions:
@@ -98,19 +106,19 @@ def judge_options(options: ChatOptions) -> ChatOptions:
     )
 
 
-def verdict(answer: str, found: Sequence[Contender]) -> tuple[Contender, str] | None:
-    """What a judge said; None if that names no attempt."""
+def verdict(answer: str, contenders: Sequence[Contender]) -> tuple[Contender, str] | None:
+    """Return the judge's choice and reason; None if its answer names no attempt."""
     read: object = None
-    if shown := re.search(r"\{.*\}", answer, re.DOTALL):
+    if json_match := re.search(r"\{.*\}", answer, re.DOTALL):
         try:
-            read = msgspec.json.decode(shown[0])
+            read = msgspec.json.decode(json_match[0])
         except msgspec.MsgspecError:
             read = None
-    said = read if isinstance(read, dict) else {}
-    number = said.get("choice")
-    if not isinstance(number, int) and (named := re.search(r"\d+", answer)):
-        number = int(named[0])
-    for each in found:
+    reply = read if isinstance(read, dict) else {}
+    number = reply.get("choice")
+    if not isinstance(number, int) and (number_match := re.search(r"\d+", answer)):
+        number = int(number_match[0])
+    for each in contenders:
         if each.number == number:
-            return each, f"the judge's choice: {str(said.get('why') or '').strip() or 'no reason given'}"
+            return each, f"the judge's choice: {str(reply.get('why') or '').strip() or 'no reason given'}"
     return None

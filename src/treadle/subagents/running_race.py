@@ -1,5 +1,5 @@
-"""A race as its caller sees it (`Agent.race`): what came of it, and its attempts as they change. The race itself is a
-call in its chat (`race`), so it goes on wherever that chat is taken up."""
+"""A race as its caller sees it (`Agent.race`): its result, and its attempts as they change. The race itself is a call
+in its chat (`race`), so it goes on wherever that chat is resumed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Generator
@@ -27,25 +27,31 @@ def order(task: str, attempts: int, models: tuple[str, ...], check: str, judge: 
         raise InvalidInput(f"A race has 1 to {MOST} attempts; got {number}.")
     if number < len(models):
         raise InvalidInput(f"There are {len(models)} models for {number} attempts; give as many attempts or more.")
-    given = tuple(models[place % len(models)] for place in range(number))
-    return Race(task, given, check, judge, all_of)
+    assigned_models = tuple(models[place % len(models)] for place in range(number))
+    return Race(task, assigned_models, check, judge, all_of)
 
 
-def ordered(task: str, wanted: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
+def ordered(task: str, keywords: RaceKeywords, model: str) -> tuple[Race, OptionKeywords]:
     """The race that is meant, and the options of its chats, which have this model if nothing else is said."""
-    models = tuple(wanted.pop("models", ())) or (wanted.get("model") or model,)
-    how = wanted.pop("attempts", 0), models, wanted.pop("check", ""), wanted.pop("judge", ""), wanted.pop("all", False)
-    return order(task, *how), cast(OptionKeywords, wanted)
+    models = tuple(keywords.pop("models", ())) or (keywords.get("model") or model,)
+    order_arguments = (
+        keywords.pop("attempts", 0),
+        models,
+        keywords.pop("check", ""),
+        keywords.pop("judge", ""),
+        keywords.pop("all", False),
+    )
+    return order(task, *order_arguments), cast(OptionKeywords, keywords)
 
 
 class RunningRace:
     """Await it to run the race; iterate to see its attempts meanwhile. Without an order it goes on with the race of its
     chat."""
 
-    def __init__(self, home: Home, chat: Chat, wanted: Race | None = None) -> None:
+    def __init__(self, home: Home, chat: Chat, race_order: Race | None = None) -> None:
         self.chat = chat
         self._home = home
-        self._order = wanted
+        self._order = race_order
         self._result: RaceResult | None = None
 
     def __await__(self) -> Generator[Any, None, RaceResult]:
@@ -56,13 +62,13 @@ class RunningRace:
         tells what came of it."""
         await self.chat.open()
         running = asyncio.ensure_future(self._run())
-        shown: list[Row] = []
+        last_rows: list[Row] = []
         try:
             while True:
-                over = bool((await asyncio.wait({running}, timeout=LOOK_S if shown else 0.05))[0])
+                over = bool((await asyncio.wait({running}, timeout=LOOK_S if last_rows else 0.05))[0])
                 rows = await self.rows()
-                if rows != shown or over:
-                    shown = rows
+                if rows != last_rows or over:
+                    last_rows = rows
                     yield rows
                 if over:
                     running.result()
@@ -77,13 +83,13 @@ class RunningRace:
         return self._result
 
     async def rows(self) -> list[Row]:
-        """Its attempts as they are now, whoever drives them."""
+        """Return its attempts as they are now; any worker may drive them."""
         return await tree(self._home.deps, self.chat.id)
 
     async def _run(self) -> RaceResult:
         following = self.chat.resume() if self._order is None else self.chat.race(self._order)
         async for _ in following:
             pass
-        events = [await self.chat.whole(each) for each in await self.chat.events()]
+        events = [await self.chat.load_full_event(each) for each in await self.chat.events()]
         self._result = result_of(self.chat.id, events)
         return self._result

@@ -28,12 +28,12 @@ class AgentSubagents:
     async def stop(self, invocation: Invocation) -> Outcome | None:
         group = Children(self._home, invocation)
         with self._home.worker.lending(invocation.chat):
-            ended = await group.end(children_of(invocation.plan))
-        if not ended:
+            child_results = await group.end(children_of(invocation.plan))
+        if not child_results:
             return None
-        made = [(each, await group.call_off(each.child)) for each in ended]
+        result_pairs = [(each, await group.call_off(each.child)) for each in child_results]
         merged = [
             msgspec.structs.replace(each, effect=effect, committed=True) if effect is not None else each
-            for each, effect in made
+            for each, effect in result_pairs
         ]
-        return delegate.told(invocation, merged, [])
+        return delegate.build_outcome(invocation, merged, [])

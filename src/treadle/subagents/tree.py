@@ -1,4 +1,4 @@
-"""Who began whom: the chats that the calls of a chat began, and theirs, each with its state and its cost."""
+"""The tree of chats: the chats that the calls of a chat began, and theirs, each with its state and its cost."""
 
 from collections.abc import Iterable
 
@@ -36,8 +36,8 @@ async def tree_of(deps: Deps, chat: ChatId, events: Iterable[Event], depth: int 
 def begun_by(events: Iterable[Event]) -> dict[Child, CallKey]:
     """The chats of calls, in the order in which they were begun. A call that was answered in its middle is recorded
     again, with the same ones."""
-    started = (event for event in events if isinstance(event, ExecutionStart) and event.plan)
-    return {child: event.call for event in started for child in children_of(event.plan or {})}
+    start_events = (event for event in events if isinstance(event, ExecutionStart) and event.plan)
+    return {child: event.call for event in start_events for child in children_of(event.plan or {})}
 
 
 async def row(deps: Deps, parent: ChatId, call: CallKey, child: Child, depth: int = 1) -> Row:

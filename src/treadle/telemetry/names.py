@@ -36,7 +36,7 @@ WAIT = "treadle.wait"
 TOOL_TIME = "treadle.tool.time"
 QUEUED = "treadle.queue.time"
 
-# What was said, only when asked for.
+# Content of messages, calls and results: exported only if the settings ask for it.
 INPUT_MESSAGES = "gen_ai.input.messages"
 OUTPUT_MESSAGES = "gen_ai.output.messages"
 ARGUMENTS = "gen_ai.tool.call.arguments"

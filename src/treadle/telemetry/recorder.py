@@ -38,19 +38,19 @@ T = TypeVar("T")
 class Recorder:
     """ConfigError, as of `Telemetry.check`, if it cannot be."""
 
-    def __init__(self, wanted: Telemetry) -> None:
+    def __init__(self, settings: Telemetry) -> None:
         resource = _resource()
         self._ids = _Ids()
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         self._sender: Sender | None = None
-        if wanted.exporter("TRACES", os.environ):
-            where = wanted.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "by OTEL_*")
-            self._sender = Sender(_exporter(wanted, "TRACES", ConsoleSpanExporter, "OTLPSpanExporter"), where)
+        if settings.exporter("TRACES", os.environ):
+            destination = settings.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "by OTEL_*")
+            self._sender = Sender(_exporter(settings, "TRACES", ConsoleSpanExporter, "OTLPSpanExporter"), destination)
             self._provider.add_span_processor(self._sender)
         self._tracer = self._provider.get_tracer("treadle", __version__, schema_url=names.SCHEMA_URL)
         readers = []
-        if wanted.exporter("METRICS", os.environ):
-            exporter = _exporter(wanted, "METRICS", ConsoleMetricExporter, "OTLPMetricExporter")
+        if settings.exporter("METRICS", os.environ):
+            exporter = _exporter(settings, "METRICS", ConsoleMetricExporter, "OTLPMetricExporter")
             readers.append(PeriodicExportingMetricReader(exporter))
         self._meters = MeterProvider(readers, resource, shutdown_on_exit=False)
         self._measures = Measures(self._meters.get_meter("treadle", __version__, names.SCHEMA_URL))
@@ -78,13 +78,13 @@ class Recorder:
 
     def _emit(self, span: Span, inside: Context) -> None:
         kind = SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL
-        made = self._tracer.start_span(span.name, inside, kind, span.attributes, start_time=span.start_ms * _NS)
+        otel_span = self._tracer.start_span(span.name, inside, kind, span.attributes, start_time=span.start_ms * _NS)
         for moment in span.moments:
-            made.add_event(moment.name, moment.attributes, moment.time_ms * _NS)
+            otel_span.add_event(moment.name, moment.attributes, moment.time_ms * _NS)
         if span.error:
-            made.set_attribute(names.ERROR, span.error)
-            made.set_status(Status(StatusCode.ERROR, span.told or None))
-        made.end(span.end_ms * _NS)
+            otel_span.set_attribute(names.ERROR, span.error)
+            otel_span.set_status(Status(StatusCode.ERROR, span.error_message or None))
+        otel_span.end(span.end_ms * _NS)
 
     def close(self, timeout_s: float) -> None:
         """Send what is left; a collector that does not answer is not waited for longer than that."""
@@ -114,26 +114,30 @@ class Measures:
 
     def take(self, span: Span) -> None:
         seconds = (span.end_ms - span.start_ms) / 1000
-        told = span.attributes
-        kept = {key: told[key] for key in (names.OPERATION, names.PROVIDER, names.MODEL, names.TOOL) if key in told}
+        attributes = span.attributes
+        labels = {
+            key: attributes[key]
+            for key in (names.OPERATION, names.PROVIDER, names.MODEL, names.TOOL)
+            if key in attributes
+        }
         failed = {names.ERROR: span.error} if span.error else {}
         if span.kind == "client":
-            self._model_call(told, kept)
-        if names.WAIT in told:
-            self._waits.record(seconds, {names.WAIT: told[names.WAIT]})
-        elif kept.get(names.OPERATION) == "execute_tool":
-            self._tools.record(told.get(names.TOOL_TIME, seconds), kept | failed)
-        elif names.OPERATION in kept:
-            self._duration.record(seconds, kept | failed)
+            self._model_call(attributes, labels)
+        if names.WAIT in attributes:
+            self._waits.record(seconds, {names.WAIT: attributes[names.WAIT]})
+        elif labels.get(names.OPERATION) == "execute_tool":
+            self._tools.record(attributes.get(names.TOOL_TIME, seconds), labels | failed)
+        elif names.OPERATION in labels:
+            self._duration.record(seconds, labels | failed)
 
-    def _model_call(self, told: dict[str, Any], kept: dict[str, Any]) -> None:
+    def _model_call(self, attributes: dict[str, Any], labels: dict[str, Any]) -> None:
         for key, kind in ((names.INPUT_TOKENS, "input"), (names.OUTPUT_TOKENS, "output")):
-            if key in told:
-                self._tokens.record(told[key], {**kept, names.TOKEN_TYPE: kind})
-        if names.FIRST_TOKEN in told:
-            self._first.record(told[names.FIRST_TOKEN], kept)
-        if names.COST in told:
-            self._cost.add(told[names.COST], kept)
+            if key in attributes:
+                self._tokens.record(attributes[key], {**labels, names.TOKEN_TYPE: kind})
+        if names.FIRST_TOKEN in attributes:
+            self._first.record(attributes[names.FIRST_TOKEN], labels)
+        if names.COST in attributes:
+            self._cost.add(attributes[names.COST], labels)
 
 
 class _Ids(IdGenerator):
@@ -156,21 +160,21 @@ def _context(trace: int, span: int, sampled: bool = True, *, remote: bool = Fals
 
 
 def _resource() -> Resource:
-    made = Resource.create({SERVICE_VERSION: __version__})
-    named = str(made.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
-    return made.merge(Resource({SERVICE_NAME: "treadle"})) if named else made
+    resource = Resource.create({SERVICE_VERSION: __version__})
+    is_unnamed = str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service")
+    return resource.merge(Resource({SERVICE_NAME: "treadle"})) if is_unnamed else resource
 
 
-def _exporter(wanted: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
+def _exporter(settings: Telemetry, signal: Signal, console: Callable[..., T], name: str) -> T:
     """To the console, or the exporter of this name by the protocol that is wanted. The setting is the address of the
     collector; by HTTP each signal has a path there."""
-    if wanted.exporter(signal, os.environ) == "console":
+    if settings.exporter(signal, os.environ) == "console":
         return console(out=sys.stderr)
     kind = "trace" if signal == "TRACES" else "metric"
     short, path = "http", f"/v1/{signal.lower()}"
-    if wanted.protocol_of(signal, os.environ) == "grpc":
+    if settings.protocol_of(signal, os.environ) == "grpc":
         short, path = "grpc", ""
     module = import_module(f"opentelemetry.exporter.otlp.proto.{short}.{kind}_exporter")
-    base = wanted.endpoint.rstrip("/")
-    made: T = getattr(module, name)(endpoint=base + path if base else None)
-    return made
+    base = settings.endpoint.rstrip("/")
+    exporter: T = getattr(module, name)(endpoint=base + path if base else None)
+    return exporter

@@ -1,5 +1,6 @@
-"""Sends spans to a collector from a thread of its own, a portion at a time and at once: what waits for a timer is lost
-with the process. Nobody waits for it; what a collector does not take is dropped, and that is told once."""
+"""Sends spans to a collector from a thread of its own. Each portion is sent at once, because spans that wait for a
+timer are lost with the process. No task waits for the thread; spans that the collector refuses are dropped, with one
+warning."""
 
 import threading
 from queue import SimpleQueue
@@ -14,9 +15,9 @@ MOST = 8_192
 
 
 class Sender(SpanProcessor):
-    def __init__(self, exporter: SpanExporter, where: str) -> None:
+    def __init__(self, exporter: SpanExporter, destination: str) -> None:
         self._exporter = exporter
-        self._where = where
+        self._where = destination
         self._made: list[ReadableSpan] = []
         self._queue: SimpleQueue[list[ReadableSpan] | None] = SimpleQueue()
         self._waiting = 0
@@ -29,7 +30,7 @@ class Sender(SpanProcessor):
             self._made.append(span)
 
     def send(self) -> None:
-        """What has been made since the last time."""
+        """Queue the spans that were made since the last call."""
         batch, self._made = self._made, []
         if self._waiting + len(batch) > MOST:
             self._failed("too many wait for it")
@@ -46,11 +47,11 @@ class Sender(SpanProcessor):
                 self._failed(str(error))
             self._waiting -= len(batch)
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, reason: str) -> None:
         if not self._told:
             self._told = True
             text = "traces do not reach the collector (%s): %s; the work goes on without them"
-            log_warning(text, self._where, why)
+            log_warning(text, self._where, reason)
 
     def finish(self, timeout_s: float) -> None:
         """Send what is left, for so long."""

@@ -1,4 +1,5 @@
-"""What is exported, and where to. Imports nothing of OpenTelemetry: whoever wants none of it pays nothing for it."""
+"""Settings of the export: which signals, and where to. Imports nothing of OpenTelemetry, so that a process without
+telemetry pays nothing for it."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -18,9 +19,9 @@ _EXPORTERS: Mapping[str, Exporter] = {"otlp": "otlp", "console": "console", "non
 
 
 class Telemetry(msgspec.Struct, frozen=True):
-    """Traces and metrics for a collector. Whatever is empty is taken from the usual variables, `OTEL_*`.
-    `endpoint`: the address of the collector, as in `http://localhost:4318`. `content`: whether spans tell what was
-    said: messages, arguments of calls, results."""
+    """Traces and metrics for a collector. An empty field is taken from the usual variables, `OTEL_*`. `endpoint`: the
+    address of the collector, as in `http://localhost:4318`. `content`: True if spans have the content of the chat:
+    messages, arguments of calls, results."""
 
     endpoint: str = ""
     protocol: Literal["", "http/protobuf", "grpc"] = ""
@@ -30,36 +31,36 @@ class Telemetry(msgspec.Struct, frozen=True):
         """How a signal is exported; empty: not at all. ConfigError if it cannot be."""
         if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
             return ""
-        named = env.get(f"OTEL_{signal}_EXPORTER", "").strip()
-        given = any(env.get(name) for name in (f"{_BASE}_ENDPOINT", f"{_BASE}_{signal}_ENDPOINT"))
-        chosen = named or ("otlp" if self.endpoint or given else "none")
-        if chosen not in _EXPORTERS:
-            raise ConfigError(f"OTEL_{signal}_EXPORTER is {named!r}; Treadle knows otlp, console and none")
-        return _EXPORTERS[chosen]
+        exporter_name = env.get(f"OTEL_{signal}_EXPORTER", "").strip()
+        has_endpoint = any(env.get(name) for name in (f"{_BASE}_ENDPOINT", f"{_BASE}_{signal}_ENDPOINT"))
+        choice = exporter_name or ("otlp" if self.endpoint or has_endpoint else "none")
+        if choice not in _EXPORTERS:
+            raise ConfigError(f"OTEL_{signal}_EXPORTER is {exporter_name!r}; Treadle knows otlp, console and none")
+        return _EXPORTERS[choice]
 
     def protocol_of(self, signal: Signal, env: Mapping[str, str]) -> str:
-        chosen = self.protocol or env.get(f"{_BASE}_{signal}_PROTOCOL") or env.get(f"{_BASE}_PROTOCOL") or HTTP
-        if chosen not in PROTOCOLS:
-            raise ConfigError(f"{chosen!r} is no protocol that traces are sent by; there is: {', '.join(PROTOCOLS)}")
-        return chosen
+        protocol = self.protocol or env.get(f"{_BASE}_{signal}_PROTOCOL") or env.get(f"{_BASE}_PROTOCOL") or HTTP
+        if protocol not in PROTOCOLS:
+            raise ConfigError(f"{protocol!r} is no protocol that traces are sent by; there is: {', '.join(PROTOCOLS)}")
+        return protocol
 
     def check(self, env: Mapping[str, str]) -> bool:
-        """Whether anything is exported at all. ConfigError says what is missing for it."""
+        """True if any signal is exported. ConfigError names the package that is missing for it."""
         signals: tuple[Signal, ...] = ("TRACES", "METRICS")
-        wanted = [signal for signal in signals if self.exporter(signal, env)]
-        if not wanted:
+        exported = [signal for signal in signals if self.exporter(signal, env)]
+        if not exported:
             return False
         if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
             raise ConfigError("OpenTelemetry is not installed; install it with: pip install 'treadle[otel]'")
-        for signal in wanted:
+        for signal in exported:
             name = "grpc" if self.protocol_of(signal, env) == "grpc" else "http"
-            if self.exporter(signal, env) == "otlp" and not _found(f"opentelemetry.exporter.otlp.proto.{name}"):
+            if self.exporter(signal, env) == "otlp" and not _is_installed(f"opentelemetry.exporter.otlp.proto.{name}"):
                 package = f"opentelemetry-exporter-otlp-proto-{name}"
                 raise ConfigError(f"{package} is not installed; install it, or choose another protocol")
         return True
 
 
-def _found(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

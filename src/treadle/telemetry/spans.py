@@ -29,13 +29,13 @@ class Span(msgspec.Struct):
     end_ms: int = 0
     error: str = ""
     """The class of the error that it ended with; empty if with none."""
-    told: str = ""
+    error_message: str = ""
     """The error in words."""
     moments: list[Moment] = []
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What spans of a run have in common: the chat, the event that began the run, and where it was begun from."""
+    """The data that all spans of a run share: the chat, the event that began the run, and the caller's span."""
 
     chat: str
     first: int
@@ -47,6 +47,6 @@ class Portion(msgspec.Struct, frozen=True):
 
     trace: Trace
     seq: int
-    """The event that ends the portion: whoever wrote it hands the spans over."""
+    """The event that ends the portion: the process that wrote it hands the spans over."""
     spans: tuple[Span, ...]
     queued: tuple[float, ...] = ()

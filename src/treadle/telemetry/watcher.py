@@ -41,10 +41,11 @@ _ENDS = e.RunEnd | e.CompactionComplete | e.PermissionRequested | e.ExternalTool
 
 
 def observer_of(telemetry: bool | Telemetry, store: Store, warn: Callable[[str], object]) -> Observer:
-    """Whoever exports what this says; nobody, with a warning where one is due, if nothing can be."""
-    wanted = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
+    """Return the observer that exports as `telemetry` says. If nothing can be exported, return an observer that does
+    nothing, after a warning if the settings are wrong."""
+    settings = telemetry if isinstance(telemetry, Telemetry) else Telemetry()
     try:
-        return Watcher(store, wanted) if telemetry and wanted.check(os.environ) else Observer()
+        return Watcher(store, settings) if telemetry and settings.check(os.environ) else Observer()
     except ConfigError as error:
         warn(f"no traces: {error}")
         return Observer()
@@ -61,7 +62,7 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class _Watched(msgspec.Struct):
-    """What is known here of a chat whose run is under way; all of it can be forgotten."""
+    """State of a chat whose run is under way. It is a cache: all of it can be dropped."""
 
     handed_ms: int = 0
     """When the last portion ended, as far as this process has read; it may have been another's."""
@@ -73,9 +74,9 @@ class _Watched(msgspec.Struct):
 class Watcher(Observer):
     """An `Observer` that exports. ConfigError at once if it cannot."""
 
-    def __init__(self, store: Store, wanted: Telemetry) -> None:
+    def __init__(self, store: Store, settings: Telemetry) -> None:
         self._store = store
-        self._wanted = wanted
+        self._wanted = settings
         self._jobs: deque[_Job] = deque()
         self._task: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
@@ -84,24 +85,24 @@ class Watcher(Observer):
         self._filter = _TraceIds(self._current)
         logging.getLogger("treadle").addFilter(self._filter)
 
-    # -- what it is told ------------------------------------------------------------------------------------------
+    # -- notifications --------------------------------------------------------------------------------------------
 
-    def committed(self, before: ChatState, envelopes: Sequence[Envelope]) -> None:
-        last = next((one for one in reversed(envelopes) if self._ends(before, one)), None)
+    def committed(self, previous_state: ChatState, envelopes: Sequence[Envelope]) -> None:
+        last = next((one for one in reversed(envelopes) if self._ends(previous_state, one)), None)
         if last is None:
             return
         first = envelopes[0].seq
-        begin = before.run.first if before.run is not None else max(1, first - _LOOK_BACK)
-        self._jobs.append(_Job(before.chat, begin, first, last.seq, before.options.model))
+        begin = previous_state.run.first if previous_state.run is not None else max(1, first - _LOOK_BACK)
+        self._jobs.append(_Job(previous_state.chat, begin, first, last.seq, previous_state.options.model))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="telemetry")
 
-    def _ends(self, before: ChatState, envelope: Envelope) -> bool:
-        """Whether a portion may end here; whether it does, the log tells."""
+    def _ends(self, previous_state: ChatState, envelope: Envelope) -> bool:
+        """True if a portion may end here. The log decides if it does."""
         if not isinstance(envelope.data, e.TurnEnd):
             return isinstance(envelope.data, _ENDS)
-        began = before.run.started_ms if before.run is not None else envelope.time_ms
-        return envelope.time_ms - max(began, self._of(before.chat).handed_ms) >= EVERY_MS
+        began = previous_state.run.started_ms if previous_state.run is not None else envelope.time_ms
+        return envelope.time_ms - max(began, self._of(previous_state.chat).handed_ms) >= EVERY_MS
 
     def _of(self, chat: ChatId) -> _Watched:
         return _keep(self._watched, chat, self._watched.get(chat) or _Watched())
@@ -109,13 +110,13 @@ class Watcher(Observer):
     def first_token(self, chat: ChatId, turn: int, seconds: float) -> None:
         self._of(chat).first_tokens[turn] = seconds
 
-    def answered(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
+    def on_answer(self, chat: ChatId, turn: int, ending: FinishDelta) -> None:
         self._of(chat).endings[turn] = ending
 
     @contextmanager
     def working(self, state: ChatState, call: CallKey | None = None) -> Iterator[None]:
-        """What is done inside finds the span that it belongs to as OpenTelemetry's current one: spans that tools make
-        hang on it, and log lines tell its trace."""
+        """Make the span of this call or run OpenTelemetry's current span: spans that tools create become its children,
+        and log lines carry its trace."""
         if state.run is None:
             yield
             return
@@ -124,8 +125,8 @@ class Watcher(Observer):
 
         here = _place(state, f"tool {call}" if call else RUN)
         _keep(self._current, state.chat, here)
-        known = SpanContext(here.trace, here.span, False, TraceFlags(int(here.sampled)))
-        token = attach(set_span_in_context(NonRecordingSpan(known)))
+        span_context = SpanContext(here.trace, here.span, False, TraceFlags(int(here.sampled)))
+        token = attach(set_span_in_context(NonRecordingSpan(span_context)))
         try:
             yield
         finally:
@@ -141,7 +142,7 @@ class Watcher(Observer):
             job = self._jobs.popleft()
             try:
                 await self._hand_over(job)
-            except Exception as error:  # whatever it is: the chat is not to suffer from being watched
+            except Exception as error:  # any error: telemetry must not disturb the chat
                 text = "the trace of chat %s is not whole: %s: %s"
                 log_warning(text, job.chat, type(error).__name__, error)
 
@@ -149,12 +150,12 @@ class Watcher(Observer):
         if self._recorder is None:
             self._recorder = await asyncio.to_thread(_recorder, self._wanted)
         watched = self._of(job.chat)
-        projection, watched.projection = watched.projection, None  # what fails in its middle is of no more use
+        projection, watched.projection = watched.projection, None  # if this fails, the projection is incomplete
         if projection is None or not job.begin - 1 <= projection.reached < job.first:
             projection = Projection(
                 job.chat,
                 job.model,
-                said=self._wanted.content,
+                include_content=self._wanted.content,
                 first_tokens=watched.first_tokens,
                 endings=watched.endings,
             )
@@ -184,18 +185,18 @@ def _place(state: ChatState, key: str) -> TraceContext:
     return TraceContext(above.trace, span_id(state.chat, state.run.first, key), above.sampled)
 
 
-def _recorder(wanted: Telemetry) -> "Recorder":
+def _recorder(settings: Telemetry) -> "Recorder":
     from treadle.telemetry.recorder import Recorder  # it loads OpenTelemetry's SDK
 
-    return Recorder(wanted)
+    return Recorder(settings)
 
 
-def _keep(kept: OrderedDict[K, V], key: K, value: V) -> V:
+def _keep(cache: OrderedDict[K, V], key: K, value: V) -> V:
     """Keep it, and forget what was not asked for longest."""
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > KEPT:
-        kept.popitem(last=False)
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > KEPT:
+        cache.popitem(last=False)
     return value
 
 
@@ -208,9 +209,9 @@ class _TraceIds(logging.Filter):
         self._current = current
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not hasattr(record, "otelTraceID") and (found := self._of(record)) is not None:
-            record.otelTraceID, record.otelSpanID = f"{found.trace:032x}", f"{found.span:016x}"
-            record.msg = f"{record.msg} [trace {found.trace:032x}]"
+        if not hasattr(record, "otelTraceID") and (context := self._of(record)) is not None:
+            record.otelTraceID, record.otelSpanID = f"{context.trace:032x}", f"{context.span:016x}"
+            record.msg = f"{record.msg} [trace {context.trace:032x}]"
         return True
 
     def _of(self, record: logging.LogRecord) -> TraceContext | None:
@@ -219,5 +220,5 @@ class _TraceIds(logging.Filter):
         here = get_current_span().get_span_context()
         if here.is_valid:
             return TraceContext(here.trace_id, here.span_id)
-        named = record.args if isinstance(record.args, tuple) else ()
-        return next((self._current[word] for word in named if isinstance(word, str) and word in self._current), None)
+        args = record.args if isinstance(record.args, tuple) else ()
+        return next((self._current[word] for word in args if isinstance(word, str) and word in self._current), None)

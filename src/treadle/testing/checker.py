@@ -1,8 +1,9 @@
-"""The checker: what must hold of a chat whatever was done to the processes that drove it. Every check looks at real
-things (records, files, /proc, the bytes a provider got) and answers with sentences; none means that all is well.
+"""The checker: the invariants of a chat, which must hold after any fault in the processes that drove it. Every check
+looks at real things (records, files, /proc, the bytes a provider got) and returns sentences; an empty list means that
+all is well.
 
-`check` does what a store alone can answer; tests add what only they know: counter files, what a client saw, a canary,
-a marker in the environment of everything they started. Knows nothing of how the faults came about.
+`check` makes all checks that need only a store. Tests add those that need more: counter files, the events that a client
+saw, a canary, a marker in the environment of everything they started. Knows nothing of how the faults came about.
 """
 
 import hashlib
@@ -29,23 +30,23 @@ from treadle.types import CallKey, ChatId
 Problems = list[str]
 
 
-async def check(store: Store, chat: ChatId, *, settled: bool = True) -> Problems:
+async def check(store: Store, chat: ChatId, *, is_idle: bool = True) -> Problems:
     """Everything that the store can answer. `settled`: the chat is idle, so nothing may be open."""
     records = await store.read(chat)
     envelopes = [wire.decode(chat, record) for record in records]
     listed = await store.get(chat)
-    kept = await store.load_snapshot(chat)
+    stored_snapshot = await store.load_snapshot(chat)
     state = fold_all(ChatState(chat=chat), envelopes)
     problems = check_sequence(records)
     if await store.head(chat) != len(records):
         problems.append(f"the head is {await store.head(chat)}, the log has {len(records)} records")
-    problems += check_results(envelopes, settled=settled)
-    problems += check_turns(envelopes, settled=settled)
-    problems += check_checks(envelopes, settled=settled)
+    problems += check_results(envelopes, is_idle=is_idle)
+    problems += check_turns(envelopes, is_idle=is_idle)
+    problems += check_checks(envelopes, is_idle=is_idle)
     problems += check_summary(state, listed.summary)
-    problems += check_folds(chat, envelopes, kept.body if kept else None)
+    problems += check_folds(chat, envelopes, stored_snapshot.body if stored_snapshot else None)
     problems += check_histories(chat, envelopes)
-    if settled and (listed.summary.runnable or state.run is not None):
+    if is_idle and (listed.summary.runnable or state.run is not None):
         problems.append(f"the chat should be at rest, but it is {listed.summary.status}")
     return problems
 
@@ -63,23 +64,23 @@ def check_sequence(records: Sequence[Record]) -> Problems:
     return problems
 
 
-def check_results(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
+def check_results(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
     """Every call has exactly one result, after its request and its intent and before the next model call; intents
     stand in the model's order."""
     problems: Problems = []
     order: list[CallKey] = []
     intents: Counter[CallKey] = Counter()
     results: Counter[CallKey] = Counter()
-    answered: set[str] = set()
-    asked: dict[str, CallKey] = {}
+    answered_calls: set[str] = set()
+    elicitations: dict[str, CallKey] = {}
     for envelope in log:
         match envelope.data:
             case e.UserInputRequested(action=action, call=call, purpose="elicitation"):
-                asked[action] = call
-            case e.UserInputCompleted(action=action) if action in asked:
-                answered.add(asked[action])
-            case e.ExecutionStart(call=call) if call in answered and not results[call]:
-                answered.remove(call)  # it goes on after an answer
+                elicitations[action] = call
+            case e.UserInputCompleted(action=action) if action in elicitations:
+                answered_calls.add(elicitations[action])
+            case e.ExecutionStart(call=call) if call in answered_calls and not results[call]:
+                answered_calls.remove(call)  # it goes on after an answer
             case e.AssistantMessage(tool_requests=requests):
                 problems += _unanswered(order, results, f"the message at seq {envelope.seq}")
                 order = [request.call for request in requests]
@@ -105,11 +106,11 @@ def check_results(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
                 problems += _unanswered(order, results, f"turn {turn} at seq {envelope.seq}")
             case _:
                 pass
-    return problems + (_unanswered(order, results, "the end of the log") if settled else [])
+    return problems + (_unanswered(order, results, "the end of the log") if is_idle else [])
 
 
-def _unanswered(order: Iterable[CallKey], results: Mapping[CallKey, int], where: str) -> Problems:
-    return [f"call {call} has no result before {where}" for call in order if not results[call]]
+def _unanswered(order: Iterable[CallKey], results: Mapping[CallKey, int], place: str) -> Problems:
+    return [f"call {call} has no result before {place}" for call in order if not results[call]]
 
 
 def _denied(log: Sequence[Envelope], call: CallKey) -> bool:
@@ -121,7 +122,7 @@ def _denied(log: Sequence[Envelope], call: CallKey) -> bool:
     )
 
 
-def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
+def check_turns(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
     """A turn starts once, answers at most once and ends once, after its calls; a run ends once, and nothing of it comes
     later."""
     problems: Problems = _early_ends(log)
@@ -143,13 +144,13 @@ def check_turns(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
             if not running:
                 problems.append(f"seq {envelope.seq}: a run ended that had ended before")
             running = False
-            started = [turn for kind, turn in counts if kind == e.TurnStart.TYPE]
+            started_turns = [turn for kind, turn in counts if kind == e.TurnStart.TYPE]
             problems += [
                 f"seq {envelope.seq}: the run ended before its turn {turn} did"
-                for turn in started
+                for turn in started_turns
                 if not counts[e.TurnEnd.TYPE, turn]
             ]
-    return [*problems, "the last run did not end"] if settled and running else problems
+    return [*problems, "the last run did not end"] if is_idle and running else problems
 
 
 def _early_ends(log: Sequence[Envelope]) -> Problems:
@@ -169,7 +170,7 @@ def _early_ends(log: Sequence[Envelope]) -> Problems:
     return problems
 
 
-def check_checks(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
+def check_checks(log: Sequence[Envelope], *, is_idle: bool = True) -> Problems:
     """A check of a completion begins once, ends once, and one ends before the next begins."""
     problems: Problems = []
     began: list[str] = []
@@ -189,7 +190,7 @@ def check_checks(log: Sequence[Envelope], *, settled: bool = True) -> Problems:
                 problems.append(f"seq {envelope.seq}: the run ended before its check {open_check} did")
             case _:
                 pass
-    return [*problems, f"check {open_check} has no outcome"] if settled and open_check else problems
+    return [*problems, f"check {open_check} has no outcome"] if is_idle and open_check else problems
 
 
 def check_effects(counter: Path) -> Problems:
@@ -200,12 +201,12 @@ def check_effects(counter: Path) -> Problems:
 
 def files_of(root: Path) -> dict[str, FileState]:
     """Everything below a folder, as the log speaks of it."""
-    found: dict[str, FileState] = {}
+    files: dict[str, FileState] = {}
     for folder, folders, names in os.walk(root):
         for name in (*folders, *names):
             path = Path(folder) / name
-            found[encode_path(str(path.relative_to(root)))] = _state_of(path)
-    return found
+            files[encode_path(str(path.relative_to(root)))] = _state_of(path)
+    return files
 
 
 def _state_of(path: Path) -> FileState:
@@ -224,28 +225,29 @@ def _state_of(path: Path) -> FileState:
             return FileState("other", mode)
 
 
-def check_files(log: Sequence[Envelope], before: Mapping[str, FileState], now: Mapping[str, FileState]) -> Problems:
+def check_files(log: Sequence[Envelope], old_files: Mapping[str, FileState], now: Mapping[str, FileState]) -> Problems:
     """The project is what it was before the chat, with exactly the changes that the log tells (W-01): each path that it
     names is as it says, and no other is different. For logs whose changes stand in it entirely."""
     problems: Problems = []
-    told = dict(before)
+    expected = dict(old_files)
     for envelope in log:
         if not isinstance(envelope.data, e.FilesChanged | e.Undone | e.Redone):
             continue
         for change in envelope.data.files:
-            if change.before != told.get(change.path):
+            if change.before != expected.get(change.path):
                 problems.append(
-                    f"seq {envelope.seq}: {change.path} was {_short(told.get(change.path))} before, and it is said to "
+                    f"seq {envelope.seq}: {change.path} was {_short(expected.get(change.path))} before, and it "
+                    "is said to "
                     f"have been {_short(change.before)}"
                 )
             if change.after is None:
-                told.pop(change.path, None)
+                expected.pop(change.path, None)
             else:
-                told[change.path] = change.after
+                expected[change.path] = change.after
     return problems + [
-        f"{path} is {_short(now.get(path))}, and by the log it is {_short(told.get(path))}"
-        for path in sorted(told.keys() | now.keys())
-        if told.get(path) != now.get(path)
+        f"{path} is {_short(now.get(path))}, and by the log it is {_short(expected.get(path))}"
+        for path in sorted(expected.keys() | now.keys())
+        if expected.get(path) != now.get(path)
     ]
 
 
@@ -256,7 +258,7 @@ def _short(state: FileState | None) -> str:
 
 
 def check_summary(folded: ChatState, stored: ChatSummary) -> Problems:
-    """What is kept beside the log says what the log says."""
+    """Check that the stored summary equals the summary that the log gives."""
     expected = summary(folded)
     return [
         f"the stored summary says {name} = {getattr(stored, name)!r}, the log says {getattr(expected, name)!r}"
@@ -265,17 +267,17 @@ def check_summary(folded: ChatState, stored: ChatSummary) -> Problems:
     ]
 
 
-def check_folds(chat: ChatId, log: Sequence[Envelope], kept: bytes | None = None) -> Problems:
+def check_folds(chat: ChatId, log: Sequence[Envelope], stored_body: bytes | None = None) -> Problems:
     """A fold through a snapshot, wherever it was taken, is the fold of all; `kept` is the snapshot that is stored."""
-    whole = fold_all(ChatState(chat=chat), log)
+    full_state = fold_all(ChatState(chat=chat), log)
     problems: Problems = []
     cuts = sorted({round(len(log) * part / 7) for part in range(1, 8)})
-    bodies = [snapshot.encode(fold_all(ChatState(chat=chat), log[:cut])) for cut in cuts]
-    for body in [*bodies, *([kept] if kept is not None else [])]:
+    bodies = [snapshot.encode(fold_all(ChatState(chat=chat), log[:length])) for length in cuts]
+    for body in [*bodies, *([stored_body] if stored_body is not None else [])]:
         state = snapshot.decode(body)
         if state is None:
             problems.append("a snapshot of this version cannot be read")
-        elif fold_all(state, log[state.head :]) != whole:
+        elif fold_all(state, log[state.head :]) != full_state:
             problems.append(f"folding on from a snapshot at seq {state.head} gives another state than folding all")
     return problems
 
@@ -291,16 +293,16 @@ def check_histories(chat: ChatId, log: Sequence[Envelope]) -> Problems:
         state = fold_all(state, log[begin:end])
         begin = end
         history = entries(state)
-        found = check_history(history) or check_requests(history)
-        problems += [f"the conversation up to seq {end}: {problem}" for problem in found]
+        history_problems = check_history(history) or check_requests(history)
+        problems += [f"the conversation up to seq {end}: {problem}" for problem in history_problems]
     return problems
 
 
-def check_seen(seen: Iterable[Envelope | str | bytes], log: Sequence[Envelope]) -> Problems:
-    """What a client saw live, reconnections included, is the log: each event once, in order, and the same (D-04).
-    Envelopes or the JSON lines of the wire; what is ephemeral is passed over."""
-    shown = [one if isinstance(one, Envelope) else wire.from_json(one) for one in seen]
-    recorded = [envelope for envelope in shown if not envelope.ephemeral]
+def check_seen(received: Iterable[Envelope | str | bytes], log: Sequence[Envelope]) -> Problems:
+    """Check that a client saw exactly the log, reconnections included: each event once, in order, and unchanged (D-04).
+    `seen`: envelopes, or the JSON lines of the wire; ephemeral events are ignored."""
+    envelopes = [one if isinstance(one, Envelope) else wire.from_json(one) for one in received]
+    recorded = [envelope for envelope in envelopes if not envelope.ephemeral]
     problems = [
         f"place {place} of what the client saw is seq {envelope.seq}"
         for place, envelope in enumerate(recorded, 1)
@@ -329,12 +331,12 @@ class Canary:
         return [f"{name} outside the root was changed" for name in names if self._before.get(name) != now.get(name)]
 
     def _look(self) -> dict[str, tuple[int, str]]:
-        found: dict[str, tuple[int, str]] = {}
+        contents: dict[str, tuple[int, str]] = {}
         for path in sorted(self.folder.rglob("*")):
             mode = path.lstat().st_mode
             content = os.readlink(path) if path.is_symlink() else _digest(path) if path.is_file() else ""
-            found[str(path.relative_to(self.folder))] = (mode, content)
-        return found
+            contents[str(path.relative_to(self.folder))] = (mode, content)
+        return contents
 
 
 def _digest(path: Path) -> str:
@@ -351,7 +353,7 @@ def check_processes(marker: str, *, allowed: Iterable[int] = ()) -> Problems:
             environment = (folder / "environ").read_bytes().split(b"\0")
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            continue  # it ended while it was looked at, or is somebody else's
+            continue  # the process has ended meanwhile, or belongs to another user
         if marker.encode() in environment:
             problems.append(f"process {folder.name} was left behind: {command.strip()}")
     return problems

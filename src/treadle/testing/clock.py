@@ -6,7 +6,7 @@ import itertools
 
 
 class ManualClock:
-    """Time stands still until `advance`; whoever sleeps on this clock wakes when its moment has come."""
+    """A clock that stands still until `advance`. A task that sleeps on this clock wakes when its time has come."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._wall_ms = float(now_ms)

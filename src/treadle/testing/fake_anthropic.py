@@ -1,5 +1,5 @@
-"""A fake Anthropic server on loopback, scripted for tests. It is as strict as the real one about what it is asked:
-whatever the Messages API would refuse (`complaint`), it refuses in the same words.
+"""A fake Anthropic server on loopback, scripted for tests. It is as strict about requests as the real one: a request
+that the Messages API would refuse (`complaint`) is refused in the same words.
 
 In a test: `with FakeAnthropic([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from treadle.testing.fake_http import FakeResponse, Headers, json_answer
-from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, cut
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 from treadle.types import JsonObject
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -76,33 +76,33 @@ def _conversation(messages: list[dict[str, Any]], tools: bool) -> Iterator[str]:
         yield 'messages: first message must use the "user" role'
     if messages[-1]["role"] != "user":
         yield "This model does not support assistant message prefill. The conversation must end with a user message."
-    asked: list[str] = []
-    seen: set[str] = set()
+    open_ids: list[str] = []
+    seen_ids: set[str] = set()
     for at, message in enumerate(messages):
         if at and message["role"] == messages[at - 1]["role"]:
             yield f"messages.{at}: roles must alternate between user and assistant"
         content = message["content"]
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
         yield from _content(at, blocks, tools)
-        answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        if answered != asked:
-            yield f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {asked}"
-        asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        if not seen.isdisjoint(asked) or len(set(asked)) < len(asked):
+        answered_ids = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if answered_ids != open_ids:
+            yield f"messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {open_ids}"
+        open_ids = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if not seen_ids.isdisjoint(open_ids) or len(set(open_ids)) < len(open_ids):
             yield f"messages.{at}: `tool_use` ids must be unique"
-        seen.update(asked)
+        seen_ids.update(open_ids)
 
 
 def _thinking(at: int, message: dict[str, Any], signatures: Collection[str]) -> Iterator[str]:
     for index, block in enumerate(message["content"] if isinstance(message["content"], list) else []):
         if block["type"] not in ("thinking", "redacted_thinking"):
             continue
-        where = f"messages.{at}.content.{index}"
+        path = f"messages.{at}.content.{index}"
         signed = (signature(block["thinking"]), *signatures) if block["type"] == "thinking" else ()
         if signed and block.get("signature", "") not in signed:
-            yield f"{where}: Invalid `signature` in `thinking` block"
+            yield f"{path}: Invalid `signature` in `thinking` block"
         if index == len(message["content"]) - 1:
-            yield f"{where}: The final block in an assistant message cannot be `thinking`."
+            yield f"{path}: The final block in an assistant message cannot be `thinking`."
 
 
 def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str]:
@@ -110,22 +110,22 @@ def _content(at: int, blocks: list[dict[str, Any]], tools: bool) -> Iterator[str
         yield f"messages.{at}: all messages must have non-empty content"
     results_over = False
     for index, block in enumerate(blocks):
-        where = f"messages.{at}.content.{index}"
+        path = f"messages.{at}.content.{index}"
         match block["type"]:
             case "text" if not block["text"].strip():
-                yield f"{where}: text content blocks must contain non-whitespace text"
+                yield f"{path}: text content blocks must contain non-whitespace text"
             case kind if kind not in _BLOCKS:
-                yield f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
+                yield f"{path}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
             case "tool_use" if not _ID.fullmatch(block["id"]) or not _NAME.fullmatch(block["name"]):
-                yield f"{where}: String should match pattern '^[a-zA-Z0-9_-]+$'"
+                yield f"{path}: String should match pattern '^[a-zA-Z0-9_-]+$'"
             case "tool_use" if not isinstance(block["input"], dict):
-                yield f"{where}.input: Input should be a valid dictionary"
+                yield f"{path}.input: Input should be a valid dictionary"
             case "tool_use" | "tool_result" if not tools:
                 yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
             case "tool_result" if results_over:
-                yield f"{where}: `tool_result` blocks must come first in the message"
+                yield f"{path}: `tool_result` blocks must come first in the message"
             case "tool_result" if block.get("is_error") and not block.get("content"):
-                yield f"{where}: content cannot be empty if `is_error` is true"
+                yield f"{path}: content cannot be empty if `is_error` is true"
         results_over = results_over or block["type"] != "tool_result"
 
 
@@ -156,10 +156,10 @@ class Messages(Dialect):
         return super().pieces(reply, request, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        whole = self.whole(reply, request, position)
-        usage = {**whole["usage"], "output_tokens": 1} if reply.usage else {}
-        yield event("message_start", message={**whole, "content": [], "stop_reason": None, "usage": usage})
-        for index, block in enumerate(whole["content"]):
+        message = self.build_answer(reply, request, position)
+        usage = {**message["usage"], "output_tokens": 1} if reply.usage else {}
+        yield event("message_start", message={**message, "content": [], "stop_reason": None, "usage": usage})
+        for index, block in enumerate(message["content"]):
             start, deltas = _streamed(block, reply.chunk_size)
             yield event("content_block_start", index=index, content_block=start)
             if not index:
@@ -167,11 +167,11 @@ class Messages(Dialect):
             for delta in deltas:
                 yield event("content_block_delta", index=index, delta=delta)
             yield event("content_block_stop", index=index)
-        ended = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-        yield event("message_delta", delta=ended, usage={"output_tokens": whole["usage"].get("output_tokens", 0)})
+        stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        yield event("message_delta", delta=stop, usage={"output_tokens": message["usage"].get("output_tokens", 0)})
         yield event("message_stop")
 
-    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         """The whole answer; the input of a call is raw JSON, valid or not."""
         content: list[dict[str, Any]] = []
         if reply.thinking or reply.signature:
@@ -180,8 +180,8 @@ class Messages(Dialect):
         if reply.text:
             content.append({"type": "text", "text": reply.text})
         for identity, name, arguments in reply.told_calls(f"toolu_{position}"):
-            given = msgspec.Raw(arguments.encode())
-            content.append({"type": "tool_use", "id": identity, "name": name, "input": given})
+            raw_input = msgspec.Raw(arguments.encode())
+            content.append({"type": "tool_use", "id": identity, "name": name, "input": raw_input})
         usage = {"input_tokens": reply.usage[0], "output_tokens": reply.usage[1]} if reply.usage else {}
         finish = reply.finish or ("tool_calls" if reply.calls else "stop")
         return {
@@ -198,14 +198,14 @@ class Messages(Dialect):
     def failure(self, status: int, message: str) -> JsonObject:
         return {"type": "error", "error": {"type": _ERRORS.get(status, "api_error"), "message": message}}
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0]) == ("GET", "/v1/models"):
             listed = {"type": "model", "id": "claude-opus-5-5", "display_name": "Claude Opus 5.5"}
             return json_answer(200, {"data": [listed], "has_more": False})
         if (method, path.partition("?")[0]) != ("POST", "/v1/messages"):
             return self.unknown(method, path)
-        said = complaint(headers, body, self._signatures)
-        return self.refuse(said) if said else None
+        problem = complaint(headers, body, self._signatures)
+        return self.refuse(problem) if problem else None
 
 
 class FakeAnthropic(FakeModelServer):
@@ -220,12 +220,14 @@ def _streamed(block: dict[str, Any], size: int) -> tuple[dict[str, Any], list[di
     """A block as it begins, and the deltas that make it whole."""
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in cut(block["text"], size)]
+            return {**block, "text": ""}, [
+                {"type": "text_delta", "text": piece} for piece in split_text(block["text"], size)
+            ]
         case "thinking":
-            pieces = [{"type": "thinking_delta", "thinking": piece} for piece in cut(block["thinking"], size)]
+            pieces = [{"type": "thinking_delta", "thinking": piece} for piece in split_text(block["thinking"], size)]
             signed = {"type": "signature_delta", "signature": block["signature"]}
             return {**block, "thinking": "", "signature": ""}, [*pieces, signed]
         case _:
             text = bytes(block["input"]).decode()
-            pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *cut(text, size))]
+            pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *split_text(text, size))]
             return {**block, "input": {}}, pieces

@@ -1,5 +1,5 @@
-"""A fake Gemini server on loopback, scripted for tests; it answers as Vertex AI, too. It is as strict as the real one
-about what it is asked: whatever the API would refuse (`complaint`), it refuses in the same words.
+"""A fake Gemini server on loopback, scripted for tests; it answers as Vertex AI, too. It is as strict about requests as
+the real one: a request that the API would refuse (`complaint`) is refused in the same words.
 
 In a test: `with FakeGemini([Reply(text="Hi")]) as fake:` and point a client at `fake.base_url`.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from treadle.testing.fake_http import FakeResponse, Headers, json_answer
-from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, cut
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 from treadle.types import JsonObject
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
@@ -34,8 +34,8 @@ def sign(part: dict[str, Any]) -> str:
 
 
 def complaint(body: bytes, signatures: Collection[str], *, strict: bool) -> str:
-    """Why the API would refuse the request; empty when it would not. `signatures` are good whatever they sign; a
-    strict model refuses calls of the current turn that are not signed."""
+    """Why the API would refuse the request; empty if it would not. `signatures` are valid for any part; a strict model
+    refuses calls of the current turn that are not signed."""
     try:
         request = _request.decode(body)
     except msgspec.MsgspecError as error:
@@ -59,36 +59,36 @@ def _complaints(request: dict[str, Any], signatures: Collection[str], strict: bo
     yield from _unsigned_calls(contents, signatures, strict)
 
 
-def _unknown(field: str, where: str) -> str:
-    at = f" at '{where}'" if where else ""
+def _unknown(field: str, path: str) -> str:
+    at = f" at '{path}'" if path else ""
     return f'Invalid JSON payload received. Unknown name "{field}"{at}: Cannot find field.'
 
 
-def _declaration(declared: dict[str, Any], where: str) -> Iterator[str]:
+def _declaration(declared: dict[str, Any], path: str) -> Iterator[str]:
     if not _NAME.fullmatch(declared.get("name", "")):
-        yield f"* GenerateContentRequest.{where}.name: Invalid function name. Must start with a letter."
+        yield f"* GenerateContentRequest.{path}.name: Invalid function name. Must start with a letter."
     if "parameters" in declared and "parametersJsonSchema" in declared:
-        yield f"{where}: parameters and parametersJsonSchema are mutually exclusive"
-    yield from _schema(declared.get("parameters", {"type": "object"}), f"{where}.parameters")
+        yield f"{path}: parameters and parametersJsonSchema are mutually exclusive"
+    yield from _schema(declared.get("parameters", {"type": "object"}), f"{path}.parameters")
 
 
-def _schema(schema: dict[str, Any], where: str) -> Iterator[str]:
+def _schema(schema: dict[str, Any], path: str) -> Iterator[str]:
     for field in schema.keys() - _SCHEMA:
-        yield _unknown(field, where)
+        yield _unknown(field, path)
     kind = schema.get("type")
     if not isinstance(kind, str) and "anyOf" not in schema:
-        yield f"* GenerateContentRequest.{where}.type: schema didn't specify the schema type field"
+        yield f"* GenerateContentRequest.{path}.type: schema didn't specify the schema type field"
     if kind == "array" and "items" not in schema:
-        yield f"* GenerateContentRequest.{where}.items: missing field."
+        yield f"* GenerateContentRequest.{path}.items: missing field."
     if "enum" in schema and (kind != "string" or not all(isinstance(word, str) for word in schema["enum"])):
-        yield f"* GenerateContentRequest.{where}.enum: only allowed for STRING type"
+        yield f"* GenerateContentRequest.{path}.enum: only allowed for STRING type"
     properties = schema.get("properties", {})
     for name in schema.get("required", []):
         if name not in properties:
-            yield f"* GenerateContentRequest.{where}.required: property is not defined: {name}"
+            yield f"* GenerateContentRequest.{path}.required: property is not defined: {name}"
     inner = [*properties.values(), *schema.get("anyOf", []), *([schema["items"]] if "items" in schema else [])]
     for part in inner:
-        yield from _schema(part, f"{where}.properties")
+        yield from _schema(part, f"{path}.properties")
 
 
 def _content(content: dict[str, Any], at: int) -> Iterator[str]:
@@ -112,31 +112,31 @@ def _content(content: dict[str, Any], at: int) -> Iterator[str]:
 def _turns(contents: list[dict[str, Any]]) -> Iterator[str]:
     if contents[0]["role"] != "user" or contents[-1]["role"] != "user":
         yield "Please ensure that multiturn requests begin and end with a user turn."
-    asked: list[tuple[Any, Any]] = []
-    for before, content in zip([{"role": ""}, *contents], contents, strict=False):
-        if before["role"] == content["role"]:
+    open_calls: list[tuple[Any, Any]] = []
+    for previous, content in zip([{"role": ""}, *contents], contents, strict=False):
+        if previous["role"] == content["role"]:
             yield "Please ensure that multiturn requests alternate between user and model."
-        answered = _named(content, "functionResponse")
-        if len(answered) != len(asked) or answered != asked:
+        responses = _list_names(content, "functionResponse")
+        if len(responses) != len(open_calls) or responses != open_calls:
             yield f"{_PAIRS} function call turn."
-        asked = _named(content, "functionCall")
+        open_calls = _list_names(content, "functionCall")
 
 
-def _named(content: dict[str, Any], key: str) -> list[tuple[Any, Any]]:
+def _list_names(content: dict[str, Any], key: str) -> list[tuple[Any, Any]]:
     return [(part[key].get("name"), part[key].get("id")) for part in content["parts"] if key in part]
 
 
 def _unsigned_calls(contents: list[dict[str, Any]], signatures: Collection[str], strict: bool) -> Iterator[str]:
     people = (at for at, content in enumerate(contents) if content["role"] == "user" and _has_text(content))
-    begun = max(people, default=0)
+    last_question = max(people, default=0)
     for at, content in enumerate(contents):
         calls = [part for part in content["parts"] if "functionCall" in part]
-        if strict and at > begun and calls and "thoughtSignature" not in calls[0]:
+        if strict and at > last_question and calls and "thoughtSignature" not in calls[0]:
             name = calls[0]["functionCall"]["name"]
             yield f"{_UNSIGNED} correctly. Additional data, function call `default_api:{name}`, position {at + 1}."
         for part in content["parts"]:
-            given = part.get("thoughtSignature", PASS)
-            if given not in (PASS, *signatures, sign(part)):
+            signature = part.get("thoughtSignature", PASS)
+            if signature not in (PASS, *signatures, sign(part)):
                 yield "Corrupted thought signature."
 
 
@@ -182,7 +182,7 @@ class GenerateContent(Dialect):
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._signatures |= {reply.signature} - {""}
         if self._method == "generateContent":
-            return "application/json", [_encode(self.whole(reply, request, position))]
+            return "application/json", [_encode(self.build_answer(reply, request, position))]
         if self._events:
             return self.content_type, self.stream(reply, request, position)
         chunks = stream_chunks(reply, position, self._modern)
@@ -191,7 +191,7 @@ class GenerateContent(Dialect):
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
         return (b"data: %b\r\n\r\n" % _encode(chunk) for chunk in stream_chunks(reply, position, self._modern))
 
-    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         chunks = list(stream_chunks(reply, position, self._modern))
         parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
         candidate = chunks[-1]["candidates"][0] | {"content": {"role": "model", "parts": parts}}
@@ -200,18 +200,20 @@ class GenerateContent(Dialect):
     def failure(self, status: int, message: str) -> JsonObject:
         return {"error": {"code": status, "message": message, "status": _STATUS.get(status, "UNKNOWN")}}
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0]) == ("GET", "/v1beta/models"):
             listed = [("gemini-2.5-pro", "generateContent"), ("gemini-embedding-001", "embedContent")]
-            models = [{"name": f"models/{name}", "supportedGenerationMethods": [can]} for name, can in listed]
+            models = [
+                {"name": f"models/{name}", "supportedGenerationMethods": [capability]} for name, capability in listed
+            ]
             return json_answer(200, {"models": models})
-        found = _PATH.fullmatch(path)
-        if method != "POST" or found is None:
+        match = _PATH.fullmatch(path)
+        if method != "POST" or match is None:
             return self.unknown(method, path)
-        self._modern = re.match(r"gemini-[3-9]", found[1]) is not None
-        self._method, self._events = found[2], found[3] is not None
-        said = complaint(body, self._signatures, strict=self._modern)
-        return self.refuse(said) if said else None
+        self._modern = re.match(r"gemini-[3-9]", match[1]) is not None
+        self._method, self._events = match[2], match[3] is not None
+        problem = complaint(body, self._signatures, strict=self._modern)
+        return self.refuse(problem) if problem else None
 
 
 class FakeGemini(FakeModelServer):
@@ -219,7 +221,7 @@ class FakeGemini(FakeModelServer):
 
 
 def stream_chunks(reply: Reply, position: int, modern: bool) -> Iterator[dict[str, Any]]:
-    """What a streamed reply is made of. Counts are in every chunk, the last of them is right."""
+    """The chunks of a streamed reply. Each chunk has token counts; those of the last one are right."""
     parts = list(_parts(reply, position, modern)) or [{"text": ""}]
     for at, part in enumerate(parts):
         candidate: dict[str, Any] = {"content": {"role": "model", "parts": [part]}, "index": 0}
@@ -234,19 +236,23 @@ def stream_chunks(reply: Reply, position: int, modern: bool) -> Iterator[dict[st
 
 
 def _counts(reply: Reply, last: bool) -> dict[str, int]:
-    given, made = reply.usage or (0, 0)
+    input_tokens, output_tokens = reply.usage or (0, 0)
     if not last:
-        return {"promptTokenCount": given, "totalTokenCount": given}
-    thoughts = made // 2 if reply.thinking else 0
-    counts = {"promptTokenCount": given, "candidatesTokenCount": made - thoughts, "totalTokenCount": given + made}
+        return {"promptTokenCount": input_tokens, "totalTokenCount": input_tokens}
+    thoughts = output_tokens // 2 if reply.thinking else 0
+    counts = {
+        "promptTokenCount": input_tokens,
+        "candidatesTokenCount": output_tokens - thoughts,
+        "totalTokenCount": input_tokens + output_tokens,
+    }
     return counts | ({"thoughtsTokenCount": thoughts} if thoughts else {})
 
 
 def _parts(reply: Reply, position: int, modern: bool) -> Iterator[dict[str, Any]]:
-    for piece in cut(reply.thinking, reply.chunk_size):
+    for piece in split_text(reply.thinking, reply.chunk_size):
         yield {"text": piece, "thought": True}
     signed = modern or bool(reply.signature)
-    texts = [{"text": piece} for piece in cut(reply.text, reply.chunk_size)]
+    texts = [{"text": piece} for piece in split_text(reply.text, reply.chunk_size)]
     if texts and signed and not reply.calls and reply.chunk_size:
         texts.append({"text": ""})  # a streamed text is signed by an empty part at its end
     yield from texts[:-1]

@@ -1,5 +1,5 @@
 """A little HTTP/1.1 on loopback for fake servers: connections, a thread to serve in, answers as timed writes. Knows no
-provider; what is said is the business of a dialect."""
+provider; a dialect makes the content of answers."""
 
 import asyncio
 import threading
@@ -18,12 +18,12 @@ END = b"0\r\n\r\n"
 
 
 class FakeResponse(msgspec.Struct, frozen=True):
-    """An answer ready for the wire: what to write, and when."""
+    """An answer ready for the wire: the bytes to write, and the delays between them."""
 
     writes: tuple[bytes, ...]
     delay_s: float = 0.0
     every_s: float = 0.0
-    cut: bool = False
+    close_connection: bool = False
     """Close the connection at the end."""
 
 
@@ -90,7 +90,9 @@ class HttpConnection(asyncio.Protocol):
         if "transfer-encoding" in headers or not length.isdecimal():
             self._buffer.clear()
             self._send(
-                msgspec.structs.replace(json_answer(411, {"error": {"message": "send a Content-Length"}}), cut=True)
+                msgspec.structs.replace(
+                    json_answer(411, {"error": {"message": "send a Content-Length"}}), close_connection=True
+                )
             )
             return
         total = end + 4 + int(length)
@@ -101,30 +103,32 @@ class HttpConnection(asyncio.Protocol):
         method, path = (*first.split(" "), "")[:2]
         self._send(self._route(method, path, headers, body))
 
-    def _send(self, made: FakeResponse) -> None:
+    def _send(self, response: FakeResponse) -> None:
         self._busy = True
-        if made.delay_s:
-            self._timer = self._loop.call_later(made.delay_s, self._write, made, 0, self._loop.time() + made.delay_s)
+        if response.delay_s:
+            self._timer = self._loop.call_later(
+                response.delay_s, self._write, response, 0, self._loop.time() + response.delay_s
+            )
         else:
-            self._write(made, 0, self._loop.time())
+            self._write(response, 0, self._loop.time())
 
-    def _write(self, made: FakeResponse, position: int, due: float) -> None:
+    def _write(self, response: FakeResponse, position: int, due: float) -> None:
         """Write one piece and see to the next. Pieces are due at fixed times: a late one does not delay the rest."""
         if self._transport.is_closing():
             return
-        self._transport.write(made.writes[position])
+        self._transport.write(response.writes[position])
         position += 1
-        if position == len(made.writes):
-            self._finish(made)
-        elif made.every_s:
-            due += made.every_s
-            self._timer = self._loop.call_at(due, self._write, made, position, due)
+        if position == len(response.writes):
+            self._finish(response)
+        elif response.every_s:
+            due += response.every_s
+            self._timer = self._loop.call_at(due, self._write, response, position, due)
         else:
-            self._timer = self._loop.call_soon(self._write, made, position, due)
+            self._timer = self._loop.call_soon(self._write, response, position, due)
 
-    def _finish(self, made: FakeResponse) -> None:
+    def _finish(self, response: FakeResponse) -> None:
         self._busy = False
-        if made.cut:
+        if response.close_connection:
             self._transport.close()
         elif self._buffer:
             self._next_request()

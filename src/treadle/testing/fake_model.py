@@ -1,5 +1,5 @@
-"""What a fake model says, free of any protocol: a script of replies, chosen by how far the conversation is. A dialect
-turns a reply into one provider's bytes."""
+"""The script of a fake model, free of any protocol: replies, chosen by how far the conversation is. A dialect turns a
+reply into one provider's bytes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of the calls; by default they are made from the number of assistant messages before."""
     thinking: str = ""
     signature: str = ""
-    """What signs or encrypts the thinking, where the protocol has that; made up when there is thinking without it."""
+    """The signature or the encrypted form of the thinking, if the protocol has one. Generated if there is thinking
+    without it."""
     usage: tuple[int, int] | None = (10, 5)
     """Input and output tokens. A stream carries them only when the request asks for `include_usage`."""
     finish: str = ""
@@ -69,14 +70,14 @@ class Dialect(ABC):
         """The content type and the body of a good answer, one piece for each streamed chunk."""
         if request.get("stream"):
             return self.content_type, self.stream(reply, request, position)
-        return "application/json", [msgspec.json.encode(self.whole(reply, request, position))]
+        return "application/json", [msgspec.json.encode(self.build_answer(reply, request, position))]
 
     @abstractmethod
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
         """The chunks of a streamed answer, one by one."""
 
     @abstractmethod
-    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         """The answer to a request that asks for no stream."""
 
     @abstractmethod
@@ -84,7 +85,7 @@ class Dialect(ABC):
         """The body of a refusal."""
 
     @abstractmethod
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         """The answer to anything that is no model call; None when the request is one."""
 
     def refuse(self, message: str, status: int = 400) -> FakeResponse:
@@ -98,8 +99,8 @@ def answer(dialect: Dialect, reply: Reply, request: JsonObject, position: int) -
     """Turn a reply to `request`, the one after `position` answers of the assistant, into timed writes."""
     content_type = "application/json"
     if reply.error is not None or reply.status >= 400:
-        said = {"error": reply.error} if reply.error is not None else None
-        failed = said or dialect.failure(reply.status, f"scripted failure {reply.status}")
+        error_body = {"error": reply.error} if reply.error is not None else None
+        failed = error_body or dialect.failure(reply.status, f"scripted failure {reply.status}")
         pieces: Iterable[bytes] = [msgspec.json.encode(failed)]
     else:
         content_type, pieces = dialect.pieces(reply, request, position)
@@ -113,14 +114,14 @@ def answer(dialect: Dialect, reply: Reply, request: JsonObject, position: int) -
     return FakeResponse(tuple(writes), reply.delay_s, reply.every_s, broken)
 
 
-def cut(text: str, size: int) -> list[str]:
+def split_text(text: str, size: int) -> list[str]:
     if not text or not size:
         return [text] if text else []
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def resize(pieces: Iterable[bytes], reply: Reply) -> Iterable[bytes]:
-    """Apply `cut_after` and `split`, which count bytes of the body whatever its chunks are."""
+    """Apply `cut_after` and `split`, which count bytes of the body, not of its chunks."""
     if reply.cut_after is None and not reply.split:
         return pieces
     body = b"".join(pieces)[: reply.cut_after]
@@ -143,14 +144,14 @@ class Scripted:
         """Their paths, with the query."""
 
     def route(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-        other = self._dialect.other(method, path, headers, body)
-        if other is not None:
-            return other
+        response = self._dialect.answer_other_request(method, path, headers, body)
+        if response is not None:
+            return response
         try:
             request = msgspec.json.decode(body, type=dict[str, object])
         except msgspec.MsgspecError as error:
             return self._dialect.refuse(f"not a JSON object: {error}")
-        taken = len(self.requests)
+        request_count = len(self.requests)
         self.requests.append(request)
         self.headers.append(headers)
         self.paths.append(path)
@@ -160,12 +161,12 @@ class Scripted:
                 return answer(self._dialect, self._script(request), request, position)
             except Exception as error:  # the author of the script must see it at the client, where the test looks
                 return self._dialect.refuse(f"the script failed: {error!r}")
-        wanted = taken if self._in_order else position
-        if wanted >= len(self._script):
+        reply_index = request_count if self._in_order else position
+        if reply_index >= len(self._script):
             return self._dialect.refuse(
-                f"the script has {len(self._script)} replies; this asks for number {wanted + 1}"
+                f"the script has {len(self._script)} replies; this asks for number {reply_index + 1}"
             )
-        return answer(self._dialect, self._script[wanted], request, position)
+        return answer(self._dialect, self._script[reply_index], request, position)
 
 
 class FakeModelServer(Scripted, ThreadedServer):
@@ -185,5 +186,5 @@ class FakeModelServer(Scripted, ThreadedServer):
 
     @property
     def base_url(self) -> str:
-        """What a client takes for the base URL."""
+        """The base URL for a client."""
         return self.url + self.base_path

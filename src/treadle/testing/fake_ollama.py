@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from treadle.testing.fake_http import FakeResponse, Headers, json_answer
-from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, cut
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 from treadle.types import JsonObject
 
 __all__ = ["FakeOllama", "OllamaApi", "Reply", "Script"]
@@ -39,26 +39,26 @@ class OllamaApi(Dialect):
         return super().pieces(reply, {"stream": True, **request}, position)
 
     def stream(self, reply: Reply, request: JsonObject, position: int) -> Iterator[bytes]:
-        for piece in cut(reply.thinking, reply.chunk_size):
+        for piece in split_text(reply.thinking, reply.chunk_size):
             yield _line(request, {"content": "", "thinking": piece})
-        for piece in cut(reply.text, reply.chunk_size):
+        for piece in split_text(reply.text, reply.chunk_size):
             yield _line(request, {"content": piece})
         for call in _calls(reply):
             yield _line(request, {"content": "", "tool_calls": [call]})
-        yield _line(request, {"content": ""}, _ended(reply))
+        yield _line(request, {"content": ""}, _build_ending(reply))
 
-    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": reply.text}
         if reply.thinking:
             message["thinking"] = reply.thinking
         if reply.calls:
             message["tool_calls"] = _calls(reply)
-        return {"model": request.get("model", "fake"), "created_at": _TIME, "message": message, **_ended(reply)}
+        return {"model": request.get("model", "fake"), "created_at": _TIME, "message": message, **_build_ending(reply)}
 
     def failure(self, status: int, message: str) -> JsonObject:
         return {"error": message}
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         match method, path.partition("?")[0]:
             case "POST", "/api/chat":
                 return self._refusal(body)
@@ -74,7 +74,7 @@ class OllamaApi(Dialect):
         self.shown.append(name)
         if self._models and name not in self._models:
             return self.refuse(f"model '{name}' not found", 404)
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             "modelfile": f"FROM {name}",
             "template": "{{ .Prompt }}",
             "details": {"format": "gguf", "family": "fake", "parameter_size": "1B", "quantization_level": "Q4_0"},
@@ -82,13 +82,13 @@ class OllamaApi(Dialect):
             "modified_at": _TIME,
         }
         if self._parameters:
-            told["parameters"] = self._parameters
+            document["parameters"] = self._parameters
         if self._capabilities is not None:
-            told["capabilities"] = list(self._capabilities)
-        return json_answer(200, told)
+            document["capabilities"] = list(self._capabilities)
+        return json_answer(200, document)
 
     def _refusal(self, body: bytes) -> FakeResponse | None:
-        """What the real server would say against a request; None when it would answer."""
+        """The error that the real server would answer with; None if it would accept the request."""
         try:
             request = msgspec.json.decode(body, type=_Request)
         except msgspec.MsgspecError as error:
@@ -100,8 +100,8 @@ class OllamaApi(Dialect):
         if request.think and "thinking" not in able:
             return self.refuse(f'"{name}" does not support thinking')
         if request.tools and "tools" not in able:
-            said = f"registry.ollama.ai/library/{name}:latest does not support tools"
-            return self.refuse(said)
+            message = f"registry.ollama.ai/library/{name}:latest does not support tools"
+            return self.refuse(message)
         return None
 
 
@@ -122,7 +122,7 @@ class FakeOllama(FakeModelServer):
         super().__init__(script, in_order=in_order, dialect=self._api)
 
     @property
-    def shown(self) -> list[str]:
+    def shown_models(self) -> list[str]:
         """The models of which someone asked what they are, in order."""
         return self._api.shown
 
@@ -176,7 +176,8 @@ class _Message(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    """What the real server reads, in the types in which it does: another type is refused, another name is ignored."""
+    """The fields that the real server reads, with its types: a value of another type is refused, an unknown field is
+    ignored."""
 
     model: str
     messages: list[_Message]
@@ -189,8 +190,8 @@ class _Request(msgspec.Struct):
 
 
 def _line(request: JsonObject, message: dict[str, Any], end: dict[str, Any] | None = None) -> bytes:
-    said = {"role": "assistant", **message}
-    head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": said}
+    full_message = {"role": "assistant", **message}
+    head = {"model": request.get("model", "fake"), "created_at": _TIME, "message": full_message}
     return _encode({**head, **(end or {"done": False})}) + b"\n"
 
 
@@ -204,7 +205,7 @@ def _calls(reply: Reply) -> list[dict[str, Any]]:
     return calls
 
 
-def _ended(reply: Reply) -> dict[str, Any]:
+def _build_ending(reply: Reply) -> dict[str, Any]:
     counts = {"prompt_eval_count": reply.usage[0], "eval_count": reply.usage[1]} if reply.usage else {}
     times = {"total_duration": 5_000_000, "load_duration": 1_000_000}
     return {"done": True, "done_reason": reply.finish or "stop", **times, **counts}

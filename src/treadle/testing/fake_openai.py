@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from treadle.testing.fake_http import END, FakeResponse, Headers, Route, frame, head, json_answer, listen
-from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, Scripted, answer, cut
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, Scripted, answer, split_text
 from treadle.types import JsonObject
 
 _encode = msgspec.json.Encoder().encode
@@ -42,20 +42,20 @@ class ChatCompletions(Dialect):
             yield sse({**_chunk(request, []), "usage": _usage(reply.usage)})
         yield DONE
 
-    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
         if reply.thinking:
             message["reasoning_content"] = reply.thinking
         if reply.calls:
             message["tool_calls"] = _calls(reply, position)
         choice = {"index": 0, "message": message, "finish_reason": _finish(reply)}
-        whole = {**_chunk(request, [choice]), "object": "chat.completion"}
-        return {**whole, "usage": _usage(reply.usage)} if reply.usage else whole
+        completion = {**_chunk(request, [choice]), "object": "chat.completion"}
+        return {**completion, "usage": _usage(reply.usage)} if reply.usage else completion
 
     def failure(self, status: int, message: str) -> JsonObject:
         return {"error": {"message": message, "type": "fake_openai", "code": None}}
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         match method, path.partition("?")[0].removeprefix("/v1"):
             case "POST", "/chat/completions":
                 return None
@@ -70,14 +70,14 @@ _dialect = ChatCompletions()
 
 def _deltas(reply: Reply, position: int) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": ""}
-    for piece in cut(reply.thinking, reply.chunk_size):
+    for piece in split_text(reply.thinking, reply.chunk_size):
         yield {"reasoning_content": piece}
-    for piece in cut(reply.text, reply.chunk_size):
+    for piece in split_text(reply.text, reply.chunk_size):
         yield {"content": piece}
     for index, call in enumerate(_calls(reply, position)):
         function = call["function"]
         yield {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
-        for piece in cut(function["arguments"], reply.chunk_size):
+        for piece in split_text(function["arguments"], reply.chunk_size):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
@@ -152,15 +152,17 @@ def bench_answer(body: bytes) -> FakeResponse:
     parts = {name: int(number) for name, number in _PARTS.findall(request.model)}
     if not request.model.startswith("bench") or not parts:
         return _dialect.refuse(f"no such model {request.model!r}; try bench-chunks-400 or bench-rounds-10", 404)
-    done = sum(message.role == "assistant" for message in request.messages)
-    tool = _pick_tool(request.tools) if done < parts.get("rounds", 0) else ""
+    answer_count = sum(message.role == "assistant" for message in request.messages)
+    tool = _pick_tool(request.tools) if answer_count < parts.get("rounds", 0) else ""
     usage = bool(request.stream_options and request.stream_options.include_usage)
-    made = _made(request.model, request.stream, usage, tool, done if tool else 0, parts.get("chunks", 4))
+    writes = _build_writes(
+        request.model, request.stream, usage, tool, answer_count if tool else 0, parts.get("chunks", 4)
+    )
     every_s = parts.get("every", 0) / 1000
-    if not every_s or len(made) == 1:
-        return FakeResponse((b"".join(made),))
+    if not every_s or len(writes) == 1:
+        return FakeResponse((b"".join(writes),))
     # A random phase, so that the chunks of many chats do not arrive in step.
-    return FakeResponse(made, delay_s=random.random() * every_s, every_s=every_s)
+    return FakeResponse(writes, delay_s=random.random() * every_s, every_s=every_s)
 
 
 def _pick_tool(tools: list[_BenchTool]) -> str:
@@ -174,7 +176,7 @@ def _arguments(tool: str, number: int) -> dict[str, object]:
 
 
 @lru_cache(maxsize=4096)
-def _made(model: str, stream: bool, usage: bool, tool: str, number: int, chunks: int) -> tuple[bytes, ...]:
+def _build_writes(model: str, stream: bool, usage: bool, tool: str, number: int, chunks: int) -> tuple[bytes, ...]:
     """The writes of an answer: its head with the first chunk, then a write for each chunk."""
     request = {"model": model, "stream": stream, "stream_options": {"include_usage": usage}}
     if tool:
@@ -185,8 +187,8 @@ def _made(model: str, stream: bool, usage: bool, tool: str, number: int, chunks:
         )
     if not stream:
         return answer(_dialect, reply, request, number).writes
-    first, *rest = [frame(event) for event in _dialect.stream(reply, request, number)]
-    return (head(200, "text/event-stream") + first, *rest[:-1], rest[-1] + END)
+    first, *later_frames = [frame(event) for event in _dialect.stream(reply, request, number)]
+    return (head(200, "text/event-stream") + first, *later_frames[:-1], later_frames[-1] + END)
 
 
 __all__ = ["FakeOpenAI", "Reply", "Script", "main"]
@@ -208,7 +210,7 @@ async def _serve_process(route: Route, until_eof: bool) -> None:
 
 
 def _route_bench(method: str, path: str, headers: Headers, body: bytes) -> FakeResponse:
-    return _dialect.other(method, path, headers, body) or bench_answer(body)
+    return _dialect.answer_other_request(method, path, headers, body) or bench_answer(body)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

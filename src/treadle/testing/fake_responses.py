@@ -12,18 +12,18 @@ from typing import Any
 import msgspec
 
 from treadle.testing.fake_http import FakeResponse, Headers
-from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, cut
+from treadle.testing.fake_model import Dialect, FakeModelServer, Reply, Script, split_text
 from treadle.types import JsonObject
 
 
 def seal(thinking: str) -> str:
-    """What stands for the encrypted form of a thought, the same in every process."""
+    """A stand-in for the encrypted form of a thought, the same in every process."""
     return "gAAAAA" + hashlib.sha256(thinking.encode()).hexdigest()
 
 
 def complaint(body: bytes, sealed: Collection[str]) -> str:
-    """The sentence with which a request is refused; empty when it is not. `sealed` holds encrypted thoughts that are
-    good whatever their summaries say."""
+    """The sentence with which a request is refused; empty if it is accepted. `sealed`: encrypted thoughts that are
+    valid with any summary."""
     try:
         request = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -40,8 +40,8 @@ def complaint(body: bytes, sealed: Collection[str]) -> str:
 
 
 def _call_complaint(items: Sequence[dict[str, Any]]) -> str:
-    asked: set[str] = set()
-    answered: set[str] = set()
+    call_ids: set[str] = set()
+    answered_ids: set[str] = set()
     for number, item in enumerate(items):
         call = item.get("call_id", "")
         match item.get("type"):
@@ -50,18 +50,18 @@ def _call_complaint(items: Sequence[dict[str, Any]]) -> str:
                     return f"Invalid 'input[{number}].call_id': expected a string with length 1 to 64."
                 if not item.get("name") or not isinstance(item.get("arguments"), str):
                     return f"Missing required parameter: 'input[{number}].name' or 'input[{number}].arguments'."
-                if call in asked:
+                if call in call_ids:
                     return f"Duplicate function call with call_id {call}."
-                asked.add(call)
+                call_ids.add(call)
             case "function_call_output":
-                if call not in asked or call in answered:
+                if call not in call_ids or call in answered_ids:
                     return f"No tool call found for function call output with call_id {call}."
-                answered.add(call)
-    return f"No tool output found for function call {min(asked - answered)}." if asked - answered else ""
+                answered_ids.add(call)
+    return f"No tool output found for function call {min(call_ids - answered_ids)}." if call_ids - answered_ids else ""
 
 
 def _thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
-    for item, after in zip(items, [*items[1:], {}], strict=True):
+    for item, next_item in zip(items, [*items[1:], {}], strict=True):
         if item.get("type") != "reasoning":
             continue
         summary = "\n\n".join(part["text"] for part in item.get("summary", ()))
@@ -69,7 +69,7 @@ def _thoughts(items: Sequence[dict[str, Any]], sealed: Collection[str]) -> str:
         is_plain = encrypted is None and bool(item.get("content"))  # open models: there is nothing to verify
         if not is_plain and encrypted not in (*sealed, seal(summary)):
             return f"The encrypted content for item {item.get('id')} could not be verified."
-        follows = after.get("type") in ("function_call", "reasoning") or after.get("role") == "assistant"
+        follows = next_item.get("type") in ("function_call", "reasoning") or next_item.get("role") == "assistant"
         if not follows:
             return f"Item '{item.get('id')}' of type 'reasoning' was provided without its required following item."
     return ""
@@ -84,12 +84,12 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 class Responses(Dialect):
     def __init__(self) -> None:
         self._sealed: set[str] = set()
-        """Encrypted thoughts of the script, which are good whatever it says of them."""
+        """Encrypted thoughts of the script, valid with any summary."""
 
     def position(self, request: JsonObject) -> int:
         items = request.get("input")
-        own = [_is_own(item) for item in items] if isinstance(items, list) else []
-        return sum(mine and not before for before, mine in zip([False, *own], own, strict=False))
+        own_flags = [_is_own(item) for item in items] if isinstance(items, list) else []
+        return sum(mine and not previous for previous, mine in zip([False, *own_flags], own_flags, strict=False))
 
     def pieces(self, reply: Reply, request: JsonObject, position: int) -> tuple[str, Iterable[bytes]]:
         self._sealed.add(reply.signature)
@@ -99,21 +99,21 @@ class Responses(Dialect):
         numbers = count()
 
         def event(kind: str, **data: Any) -> bytes:
-            told = {"type": kind, "sequence_number": next(numbers), **data}
-            return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(told))
+            payload = {"type": kind, "sequence_number": next(numbers), **data}
+            return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(payload))
 
-        whole = self.whole(reply, request, position)
-        begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-        yield event("response.created", response=begun)
-        yield event("response.in_progress", response=begun)
-        for index, item in enumerate(whole["output"]):
-            yield event("response.output_item.added", output_index=index, item=_begun(item))
-            for kind, data in _told(item, reply.chunk_size):
+        response = self.build_answer(reply, request, position)
+        initial = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+        yield event("response.created", response=initial)
+        yield event("response.in_progress", response=initial)
+        for index, item in enumerate(response["output"]):
+            yield event("response.output_item.added", output_index=index, item=_begin_item(item))
+            for kind, data in _stream_item(item, reply.chunk_size):
                 yield event(kind, item_id=item["id"], output_index=index, **data)
             yield event("response.output_item.done", output_index=index, item=item)
-        yield event(f"response.{whole['status']}", response=whole)
+        yield event(f"response.{response['status']}", response=response)
 
-    def whole(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
+    def build_answer(self, reply: Reply, request: JsonObject, position: int) -> dict[str, Any]:
         reason = _INCOMPLETE.get(reply.finish)
         return {
             "id": f"resp_{position}",
@@ -134,11 +134,11 @@ class Responses(Dialect):
         kind = "invalid_request_error" if status < 500 else "server_error"
         return {"error": {"message": message, "type": kind, "param": None, "code": None}}
 
-    def other(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
+    def answer_other_request(self, method: str, path: str, headers: Headers, body: bytes) -> FakeResponse | None:
         if (method, path.partition("?")[0].removeprefix("/v1")) != ("POST", "/responses"):
             return self.unknown(method, path)
-        said = complaint(body, self._sealed)
-        return self.refuse(said) if said else None
+        problem = complaint(body, self._sealed)
+        return self.refuse(problem) if problem else None
 
 
 class FakeResponses(FakeModelServer):
@@ -147,13 +147,13 @@ class FakeResponses(FakeModelServer):
 
 
 def _is_own(item: object) -> bool:
-    """Whether an item of the conversation was said by the model."""
+    """True if the model said this item of the conversation."""
     if not isinstance(item, dict):
         return False
     return item.get("type") in ("reasoning", "function_call") or item.get("role") == "assistant"
 
 
-def _begun(item: dict[str, Any]) -> dict[str, Any]:
+def _begin_item(item: dict[str, Any]) -> dict[str, Any]:
     match item["type"]:
         case "message":
             return {**item, "content": [], "status": "in_progress"}
@@ -163,26 +163,26 @@ def _begun(item: dict[str, Any]) -> dict[str, Any]:
             return {**item, "summary": [], "encrypted_content": "gAAAAA"}
 
 
-def _told(item: dict[str, Any], size: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _stream_item(item: dict[str, Any], size: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """The events that tell an item in pieces."""
     match item["type"]:
         case "message":
             part = item["content"][0]
             yield "response.content_part.added", {"content_index": 0, "part": {**part, "text": ""}}
-            for piece in cut(part["text"], size):
+            for piece in split_text(part["text"], size):
                 yield "response.output_text.delta", {"content_index": 0, "delta": piece, "logprobs": []}
             yield "response.output_text.done", {"content_index": 0, "text": part["text"], "logprobs": []}
             yield "response.content_part.done", {"content_index": 0, "part": part}
         case "function_call":
-            for piece in cut(item["arguments"], size):
+            for piece in split_text(item["arguments"], size):
                 yield "response.function_call_arguments.delta", {"delta": piece}
-            done = {"name": item["name"], "arguments": item["arguments"]}
-            yield "response.function_call_arguments.done", done
+            call_data = {"name": item["name"], "arguments": item["arguments"]}
+            yield "response.function_call_arguments.done", call_data
         case _:
             for number, part in enumerate(item["summary"]):
                 place = {"summary_index": number}
                 yield "response.reasoning_summary_part.added", {**place, "part": {**part, "text": ""}}
-                for piece in cut(part["text"], size):
+                for piece in split_text(part["text"], size):
                     yield "response.reasoning_summary_text.delta", {**place, "delta": piece}
                 yield "response.reasoning_summary_text.done", {**place, "text": part["text"]}
                 yield "response.reasoning_summary_part.done", {**place, "part": part}

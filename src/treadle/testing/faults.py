@@ -1,12 +1,12 @@
 """Strikes at the named points of `treadle.faultpoint`: kill, raise or delay, and a list of the points that were passed.
-Owns the little language in which a strike is said, so that a process can be told by its environment:
+Owns the little language of strikes, so that the environment of a process can order them:
 
     TREADLE_FAULTS="kill@append.before:assistant.message#2"   kill -9 of the own process at the 2nd passing
     TREADLE_FAULTS="raise@tool.after:write_file"              an InjectedFault at the 1st passing
     TREADLE_FAULTS="memory@transaction.put#3"                 a MemoryError; likewise full@ (no space) and cancel@
     TREADLE_FAULTS="delay@store.before_commit#3=35"           35 seconds of standstill at the 3rd passing
     TREADLE_FAULTS="raise@models.request#*"                   at every passing
-    TREADLE_FAULTS="kill@*#17"                                at the 17th point, whatever its name
+    TREADLE_FAULTS="kill@*#17"                                at the 17th point of any name
     TREADLE_FAULTS="list=points.txt"                          append the name of every point passed to a file
 
 Several are separated by `;`. In a test's own process: `with faults("raise@tool.before:grep") as passed:`.
@@ -40,7 +40,7 @@ _HOW = (
 
 
 class InjectedFault(Exception):
-    """What `raise@NAME` raises: nothing that any part of Treadle expects."""
+    """The exception of `raise@NAME`. No part of Treadle expects it."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -68,18 +68,18 @@ def _parse_one(text: str) -> Fault:
     action, point, passing, seconds = match.groups()
     if (action == "delay") != (seconds is not None):
         raise InvalidInput(f"{text!r}: a delay needs =SECONDS, and nothing else takes it; {_HOW}.")
-    which = 0 if passing == "*" else int(passing or 1)
-    return Fault(action, point, which, float(seconds or 0.0))  # type: ignore[arg-type]
+    strike_number = 0 if passing == "*" else int(passing or 1)
+    return Fault(action, point, strike_number, float(seconds or 0.0))  # type: ignore[arg-type]
 
 
 class Faults:
     """A hook for `faultpoint.install`. Several threads pass points; a strike happens in the one that passes."""
 
-    def __init__(self, chosen: Sequence[Fault]) -> None:
-        self._strikes = tuple(fault for fault in chosen if fault.action != "list")
+    def __init__(self, fault_list: Sequence[Fault]) -> None:
+        self._strikes = tuple(fault for fault in fault_list if fault.action != "list")
         self._files = tuple(
             os.open(fault.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            for fault in chosen
+            for fault in fault_list
             if fault.action == "list"
         )
         self._guard = threading.Lock()
@@ -141,9 +141,9 @@ def install_from_environment(environment: Mapping[str, str] = os.environ) -> Fau
 
 
 @contextmanager
-def faults(*chosen: str | Fault) -> Iterator[Faults]:
+def faults(*specs: str | Fault) -> Iterator[Faults]:
     """Strike in this process while the block lasts. Without arguments it only tells which points were passed."""
-    read = [one for item in chosen for one in (parse(item) if isinstance(item, str) else (item,))]
+    read = [one for item in specs for one in (parse(item) if isinstance(item, str) else (item,))]
     hook = Faults(read)
     faultpoint.install(hook)
     try:

@@ -1,5 +1,5 @@
-"""What every provider would say of a conversation: each adapter's own encoder makes the request, and that provider's
-rules judge it. Answers with sentences, as the checker does; knows nothing of logs."""
+"""Checks a conversation by the rules of every provider: each adapter's own encoder makes the request, and that
+provider's rules judge it. Returns sentences, as the checker does; knows nothing of logs."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Wire(NamedTuple):
     """Made for a `provider:name`."""
     parameters: dict[str, Any]
     complaints: Callable[[bytes, Sequence[str]], Iterable[str]]
-    """What is wrong with a request; the seals given are the model's own."""
+    """The errors in a request. The seals in the second argument count as the model's own."""
     calls: Callable[[Body], int]
     """How many calls a request tells."""
     native: bool = True
@@ -49,13 +49,13 @@ class Wire(NamedTuple):
 def check_history(history: Sequence[Entry]) -> Problems:
     """Every assistant's calls are followed at once by exactly their results, in order; no result stands alone."""
     problems: Problems = []
-    wanted: list[CallKey] = []
+    open_calls: list[CallKey] = []
     for place, entry in enumerate(history):
-        given = [result.call for result in entry.results] if isinstance(entry, ResultsEntry) else []
-        if given != wanted:
-            problems.append(f"entry {place} of the history answers {given} where {wanted} were asked")
-        wanted = [call.call for call in entry.calls] if isinstance(entry, AssistantEntry) else []
-    return [*problems, f"the history ends with {wanted} unanswered"] if wanted else problems
+        answered_calls = [result.call for result in entry.results] if isinstance(entry, ResultsEntry) else []
+        if answered_calls != open_calls:
+            problems.append(f"entry {place} of the history answers {answered_calls} where {open_calls} were asked")
+        open_calls = [call.call for call in entry.calls] if isinstance(entry, AssistantEntry) else []
+    return [*problems, f"the history ends with {open_calls} unanswered"] if open_calls else problems
 
 
 def check_requests(history: Sequence[Entry], wires: Sequence[Wire] | None = None) -> Problems:
@@ -63,10 +63,10 @@ def check_requests(history: Sequence[Entry], wires: Sequence[Wire] | None = None
     problems: Problems = []
     blocks = [block for entry in history if isinstance(entry, AssistantEntry) for block in entry.thinking]
     for wire in WIRES if wires is None else wires:
-        made = {block.model for block in blocks if block.opaque and block.model.startswith(f"{wire.provider}:")}
-        for ref in (f"{wire.provider}:{STRANGER}", *sorted(made)):
-            how = "" if wire.native else " (tools in text)"
-            problems += [f"{ref}{how}: {problem}" for problem in _refusals(wire, ref, history, blocks)]
+        own_models = {block.model for block in blocks if block.opaque and block.model.startswith(f"{wire.provider}:")}
+        for ref in (f"{wire.provider}:{STRANGER}", *sorted(own_models)):
+            suffix = "" if wire.native else " (tools in text)"
+            problems += [f"{ref}{suffix}: {problem}" for problem in _refusals(wire, ref, history, blocks)]
     return problems
 
 
@@ -76,21 +76,21 @@ def _refusals(wire: Wire, ref: str, history: Sequence[Entry], blocks: Sequence[T
     entries = history if wire.native else Retelling().entries(history)
     request = ModelRequest("Be good.", entries, TOOLS if wire.native else ())
     body = wire.encoder(ref).body(wire.parameters, request)
-    own = [seal for block in blocks if block.model == ref for seal in _seals(block)]
-    yield from wire.complaints(body, own)
-    asked = sum(len(entry.calls) for entry in history if isinstance(entry, AssistantEntry)) if wire.native else 0
-    if (told := wire.calls(msgspec.json.decode(body))) != asked:
-        yield f"the request tells {told} of {asked} calls"
-    foreign = {seal for block in blocks if block.model != ref for seal in _seals(block) if seal} - set(own)
+    own_seals = [seal for block in blocks if block.model == ref for seal in _seals(block)]
+    yield from wire.complaints(body, own_seals)
+    call_count = sum(len(entry.calls) for entry in history if isinstance(entry, AssistantEntry)) if wire.native else 0
+    if (encoded_count := wire.calls(msgspec.json.decode(body))) != call_count:
+        yield f"the request tells {encoded_count} of {call_count} calls"
+    foreign = {seal for block in blocks if block.model != ref for seal in _seals(block) if seal} - set(own_seals)
     yield from (f"the seal {seal[:40]!r} of another model is sent" for seal in foreign if seal.encode() in body)
 
 
 def _seals(block: Thinking) -> list[str]:
     try:
-        opened = msgspec.json.decode(block.opaque) if block.opaque else None
+        decoded = msgspec.json.decode(block.opaque) if block.opaque else None
     except msgspec.MsgspecError:
         return []
-    return list(_sealed(opened))
+    return list(_sealed(decoded))
 
 
 def _sealed(value: object) -> Iterator[str]:
@@ -111,40 +111,40 @@ def _sealed(value: object) -> Iterator[str]:
 def check_messages(messages: Sequence[Mapping[str, Any]]) -> Problems:
     """The messages of a Chat Completions request: every call has its result right behind it, and ids are used once."""
     problems: Problems = []
-    wanted: list[str] = []
-    used: set[str] = set()
+    open_ids: list[str] = []
+    used_ids: set[str] = set()
     for place, message in enumerate(messages):
         role = message.get("role")
         if role not in ("system", "user", "assistant", "tool") or (role == "system" and place > 0):
             problems.append(f"message {place} has the role {role!r}")
         if role == "tool":
-            if not wanted or message.get("tool_call_id") != wanted.pop(0):
+            if not open_ids or message.get("tool_call_id") != open_ids.pop(0):
                 problems.append(f"message {place} answers {message.get('tool_call_id')!r} out of turn")
             continue
-        if wanted:
-            problems.append(f"message {place} ({role}) stands where results of {wanted} belong")
-        wanted = [call["id"] for call in message.get("tool_calls") or ()]
-        if used.intersection(wanted) or len(set(wanted)) < len(wanted):
-            problems.append(f"message {place} repeats call ids of {wanted}")
-        used.update(wanted)
-        if role == "assistant" and not wanted and not message.get("content"):
+        if open_ids:
+            problems.append(f"message {place} ({role}) stands where results of {open_ids} belong")
+        open_ids = [call["id"] for call in message.get("tool_calls") or ()]
+        if used_ids.intersection(open_ids) or len(set(open_ids)) < len(open_ids):
+            problems.append(f"message {place} repeats call ids of {open_ids}")
+        used_ids.update(open_ids)
+        if role == "assistant" and not open_ids and not message.get("content"):
             problems.append(f"message {place} of the assistant is empty")
-    return [*problems, f"the messages end with {wanted} unanswered"] if wanted else problems
+    return [*problems, f"the messages end with {open_ids} unanswered"] if open_ids else problems
 
 
-def _chat(body: bytes, own: Sequence[str]) -> Problems:
+def _chat(body: bytes, own_seals: Sequence[str]) -> Problems:
     return check_messages(msgspec.json.decode(body)["messages"])
 
 
-def _mistral(body: bytes, own: Sequence[str]) -> Problems:
+def _mistral(body: bytes, own_seals: Sequence[str]) -> Problems:
     ids = [call["id"] for call in _tool_calls(msgspec.json.decode(body))]
     bad = [one for one in ids if not _MISTRAL_IDS.fullmatch(one)]
-    return _chat(body, own) + [f"the id {one!r} is not in its form" for one in bad]
+    return _chat(body, own_seals) + [f"the id {one!r} is not in its form" for one in bad]
 
 
-def _ollama(body: bytes, own: Sequence[str]) -> Problems:
-    refused = OllamaApi().other("POST", "/api/chat", {}, body)
-    problems = _chat(body, own) + ([] if refused is None else [repr(refused)])
+def _ollama(body: bytes, own_seals: Sequence[str]) -> Problems:
+    refused = OllamaApi().answer_other_request("POST", "/api/chat", {}, body)
+    problems = _chat(body, own_seals) + ([] if refused is None else [repr(refused)])
     names: dict[str, str] = {}
     for place, message in enumerate(msgspec.json.decode(body)["messages"]):
         names |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls", ())}
@@ -153,17 +153,17 @@ def _ollama(body: bytes, own: Sequence[str]) -> Problems:
     return problems
 
 
-def _anthropic(body: bytes, own: Sequence[str]) -> Iterator[str]:
-    said = fake_anthropic.complaint({"anthropic-version": "2023-06-01"}, body, own)
-    return filter(None, [said])
+def _anthropic(body: bytes, own_seals: Sequence[str]) -> Iterator[str]:
+    problem = fake_anthropic.complaint({"anthropic-version": "2023-06-01"}, body, own_seals)
+    return filter(None, [problem])
 
 
-def _responses(body: bytes, own: Sequence[str]) -> Iterator[str]:
-    return filter(None, [fake_responses.complaint(body, own)])
+def _responses(body: bytes, own_seals: Sequence[str]) -> Iterator[str]:
+    return filter(None, [fake_responses.complaint(body, own_seals)])
 
 
 def _gemini(strict: bool) -> Callable[[bytes, Sequence[str]], Iterable[str]]:
-    return lambda body, own: filter(None, [fake_gemini.complaint(body, own, strict=strict)])
+    return lambda body, own_seals: filter(None, [fake_gemini.complaint(body, own_seals, strict=strict)])
 
 
 def _tool_calls(body: Body) -> list[Any]:

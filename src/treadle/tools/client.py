@@ -13,14 +13,14 @@ def declare(tools: Sequence[DynamicTool], builtin_names: Collection[str]) -> tup
     """The specs of a client's tools in their order, and warnings. InvalidInput for what cannot be accepted."""
     if len(tools) > MAX_DYNAMIC_TOOLS:
         raise InvalidInput(f"{len(tools)} dynamic tools are declared; at most {MAX_DYNAMIC_TOOLS} are allowed.")
-    seen: set[str] = set()
+    names: set[str] = set()
     specs: list[ToolSpec] = []
     warnings: list[str] = []
     for tool in tools:
         require_name(tool.name)
-        if tool.name in seen:
+        if tool.name in names:
             raise InvalidInput(f"The dynamic tool {tool.name!r} is declared twice; names must be unique.")
-        seen.add(tool.name)
+        names.add(tool.name)
         if tool.name in builtin_names:
             warnings.append(f"The dynamic tool {tool.name!r} is ignored: a built-in tool has that name.")
             continue

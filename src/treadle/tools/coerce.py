@@ -1,5 +1,5 @@
-"""Mending arguments that are wrong in only one possible way (P-06). Never raises, and never touches arguments that
-fit; what could mean two things is left for the model to put right."""
+"""Mends arguments that are wrong in only one possible way (P-06). Never raises, and never touches valid arguments;
+ambiguous ones are left for the model to correct."""
 
 import math
 import re
@@ -15,7 +15,8 @@ from treadle.tools.validate import MAX_DEPTH, allowed_types, problem, unstorable
 
 _PATH_NAMES: Final = ("path", "file", "filePath", "file_path")
 _REMARKS: Final = ("description", "explanation", "allow_freeform")
-"""What models that learned on other tools say about a call beside what it is to do: here any answer may be given."""
+"""Remarks about a call that models trained on other tools add to it. They do not change what the call does, so they are
+dropped if the schema allows no other fields."""
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,14})")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?")
 
@@ -42,10 +43,10 @@ def _rename(
     properties: dict[str, Any], arguments: dict[str, Any], synonyms: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Any]:
     """Give arguments their right names where just one was sent that can be meant."""
-    for wanted, others in synonyms.items():
-        sent = [name for name in others if name in arguments and name not in properties]
-        if len(sent) == 1 and wanted not in arguments:
-            arguments = {wanted if name == sent[0] else name: value for name, value in arguments.items()}
+    for right_name, alternatives in synonyms.items():
+        sent_names = [name for name in alternatives if name in arguments and name not in properties]
+        if len(sent_names) == 1 and right_name not in arguments:
+            arguments = {right_name if name == sent_names[0] else name: value for name, value in arguments.items()}
     return arguments
 
 
@@ -55,7 +56,7 @@ def _fit(schema: object, value: object, depth: int) -> object:
     allowed = allowed_types(schema)
     kind = json_type(value)
     if kind not in allowed and not (kind == "integer" and "number" in allowed):
-        mended = [made for wanted in allowed if (made := _as(wanted, value)) is not None]
+        mended = [converted for target_type in allowed if (converted := _as(target_type, value)) is not None]
         if len(mended) != 1:
             return value
         value = mended[0]
@@ -82,16 +83,16 @@ def _fit_object(schema: dict[str, Any], value: dict[str, Any], depth: int) -> di
     return fitted
 
 
-def _as(wanted: str, value: object) -> object | None:
+def _as(target_type: str, value: object) -> object | None:
     """The value as the wanted type, where there is no doubt; None where there is."""
-    if isinstance(value, float) and wanted == "integer" and math.isfinite(value) and value.is_integer():
+    if isinstance(value, float) and target_type == "integer" and math.isfinite(value) and value.is_integer():
         return int(value) if abs(value) < 2**53 else None
-    if isinstance(value, int) and not isinstance(value, bool) and wanted == "string":
+    if isinstance(value, int) and not isinstance(value, bool) and target_type == "string":
         return str(value)
     if not isinstance(value, str):
         return None
     text = value.strip()
-    match wanted:
+    match target_type:
         case "integer":
             return int(text) if _INTEGER.fullmatch(text) else None
         case "number":
@@ -100,7 +101,7 @@ def _as(wanted: str, value: object) -> object | None:
         case "boolean":
             return {"true": True, "false": False}.get(text.lower())
         case "object" | "array":
-            return _from_json(text, dict if wanted == "object" else list)
+            return _from_json(text, dict if target_type == "object" else list)
         case _:
             return None
 

@@ -153,11 +153,11 @@ def load_tools(points: "Iterable[EntryPoint] | None" = None) -> tuple[list[Tool]
     warnings: list[str] = []
     for point in sorted(_entry_points() if points is None else points, key=lambda point: point.name):
         try:
-            found = point.load()
+            loaded = point.load()
         except Exception as error:
             warnings.append(f"The tools of {point.value} cannot be loaded: {type(error).__name__}: {error}")
             continue
-        for item in found if isinstance(found, list | tuple) else [found]:
+        for item in loaded if isinstance(loaded, list | tuple) else [loaded]:
             if isinstance(getattr(item, "spec", None), ToolSpec):
                 tools.append(item)
             else:
@@ -176,7 +176,7 @@ def _entry_points() -> "Iterable[EntryPoint]":
 
 
 def _may_have_tools(place: str) -> bool:
-    """Whether a place on the path has a package that names the group. What is no folder may have one."""
+    """True if a place on the path has a package that names the group. A place that is not a folder may have one."""
     try:
         names = [name for name in os.listdir(place or ".") if name.lower().endswith(("dist-info", "egg-info"))]
     except FileNotFoundError:

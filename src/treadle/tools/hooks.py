@@ -4,8 +4,9 @@ person has trusted its content (S-09). One JSON object goes to the program's inp
 before  exit 0: go on · exit 2: refuse, the reason on standard error · or print {"block": "reason"}
 after   exit 0, and perhaps {"append": "text"} or {"result": "text instead of the tool's own"}
 
-Whatever else happens (another exit code, a time-out, output that is no such object) is a failure of the hook: before a
-call it refuses, because what was to be kept out must not come in through a broken door; after a call it is said.
+Anything else (another exit code, a time-out, output that is no such object) is a failure of the hook. A failure before
+a call refuses the call, because a broken hook must not let through a call that it should stop. A failure after a call
+is reported.
 """
 
 import asyncio
@@ -64,12 +65,12 @@ class _HooksFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: tuple[Hook, ...] = ()
 
 
-def read_hooks(value: object, where: str) -> tuple[Hook, ...]:
+def read_hooks(value: object, source: str) -> tuple[Hook, ...]:
     """The hooks of a configuration that was read as TOML."""
     try:
         return msgspec.convert(value, tuple[Hook, ...])
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: the hooks do not fit: {error}") from error
+        raise ConfigError(f"{source}: the hooks do not fit: {error}") from error
 
 
 class CommandHooks:
@@ -80,24 +81,26 @@ class CommandHooks:
         self._env = without_secrets(env)
         self._wrap = wrap
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         for hook in self.concerned("before", spec):
-            ran = await self._run(hook, _told("before", invocation))
+            ran = await self._run(hook, _build_payload("before", invocation))
             if isinstance(ran, str):
                 return _refusal(hook, f"it {ran}")
             if ran.code == BLOCK:
-                return _refusal(hook, ran.errors.strip()[:_SHOWN] or ran.output.strip()[:_SHOWN], said=True)
+                return _refusal(hook, ran.errors.strip()[:_SHOWN] or ran.output.strip()[:_SHOWN], is_explicit=True)
             answer = _answer(ran)
             if isinstance(answer, str):
                 return _refusal(hook, f"it {answer}")
             if answer.block:
-                return _refusal(hook, answer.block[:_SHOWN], said=True)
+                return _refusal(hook, answer.block[:_SHOWN], is_explicit=True)
         return ""
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         for hook in self.concerned("after", spec):
-            told = _told("after", invocation, success=outcome.success, result=outcome.text, summary=outcome.summary)
-            ran = await self._run(hook, told)
+            payload = _build_payload(
+                "after", invocation, success=outcome.success, result=outcome.text, summary=outcome.summary
+            )
+            ran = await self._run(hook, payload)
             answer = ran if isinstance(ran, str) else _answer(ran)
             if isinstance(answer, str):
                 outcome = _appended(outcome, f"[The hook `{hook.command}` {answer}.]")
@@ -108,18 +111,18 @@ class CommandHooks:
                 outcome = _appended(outcome, answer.append)
         return outcome
 
-    def concerned(self, when: When, spec: ToolSpec) -> list[Hook]:
-        return [hook for hook in self._hooks if hook.when == when and hook.concerns(spec.name)]
+    def concerned(self, phase: When, spec: ToolSpec) -> list[Hook]:
+        return [hook for hook in self._hooks if hook.when == phase and hook.concerns(spec.name)]
 
-    async def _run(self, hook: Hook, told: dict[str, Any]) -> Completed | str:
+    async def _run(self, hook: Hook, payload: dict[str, Any]) -> Completed | str:
         """How the program ended, or in words why it did not."""
-        root = str(told["root"]) or "/"
+        root = str(payload["root"]) or "/"
         try:
             argv = ["/bin/sh", "-c", hook.command]
             argv = self._wrap(argv, root) if self._wrap is not None else argv
             faultpoint("hook.before")
-            given = msgspec.json.encode(told)
-            ran = await run_program(argv, cwd=root, env=self._env, given=given, timeout_s=hook.timeout_s)
+            stdin_data = msgspec.json.encode(payload)
+            ran = await run_program(argv, cwd=root, env=self._env, stdin_data=stdin_data, timeout_s=hook.timeout_s)
             faultpoint("hook.after")
         except (OSError, SandboxError) as error:
             return f"could not be run: {error}"
@@ -127,28 +130,28 @@ class CommandHooks:
 
 
 class WatchedHooks:
-    """The user's own programs, which run outside of every sandbox. What they change in the project behind a call that
-    may change something itself is found out by comparing it before and after, as of a command that writes through
-    (W-10): it belongs to the call, is judged after the fact, and is undone with it."""
+    """The user's own programs, which run outside of every sandbox. For calls that may change files, the project is
+    compared before and after the hook, as for a command that writes through (W-10). Changes of the hook belong to the
+    call, are judged after the fact, and are undone with it."""
 
     def __init__(self, hooks: CommandHooks, context: ToolContext) -> None:
         self._hooks = hooks
         self._context = context
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
-        return await self._hooks.before(spec, invocation)
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
+        return await self._hooks.before_call(spec, invocation)
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         name = f"{invocation.chat}/{invocation.call}.hooks"
         project = CommandProject(self._context, name, invocation.project, invocation.options)
-        if spec.read_only or not project.kept or not self._hooks.concerned("after", spec):
-            return await self._hooks.after(spec, invocation, outcome)
+        if spec.read_only or not project.has_snapshots or not self._hooks.concerned("after", spec):
+            return await self._hooks.after_call(spec, invocation, outcome)
         try:
             await project.capture()
         except ToolError as error:
             return _appended(outcome, f"[No hook was run, since what it changes could not be undone: {error}]")
         try:
-            outcome = await self._hooks.after(spec, invocation, outcome)
+            outcome = await self._hooks.after_call(spec, invocation, outcome)
             return _with_change(outcome, await project.compare())
         finally:
             await project.release()
@@ -163,16 +166,16 @@ class ProjectHooks:
         self._trusted = trusted
         self._told: set[str] = set()
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         hooks = await self._hooks(invocation)
-        return hooks if isinstance(hooks, str) else await hooks.before(spec, invocation)
+        return hooks if isinstance(hooks, str) else await hooks.before_call(spec, invocation)
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         hooks = await self._hooks(invocation)
-        return outcome if isinstance(hooks, str) else await hooks.after(spec, invocation, outcome)
+        return outcome if isinstance(hooks, str) else await hooks.after_call(spec, invocation, outcome)
 
     async def _hooks(self, invocation: Invocation) -> CommandHooks | str:
-        """The trusted hooks; none if there are none or nobody trusts them; or why nothing may run."""
+        """The trusted hooks; none if there are none or they are not trusted; or the reason why nothing may run."""
         if not invocation.root:
             return CommandHooks((), {})
         workspace = self._context.workspace_of(*invocation.project)
@@ -195,12 +198,14 @@ class ProjectHooks:
         )
 
     def _confined(self, argv: list[str], root: str, invocation: Invocation, world: WorldMount | None) -> list[str]:
-        found = self._context.sandbox_of
-        sandbox = None if found is None else found(invocation.options.sandbox)
+        sandbox_of = self._context.sandbox_of
+        sandbox = None if sandbox_of is None else sandbox_of(invocation.options.sandbox)
         if sandbox is None or sandbox.level == "none":
             raise SandboxError("a project's hooks run only in a sandbox, and this machine has no sandbox")
         return sandbox.wrap(
-            argv, Confinement(root, Unwritable(), hidden=self._context.guarded(root).hidden, world=world), root
+            argv,
+            Confinement(root, Unwritable(), hidden_paths=self._context.guarded(root).hidden_paths, world=world),
+            root,
         )
 
     def _tell(self, path: str, data: bytes) -> None:
@@ -224,9 +229,9 @@ def _parsed(data: bytes) -> tuple[Hook, ...]:
         raise ConfigError(f"{FILE}: {error}") from error
 
 
-def _told(when: When, invocation: Invocation, **more: object) -> dict[str, Any]:
+def _build_payload(phase: When, invocation: Invocation, **more: object) -> dict[str, Any]:
     return {
-        "when": when,
+        "when": phase,
         "chat": invocation.chat,
         "call": invocation.call,
         "tool": invocation.name,
@@ -239,8 +244,8 @@ def _told(when: When, invocation: Invocation, **more: object) -> dict[str, Any]:
 
 def _answer(ran: Completed) -> _Answer | str:
     if ran.code != 0:
-        why = ran.errors.strip().partition("\n")[0][:200]
-        return f"failed with exit code {ran.code}" + (f": {why}" if why else "")
+        reason = ran.errors.strip().partition("\n")[0][:200]
+        return f"failed with exit code {ran.code}" + (f": {reason}" if reason else "")
     if not ran.output.strip():
         return _Answer()
     try:
@@ -249,10 +254,10 @@ def _answer(ran: Completed) -> _Answer | str:
         return f"printed what is no answer ({error})"
 
 
-def _refusal(hook: Hook, why: str, *, said: bool = False) -> str:
-    if said:
-        return f"This call was refused by a hook of the user: {why or 'no reason was given'}"
-    return f"This call was not carried out, because the user's hook `{hook.command}` must allow it and {why}."
+def _refusal(hook: Hook, reason: str, *, is_explicit: bool = False) -> str:
+    if is_explicit:
+        return f"This call was refused by a hook of the user: {reason or 'no reason was given'}"
+    return f"This call was not carried out, because the user's hook `{hook.command}` must allow it and {reason}."
 
 
 def _with_change(outcome: Outcome, change: ProjectChange) -> Outcome:
@@ -260,8 +265,8 @@ def _with_change(outcome: Outcome, change: ProjectChange) -> Outcome:
         return outcome
     files = tuple(merged({file.path: file for file in outcome.files}, change.files).values())
     source = outcome.source if outcome.files else change.source
-    told = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
-    return _appended(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), told)
+    note = "\n".join(("[hooks of the user ran behind this call]", *change.lines))
+    return _appended(msgspec.structs.replace(outcome, files=files, source=source, diff_stat=total(files)), note)
 
 
 def _appended(outcome: Outcome, text: str) -> Outcome:
@@ -275,17 +280,19 @@ After = Callable[[ToolSpec, Invocation, Outcome], Awaitable[Outcome]]
 class FunctionHooks:
     """Hooks that are Python functions, for the library: either of them, for all tools or for some."""
 
-    def __init__(self, *, before: Before | None = None, after: After | None = None, tools: Sequence[str] = ()) -> None:
-        self._before = before
-        self._after = after
+    def __init__(
+        self, *, before_call: Before | None = None, after_call: After | None = None, tools: Sequence[str] = ()
+    ) -> None:
+        self._before = before_call
+        self._after = after_call
         self._tools = frozenset(tools)
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         if self._before is None or not self._concerns(spec):
             return ""
         return await self._before(spec, invocation)
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         if self._after is None or not self._concerns(spec):
             return outcome
         return await self._after(spec, invocation, outcome)

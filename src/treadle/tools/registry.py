@@ -1,5 +1,5 @@
-"""The tools of a chat: built-ins, functions, and a client's own, by the chat's options. Decides what is offered and
-what a name means; whether a call is allowed is the policy's business."""
+"""The tools of a chat: built-ins, functions, and a client's own, by the chat's options. Decides which tools are offered
+and what a name means; the policy decides if a call is allowed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -84,11 +84,11 @@ _OF_PEOPLE = (WORLD_TOOL, RACE_TOOL)
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """What one set of options amounts to. Holds the options, so that their identity cannot be reused."""
+    """The tools and warnings of one set of options. Holds the options, so that their identity cannot be reused."""
 
     options: ChatOptions
     specs: tuple[ToolSpec, ...]
-    found: dict[str, Tool | ToolSpec]
+    tools_by_name: dict[str, Tool | ToolSpec]
     warnings: tuple[str, ...]
 
 
@@ -121,25 +121,28 @@ class Tools:
         if source is None:
             return table.specs
         more = (tool.spec for tool in source.listed(options))
-        return (*table.specs, *(spec for spec in more if spec.name not in table.found and may_call(spec.name, options)))
+        return (
+            *table.specs,
+            *(spec for spec in more if spec.name not in table.tools_by_name and may_call(spec.name, options)),
+        )
 
     def find(self, name: str, options: ChatOptions) -> Tool | ToolSpec | None:
-        found, source = self._table(options).found, self._source
-        known = found.get(name) or found.get(ALIASES.get(name, ""))
-        if known is not None or source is None or not may_call(name, options):
-            return known
+        tools_by_name, source = self._table(options).tools_by_name, self._source
+        tool = tools_by_name.get(name) or tools_by_name.get(ALIASES.get(name, ""))
+        if tool is not None or source is None or not may_call(name, options):
+            return tool
         return source.find(name, options)
 
     async def await_tool(self, request: ToolRequest, options: ChatOptions) -> str:
-        if self._source is None or request.name in self._table(options).found:
+        if self._source is None or request.name in self._table(options).tools_by_name:
             return ""
         return await self._source.await_tool(request, options)
 
-    def meant(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
+    def resolve_call(self, request: ToolRequest, options: ChatOptions) -> ToolRequest:
         source = self._source
-        if source is None or request.name in self._table(options).found:
+        if source is None or request.name in self._table(options).tools_by_name:
             return request
-        return source.meant(request, options)
+        return source.resolve_call(request, options)
 
     def arguments(self, spec: ToolSpec, text: str) -> dict[str, Any] | str:
         read = validate.parse(text)
@@ -149,40 +152,40 @@ class Tools:
         return validate.problem(spec.parameters, mended) or mended
 
     def warnings(self, options: ChatOptions) -> tuple[str, ...]:
-        """What a caller should know about its options; InvalidInput if they cannot be accepted at all (A-01)."""
+        """Warnings about a caller's options; InvalidInput if they cannot be accepted at all (A-01)."""
         return self._table(options).warnings
 
     def _table(self, options: ChatOptions) -> _Table:
         """Looked up by identity, for options are frozen and a chat keeps one object from turn to turn."""
-        kept = self._tables.get(id(options))
-        if kept is None:
+        table = self._tables.get(id(options))
+        if table is None:
             if len(self._tables) >= _KEPT:
                 self._tables.pop(next(iter(self._tables)))
-            kept = self._tables[id(options)] = self._build(options)
-        return kept
+            table = self._tables[id(options)] = self._build(options)
+        return table
 
     def _build(self, options: ChatOptions) -> _Table:
-        found: dict[str, Tool | ToolSpec] = {n: tool for n, tool in self._tools.items() if _enabled(n, options)}
-        specs = [self._tools[name].spec for name in found]
+        tools_by_name: dict[str, Tool | ToolSpec] = {n: tool for n, tool in self._tools.items() if _enabled(n, options)}
+        specs = [self._tools[name].spec for name in tools_by_name]
         if options.interactive and _enabled(ASK_USER.name, options):
-            found[ASK_USER.name] = ASK_USER
+            tools_by_name[ASK_USER.name] = ASK_USER
             specs.append(ASK_USER)
-        dynamic, warnings = declare(options.dynamic_tools, found.keys())
+        dynamic, warnings = declare(options.dynamic_tools, tools_by_name.keys())
         for spec in dynamic:
-            found[spec.name] = spec
+            tools_by_name[spec.name] = spec
             specs.append(spec)
-        warnings += self._unknown(options, found)
-        return _Table(options, tuple(specs), found, tuple(warnings))
+        warnings += self._unknown(options, tools_by_name)
+        return _Table(options, tuple(specs), tools_by_name, tuple(warnings))
 
-    def _unknown(self, options: ChatOptions, found: Mapping[str, Tool | ToolSpec]) -> list[str]:
-        known = {*self._tools, *found, *ALIASES, ASK_USER.name}
-        named = (name for name in options.tools or () if SERVER_MARK not in name)  # theirs come later
-        return [f"There is no tool {name!r} to enable." for name in named if name not in known]
+    def _unknown(self, options: ChatOptions, tools_by_name: Mapping[str, Tool | ToolSpec]) -> list[str]:
+        known_names = {*self._tools, *tools_by_name, *ALIASES, ASK_USER.name}
+        requested_names = (name for name in options.tools or () if SERVER_MARK not in name)  # theirs come later
+        return [f"There is no tool {name!r} to enable." for name in requested_names if name not in known_names]
 
 
 def may_call(name: str, options: ChatOptions) -> bool:
-    """Whether a tool of a source is enabled: by patterns such as `git__*`, less those such as `!git__push`. What is
-    not named after a server helps to find those, and comes with them."""
+    """True if a tool of a source is enabled: by patterns such as `git__*`, less those such as `!git__push`. Tools that
+    are not named after a server help to find a server's tools, and are enabled with them."""
     if options.tools is None:
         return True
     if SERVER_MARK not in name:

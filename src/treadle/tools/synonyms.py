@@ -1,5 +1,5 @@
-"""What arguments are called elsewhere, by tool (T-09): models bring these names along. A name is only taken for
-another if nothing else could be meant; that is decided in `coerce`."""
+"""Names of arguments in other products, by tool (T-09): models bring these names along. A name is only taken for
+another if nothing else could be meant; `coerce` decides that."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Unsaved files of the editor: what the model reads is what the person sees, and a file with unsaved changes is not
+"""Unsaved files of the editor: the model reads the text that the person sees, and a file with unsaved changes is not
 changed on disk behind their back. A hook (E-03): it looks at calls, and can refuse or reword, never allow."""
 
 import asyncio
@@ -17,7 +17,7 @@ from treadle.tools.builtin.text import MAX_FILE, Text, decode
 from treadle.types import ChatId
 
 ReadText = Callable[[str], Awaitable[str]]
-"""By absolute path: the text as the editor has it. Raises whatever, if it has none."""
+"""By absolute path: the text as the editor has it. Raises any exception if it has none."""
 
 WAIT_S = 5.0
 """How long an editor may take; then the disk counts."""
@@ -42,14 +42,14 @@ class UnsavedFiles:
     def detach(self, chat: ChatId) -> None:
         self._editors.pop(chat, None)
 
-    async def before(self, spec: ToolSpec, invocation: Invocation) -> str:
+    async def before_call(self, spec: ToolSpec, invocation: Invocation) -> str:
         if spec.name in EDIT_TOOLS:
-            for path in _named(invocation):
+            for path in _find_paths(invocation):
                 if await self._unsaved(invocation, path) is not None:
                     return UNSAVED.format(path=inert(path))
         return ""
 
-    async def after(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
+    async def after_call(self, spec: ToolSpec, invocation: Invocation, outcome: Outcome) -> Outcome:
         if spec.name != READ_TOOL or not outcome.success:
             return outcome
         path = str(invocation.arguments.get("path", ""))
@@ -58,10 +58,10 @@ class UnsavedFiles:
             return outcome
         start, end = invocation.arguments.get("start_line") or 1, invocation.arguments.get("end_line") or 0
         try:
-            shown, summary = numbered_text(inert(path), Text(text), start, end)
+            shown_text, summary = numbered_text(inert(path), Text(text), start, end)
         except ToolError:
             return outcome
-        return replace(outcome, text=f"{shown}\n{NOTE}", summary=f"{summary}, unsaved")
+        return replace(outcome, text=f"{shown_text}\n{NOTE}", summary=f"{summary}, unsaved")
 
     async def _unsaved(self, invocation: Invocation, path: str) -> str | None:
         """The text in the editor, if it is another than that on disk."""
@@ -86,8 +86,12 @@ def _plain(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def _named(invocation: Invocation) -> list[str]:
-    given = invocation.arguments
-    path = given.get("path")
-    patches = [text for text in given.values() if isinstance(text, str) and "***" in text] if path is None else []
-    return [path] if isinstance(path, str) else [found for text in patches for found in _IN_PATCH.findall(text)]
+def _find_paths(invocation: Invocation) -> list[str]:
+    arguments = invocation.arguments
+    path = arguments.get("path")
+    patches = [text for text in arguments.values() if isinstance(text, str) and "***" in text] if path is None else []
+    return (
+        [path]
+        if isinstance(path, str)
+        else [patched_path for text in patches for patched_path in _IN_PATCH.findall(text)]
+    )

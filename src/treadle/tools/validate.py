@@ -1,8 +1,8 @@
-"""From the text a model sent to arguments that fit a schema, or to words that the model can act on (T-12, P-06).
-Never raises: whatever a model sends, the answer is arguments or a sentence. Knows no tool.
+"""Turns the text that a model sent into arguments that fit a schema, or into a message that the model can act on (T-12,
+P-06). Never raises: for any input, the result is arguments or a sentence. Knows no tool.
 
-`parse` reads the text, `coerce` (in the module of that name) mends what is wrong in only one possible way, and
-`problem` says what is left."""
+`parse` reads the text, `coerce` (in the module of that name) mends arguments that are wrong in only one possible way,
+and `problem` describes the remaining errors."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,12 +45,13 @@ def parse(text: str) -> dict[str, Any] | str:
     except (msgspec.DecodeError, ValueError) as error:
         return f"The arguments are not valid JSON ({error}). Send the call again with one complete JSON object."
     if not isinstance(value, dict):
-        return f"The arguments must be one JSON object, not {_a(json_type(value))}: {_shown(value)}"
+        return f"The arguments must be one JSON object, not {_a(json_type(value))}: {_format_value(value)}"
     return unstorable(value) or _said_twice(text) or value
 
 
 def _said_twice(text: str) -> str:
-    """Which key an object has twice; empty if none has. Readers disagree about which one counts, so nobody guesses."""
+    """The key that an object has twice; empty if none has. Parsers disagree about which value counts, so Treadle does
+    not guess."""
     import json  # lazily, as all here; msgspec does not tell
 
     repeated: list[str] = []
@@ -63,7 +64,8 @@ def _said_twice(text: str) -> str:
     json.loads(text, object_pairs_hook=look)
     if not repeated:
         return ""
-    return f"The arguments have the key {_shown(repeated[0])} more than once. Send the call again, with each key once."
+    key = _format_value(repeated[0])
+    return f"The arguments have the key {key} more than once. Send the call again, with each key once."
 
 
 def unstorable(value: object) -> str:
@@ -99,13 +101,13 @@ def schema_problem(schema: object) -> str:
     if not isinstance(schema, dict):
         return "it is not a JSON object"
     if schema.get("type", "object") != "object":
-        return f'its type is {_shown(schema["type"])}, but arguments are always an "object"'
-    made = _compile(schema)
-    return made if isinstance(made, str) else ""
+        return f'its type is {_format_value(schema["type"])}, but arguments are always an "object"'
+    validator = _compile(schema)
+    return validator if isinstance(validator, str) else ""
 
 
 def problem(schema: dict[str, Any], arguments: object) -> str:
-    """What is wrong with the arguments: which field, what is expected, what was sent. Empty if nothing is."""
+    """The error in the arguments: the field, the expected value, the sent value. Empty if there is none."""
     if not isinstance(arguments, dict):
         return f"The arguments must be one JSON object, not {_a(json_type(arguments))}."
     validator = _validator(schema)
@@ -114,10 +116,10 @@ def problem(schema: dict[str, Any], arguments: object) -> str:
     try:
         if validator.is_valid(arguments):
             return ""
-        found = [_say(error) for error in validator.iter_errors(arguments)]
+        problems = [_say(error) for error in validator.iter_errors(arguments)]
     except (ValueError, RecursionError) as error:
-        return f"The arguments cannot be checked: {_cut(str(error), 200)}"
-    lines = [f"- {line}" for line in dict.fromkeys(found)]
+        return f"The arguments cannot be checked: {_truncate_text(str(error), 200)}"
+    lines = [f"- {line}" for line in dict.fromkeys(problems)]
     if len(lines) > _PROBLEMS_SHOWN:
         lines[_PROBLEMS_SHOWN:] = [f"- and {len(lines) - _PROBLEMS_SHOWN} more problems"]
     return "\n".join(["The arguments do not fit:", *lines, _expectation(schema)])
@@ -125,9 +127,9 @@ def problem(schema: dict[str, Any], arguments: object) -> str:
 
 def _validator(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
     """The compiled schema, or why it cannot be compiled."""
-    kept = _by_identity.get(id(schema))
-    if kept is not None and kept[0] is schema:
-        return kept[1]
+    cached = _by_identity.get(id(schema))
+    if cached is not None and cached[0] is schema:
+        return cached[1]
     key = digest(schema)
     if key not in _by_digest:
         _by_digest[key] = _compile(schema)
@@ -146,32 +148,34 @@ def _compile(schema: dict[str, Any]) -> "jsonschema_rs.Validator | str":
     try:
         return jsonschema_rs.validator_for(schema, offline=True)
     except (ValueError, jsonschema_rs.ReferencingError, RecursionError) as error:
-        return _cut(str(error).split("\n", 1)[0], 300)
+        return _truncate_text(str(error).split("\n", 1)[0], 300)
 
 
 def _say(error: "jsonschema_rs.ValidationError") -> str:
     kind = error.kind.as_dict()
-    where = _field(error.instance_path)
-    sent = f"; sent: {_shown(error.instance)}"
+    field = _field(error.instance_path)
+    sent_note = f"; sent: {_format_value(error.instance)}"
     match error.kind.name:
         case "required":
             return f"{_field([*error.instance_path, kind['property']])} is missing"
         case "additionalProperties":
-            names = ", ".join(_shown(name) for name in kind["unexpected"][:10])
-            return f"{where} has no such field: {names}"
+            names = ", ".join(_format_value(name) for name in kind["unexpected"][:10])
+            return f"{field} has no such field: {names}"
         case "type":
-            return f"{where} must be {' or '.join(_a(name) for name in kind['types'])}{sent}"
+            return f"{field} must be {' or '.join(_a(name) for name in kind['types'])}{sent_note}"
         case "enum":
             options = kind["options"]
-            shown = ", ".join(_shown(option) for option in options) if isinstance(options, list) else str(options)
-            return f"{where} must be one of {_cut(shown, 400)}{sent}"
+            option_list = (
+                ", ".join(_format_value(option) for option in options) if isinstance(options, list) else str(options)
+            )
+            return f"{field} must be one of {_truncate_text(option_list, 400)}{sent_note}"
         case _:
-            return f"{where}: {_cut(error.message, 300)}"
+            return f"{field}: {_truncate_text(error.message, 300)}"
 
 
 def _field(path: list[str | int]) -> str:
-    shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
-    return f"`{_cut(shown, 100)}`" if shown else "the arguments object"
+    path_text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return f"`{_truncate_text(path_text, 100)}`" if path_text else "the arguments object"
 
 
 def _expectation(schema: dict[str, Any]) -> str:
@@ -183,7 +187,7 @@ def _expectation(schema: dict[str, Any]) -> str:
     for name, sub in properties.items():
         kinds = "|".join(sorted(allowed_types(sub))) if isinstance(sub, dict) else ""
         fields.append(f"{name}{'' if name in required else '?'}: {kinds or 'any'}")
-    return _cut(f"Expected: {{{', '.join(fields)}}}", 1_000)
+    return _truncate_text(f"Expected: {{{', '.join(fields)}}}", 1_000)
 
 
 # -- words ------------------------------------------------------------------------------------------------------
@@ -197,11 +201,11 @@ def _a(kind: str) -> str:
 
 def allowed_types(schema: dict[str, Any]) -> set[str]:
     """The JSON types a schema names; empty when it does not say in a simple way."""
-    named = schema.get("type")
-    if isinstance(named, str):
-        return {named}
-    if isinstance(named, list):
-        return {name for name in named if isinstance(name, str)}
+    type_names = schema.get("type")
+    if isinstance(type_names, str):
+        return {type_names}
+    if isinstance(type_names, list):
+        return {name for name in type_names if isinstance(name, str)}
     for word in ("anyOf", "oneOf"):
         options = schema.get(word)
         if isinstance(options, list) and options and all(isinstance(option, dict) for option in options):
@@ -210,14 +214,14 @@ def allowed_types(schema: dict[str, Any]) -> set[str]:
     return set()
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, str):
         value = value[: _SHOWN * 2]
     try:
-        return _cut(msgspec.json.encode(value).decode(), _SHOWN)
+        return _truncate_text(msgspec.json.encode(value).decode(), _SHOWN)
     except (TypeError, ValueError, RecursionError):
-        return _cut(repr(value), _SHOWN)
+        return _truncate_text(repr(value), _SHOWN)
 
 
-def _cut(text: str, most: int) -> str:
+def _truncate_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"

@@ -1,5 +1,5 @@
-"""The app: its first frame, keys, and leaving. The frame needs no chat, so that it is there at once; what is shown in
-it (`showing`) and what people do (`controller`) are loaded behind it."""
+"""The app: its first frame, keys, and leaving. The frame needs no chat, so that it is there at once; its content
+(`showing`) and the person's actions (`controller`) are loaded behind it."""
 
 import os
 import sys
@@ -51,15 +51,15 @@ class Start(NamedTuple):
     chat: str = ""
     """A chat to go on with: its id, or `last`."""
     picks: bool = False
-    """Whether a chat is to be chosen from the list first."""
+    """True if the person chooses a chat from the list first."""
     first_words: str = ""
     """Shown above an empty conversation."""
     make_demo: Callable[[], tuple[str, str]] | None = None
     """Makes the project of the demonstration; returns its root and its model."""
 
 
-class Left(NamedTuple):
-    """What the app was left with."""
+class AppExit(NamedTuple):
+    """The state of the chat when the app is left."""
 
     chat: str = ""
     busy: bool = False
@@ -67,7 +67,7 @@ class Left(NamedTuple):
     place: str = ""
 
 
-class TreadleApp(App[Left]):
+class TreadleApp(App[AppExit]):
     CSS_PATH = "style.tcss"
     TITLE = "Treadle"
     ENABLE_COMMAND_PALETTE = False
@@ -115,7 +115,7 @@ class TreadleApp(App[Left]):
         self._asked_to_leave = 0.0
         self._escaped = 0.0
         self._folded: bool | None = None
-        """Whether the side is folded by hand; None: by the width."""
+        """True if the side is folded by hand, False if it is unfolded by hand; None: the width decides."""
         self._is_narrow = self._is_low = False
         self._filters.append(InertFilter())
         if not self.marks.unicode:
@@ -166,8 +166,8 @@ class TreadleApp(App[Left]):
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _app: self.action_redraw())
-        chosen = self._theme_name or os.environ.get("TREADLE_THEME", "")
-        self.theme = chosen if chosen in self.available_themes else "textual-dark"
+        theme_name = self._theme_name or os.environ.get("TREADLE_THEME", "")
+        self.theme = theme_name if theme_name in self.available_themes else "textual-dark"
         self.composer.focus()
         self._is_narrow, self._is_low = self.size.width < NARROW, self.size.height < LOW
         if self.is_inline:
@@ -218,7 +218,7 @@ class TreadleApp(App[Left]):
         self._painter.forget()
         if (event.size.width < NARROW) != self._is_narrow:
             self._is_narrow = not self._is_narrow
-            self._folded = True if self.is_inline else None  # what was chosen by hand was chosen for the other width
+            self._folded = True if self.is_inline else None  # the choice by hand was made for the other width
         self._is_low = event.size.height < LOW  # `size` is still the one before
         self.fold_side()
         if self._showing is not None:  # lines that are cut to the width
@@ -226,7 +226,7 @@ class TreadleApp(App[Left]):
 
     @property
     def folded(self) -> bool:
-        """Whether the panel at the side is out of sight."""
+        """True if the panel at the side is hidden."""
         return self._is_narrow if self._folded is None else self._folded
 
     def fold_side(self) -> None:
@@ -236,7 +236,7 @@ class TreadleApp(App[Left]):
     # -- words --------------------------------------------------------------------------------------------------------
 
     async def guarded(self, work: Awaitable[None]) -> None:
-        """What Treadle refuses is told; it ends nothing."""
+        """Show a TreadleError of `work` as a notice; the app goes on."""
         try:
             await work
         except TreadleError as error:
@@ -259,13 +259,13 @@ class TreadleApp(App[Left]):
     def say_status(self, text: str, style: str = "dim") -> None:
         self.write("#status", Text(inert_line(text), style, no_wrap=True, overflow="ellipsis"))
 
-    def write(self, place: str, shown: Drawable, *, grows: bool = False) -> None:
+    def write(self, place: str, drawable: Drawable, *, grows: bool = False) -> None:
         """Without `grows` it is a line that is as high as it was: nothing else has to move."""
-        if isinstance(shown, Text):
-            if self._written.get(place) == (shown.plain, shown.style):
+        if isinstance(drawable, Text):
+            if self._written.get(place) == (drawable.plain, drawable.style):
                 return
-            self._written[place] = (shown.plain, shown.style)
-        self.query_one(place, Static).update(Group(shown), layout=grows)
+            self._written[place] = (drawable.plain, drawable.style)
+        self.query_one(place, Static).update(Group(drawable), layout=grows)
 
     # -- keys ---------------------------------------------------------------------------------------------------------
 
@@ -281,12 +281,12 @@ class TreadleApp(App[Left]):
 
     def _begin_message(self) -> None:
         """Text that is typed or pasted anywhere goes to the composer, a key that the card held before it."""
-        held = self.card.yield_to_message()
+        held_key = self.card.yield_to_message()
         if self.controller is not None:
             self.controller.take_up_draft()
         self.screen.set_focus(self.composer)
-        if held is not None:
-            self.composer._forward_event(held)
+        if held_key is not None:
+            self.composer._forward_event(held_key)
 
     async def on_composer_submitted(self, message: Composer.Submitted) -> None:
         if self.controller is None:
@@ -336,12 +336,12 @@ class TreadleApp(App[Left]):
         self.history.add(self.composer.text)
         showing, connection = self._showing, self.connection
         if showing is None or showing.link is None or connection is None:
-            self.exit(Left())
+            self.exit(AppExit())
             return
         showing.leave()
         most = 10_000 if self.is_inline else max(1, self.size.height - 4)
         self.last_screenful = showing.transcript.last_lines(most)
-        self.exit(Left(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
+        self.exit(AppExit(showing.link.id, showing.conversation.view.busy, connection.stays, connection.place))
 
     async def action_escape(self) -> None:
         if self.controller is None or self.controller.put_down():
@@ -382,7 +382,7 @@ class TreadleApp(App[Left]):
             self.composer.put(text.rstrip("\n"))
 
     def on_text_selected(self) -> None:
-        """What is selected with the mouse is copied when the button is released."""
+        """Copy text that is selected with the mouse when the button is released."""
         if text := self.screen.get_selected_text():
             from treadle.lines.changes import count  # the first frame does not wait for it
 
@@ -394,7 +394,7 @@ class TreadleApp(App[Left]):
         super().copy_to_clipboard(inert(text))
         self.run_worker(copy_to_desktop(inert(text)), group="copy", exclusive=True)
 
-    def action_do(self, command: str, rest: str = "") -> None:
+    def action_do(self, command: str, arguments: str = "") -> None:
         """A slash command by a key."""
         if self.controller is not None:
-            self.run_worker(self.guarded(self.controller.command(command, rest)))
+            self.run_worker(self.guarded(self.controller.command(command, arguments)))

@@ -1,5 +1,5 @@
-"""What a conversation is made of on a screen: blocks, frozen, each drawn by itself. Text in them is as it came; whoever
-draws makes it inert."""
+"""The parts of a conversation on a screen: blocks, frozen, each drawn by itself. Text in them is as it came; the
+drawing code makes it inert."""
 
 from typing import Literal
 
@@ -22,22 +22,22 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     live: bool = False
 
 
-class Said(Block, frozen=True, kw_only=True):
-    """What was said to the model: by a person, or in their place."""
+class UserBlock(Block, frozen=True, kw_only=True):
+    """A message to the model: by a person, or in their place."""
 
     text: str
     source: str = "person"
     images: int = 0
 
 
-class Spoken(Block, frozen=True, kw_only=True):
+class AnswerBlock(Block, frozen=True, kw_only=True):
     """The model's words, Markdown."""
 
     text: str = ""
     partial: bool = False
 
 
-class Thought(Block, frozen=True, kw_only=True):
+class ThoughtBlock(Block, frozen=True, kw_only=True):
     """The model's thinking, and how long it took; 0: not known."""
 
     text: str = ""
@@ -55,9 +55,9 @@ class ShownCall(msgspec.Struct, frozen=True, kw_only=True):
     began_ms: int = 0
     output: str = ""
     """The end of what it has written, while it runs."""
-    done: ExecutionComplete | None = None
+    completion: ExecutionComplete | None = None
     waits: bool = False
-    """Whether a person is asked about it."""
+    """True if a person is asked about the call."""
 
 
 class Calls(Block, frozen=True, kw_only=True):
@@ -78,15 +78,15 @@ class Note(Block, frozen=True, kw_only=True):
     mark: Literal["", "error", "done"] = ""
 
 
-class Ended(Block, frozen=True, kw_only=True):
+class RunEndBlock(Block, frozen=True, kw_only=True):
     """The end of a run: why, what it cost, what it changed."""
 
     text: str
     files: tuple[str, ...] = ()
 
 
-class Gone(Block, frozen=True, kw_only=True):
+class EmptyBlock(Block, frozen=True, kw_only=True):
     """Stands where something was that is shown elsewhere now, or was taken back."""
 
 
-AnyBlock = Said | Spoken | Thought | Calls | Checklist | Note | Ended | Gone
+AnyBlock = UserBlock | AnswerBlock | ThoughtBlock | Calls | Checklist | Note | RunEndBlock | EmptyBlock

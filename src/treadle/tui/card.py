@@ -27,7 +27,7 @@ from treadle.presentation.notices import why_asked
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.protocol.events import OpenAction
 from treadle.protocol.permissions import NETWORK_TOOL, RuleScope
-from treadle.tui.connection import Asked
+from treadle.tui.connection import OpenQuestion
 from treadle.tui.drawing import Look, diff, key_hints
 from treadle.tui.marks import Marks
 from treadle.tui.static import Static
@@ -39,15 +39,17 @@ ANSWER_S = 0.5
 _RED = ("critical", "high")
 NARROW = 50
 _SHORT = {"y": "yes", "f": "why not", "w": "with net", "c": "chat", "p": "project", "u": "all"}
-"""What keys mean where there is no room for more words: what is asked must be seen beside them."""
+"""Short labels of keys for a narrow card: the question must be visible beside them."""
 
 
 class Choice(Message):
-    """What a person chose: `kind` is once, rule, deny, feedback, edit or answer."""
+    """The choice of a person: `kind` is once, rule, deny, feedback, edit or answer."""
 
-    def __init__(self, asked: Asked, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = ""):
+    def __init__(
+        self, question: OpenQuestion, kind: str, *, scope: RuleScope = "once", offer: int = -1, text: str = ""
+    ):
         super().__init__()
-        self.asked = asked
+        self.asked = question
         self.kind = kind
         self.scope = scope
         self.offer = offer
@@ -68,23 +70,23 @@ class Card(VerticalScroll, can_focus=True):
         self._marks = marks
         self._last_key = last_key
         self._is_composer_empty = is_composer_empty
-        self.asked: Asked | None = None
+        self.asked: OpenQuestion | None = None
         self._others = 0
         self._shown_at = 0.0
         self.armed = False
-        """Whether its keys act."""
+        """True if the card's keys act."""
         self._yields = False
         """True while an answer is being written in the composer: until that ends, no key is for the card."""
         self._left = False
         """True if the person moved the focus away: the card does not take it back by itself."""
         self._drawn_width = 0
         self._message = False
-        """Whether the composer had a text when it was last looked at."""
+        """True if the composer had a text at the last look."""
         self._held: Key | None = None
         """The key that was pressed, until it acts or turns out to be the beginning of a message."""
         self._timer: Timer | None = None
         self._confirms = False
-        """Whether the held key makes a rule and waits for Enter."""
+        """True if the held key makes a rule and waits for Enter."""
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -107,25 +109,25 @@ class Card(VerticalScroll, can_focus=True):
         """As the screen has it: `has_focus` follows when the event was handled."""
         return self.screen.focused is self
 
-    def ask(self, asked: Asked | None, others: int = 0) -> None:
+    def ask(self, question: OpenQuestion | None, waiting_count: int = 0) -> None:
         """Show this, and how many more wait behind it; None: nothing is asked."""
-        if asked is None or self.asked is None or asked.key != self.asked.key:
+        if question is None or self.asked is None or question.key != self.asked.key:
             self.armed = self._yields = self._left = False
             self._release_key()
             self._shown_at = time.monotonic()
-        elif others == self._others and asked == self.asked:
+        elif waiting_count == self._others and question == self.asked:
             return
-        self.asked, self._others = asked, others
-        self.display = asked is not None
-        if asked is not None:
+        self.asked, self._others = question, waiting_count
+        self.display = question is not None
+        if question is not None:
             self._looking.resume()
-            self.set_class(asked.action.severity in _RED, "severe")
+            self.set_class(question.action.severity in _RED, "severe")
             self._draw()
         else:
             self._looking.pause()
 
     def _look(self) -> None:
-        """Arm it when nobody has typed for a moment since it appeared, and nothing is written in the composer."""
+        """Arm the card if no key was pressed for a moment since it appeared, and the composer is empty."""
         if not self.takes_focus or self._yields or self.app.screen is not self.screen:
             return
         if self._is_composer_empty() == self._message:
@@ -182,7 +184,7 @@ class Card(VerticalScroll, can_focus=True):
         look = Look(width, 0, dark=self.app.current_theme.dark, marks=self._marks)
         self.query_one("#asked", Static).update(Group(*self._parts(self.asked, look)))
 
-    def _parts(self, question: Asked, look: Look) -> list[Drawable]:
+    def _parts(self, question: OpenQuestion, look: Look) -> list[Drawable]:
         action = question.action
         more = f"  ({count(self._others, 'more question')} behind it)" if self._others else ""
         more += f"  (sub-agent: {inert_line(question.title or question.chat, 40)})" if question.below else ""
@@ -192,13 +194,13 @@ class Card(VerticalScroll, can_focus=True):
             return [head, *options, self._question_hint(action)]
         style = "bold red" if action.severity in _RED else "bold yellow"
         head = Text(f"{look.marks.asks} {inert_line(action.name or 'a call', 60)} needs your approval{more}", style)
-        why = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
-        return [head, self._keys(action, look.width), *asked_for(action, look), *why]
+        reasons = [Text(f"{look.marks.dot} {line}", "dim") for line in why_asked(action)]
+        return [head, self._keys(action, look.width), *asked_for(action, look), *reasons]
 
     def _question_hint(self, action: OpenAction) -> Text:
         if self._held is not None:
-            chosen = action.options[int(self._held.character or 1) - 1]
-            return Text(f"answering: {inert_line(chosen, 100)} (type on to write a message instead)", "bold")
+            option = action.options[int(self._held.character or 1) - 1]
+            return Text(f"answering: {inert_line(option, 100)} (type on to write a message instead)", "bold")
         hint = "your own words and Enter"
         return Text(f"a number, or {hint}" if self.armed else hint, "dim")
 
@@ -213,8 +215,10 @@ class Card(VerticalScroll, can_focus=True):
             if self._left:
                 return Text("Tab shows the choices", "dim")
             return Text("one moment: text that you type does not answer the card", "dim")
-        found = choices(action)
-        return key_hints(found if width >= NARROW else [(key, _SHORT.get(key, words)) for key, words in found], width)
+        key_choices = choices(action)
+        return key_hints(
+            key_choices if width >= NARROW else [(key, _SHORT.get(key, words)) for key, words in key_choices], width
+        )
 
     def _held_words(self, action: OpenAction, key: str) -> Text:
         words = dict(choices(action))[key]
@@ -230,19 +234,19 @@ class Card(VerticalScroll, can_focus=True):
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def take_key(self, event: Key) -> bool:
-        """Whether the key is for the card. Otherwise it is the beginning, or the continuation, of a message."""
+        """True if the key is for the card. Otherwise it begins or continues a message."""
         if self.asked is None or not self.armed or not self._is_composer_empty():
             return False
-        held = self._held
+        held_key = self._held
         match event.key:
-            case "enter" if held is not None:
+            case "enter" if held_key is not None:
                 self._act(confirmed=self._confirms)
                 return True
-            case "escape" if held is not None:
+            case "escape" if held_key is not None:
                 self._release_key()
                 self._draw()
                 return True
-            case _ if held is None and event.character in shown_keys(self.asked.action):
+            case _ if held_key is None and event.character in shown_keys(self.asked.action):
                 self._held = event
                 self._timer = self.set_timer(ANSWER_S, self._act)
                 self._draw()
@@ -252,11 +256,11 @@ class Card(VerticalScroll, can_focus=True):
 
     def yield_to_message(self) -> Key | None:
         """A message begins. The key that was held, if any, is its first letter."""
-        held = self._held
+        held_key = self._held
         if self.armed:
             self._message = True
             self._disarm()
-        return held
+        return held_key
 
     def _release_key(self) -> None:
         if self._timer is not None:
@@ -355,8 +359,8 @@ FILE_TOOLS = ("write_file", "edit_file", "apply_patch")
 
 
 def asked_for(action: OpenAction, look: Look) -> list[Drawable]:
-    """What would happen, once: the command in the colours of a shell, its effect or a change of files as a diff. Of a
-    file tool whose whole change is shown, the arguments would only say the same again."""
+    """The requested action, shown once: the command in the colours of a shell, its effect or a change of files as a
+    diff. The arguments of a file tool are left out if its whole change is shown, because they would repeat it."""
     lines = inert(action.text).rstrip("\n").split("\n")
     # Arguments are indented, blank lines of theirs included: the first empty line stands before what was rehearsed.
     end = lines.index("") if "" in lines else len(lines)

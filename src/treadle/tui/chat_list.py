@@ -10,7 +10,7 @@ from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.tui.command_context import CommandContext, Purpose, look_of
 from treadle.tui.connection import ChatRow
 from treadle.tui.conversation import Conversation
-from treadle.tui.drawing import drawn
+from treadle.tui.drawing import draw_block
 from treadle.tui.picker import Entry, Picker
 
 PREVIEWED = 8
@@ -27,10 +27,10 @@ _STYLES = {
 }
 
 
-async def pick_chat(context: CommandContext, rest: str) -> None:
+async def pick_chat(context: CommandContext, arguments: str) -> None:
     asked = ""
 
-    async def found(query: str) -> Sequence[Entry[ChatRow]]:
+    async def list_chats(query: str) -> Sequence[Entry[ChatRow]]:
         return [_chat_entry(row) for row in await context.connection.chats(query)]
 
     async def act(key: str, row: ChatRow) -> str | None:
@@ -47,9 +47,9 @@ async def pick_chat(context: CommandContext, rest: str) -> None:
         return await _chat_preview(context, row)
 
     keys = {"ctrl+t": "rename", "ctrl+x": "archive", "ctrl+f": "fork", DELETE: "delete"}
-    chosen = await context.app.push_screen_wait(Picker("Chats", found, keys=keys, act=act, preview=preview))
-    if chosen is not None:
-        await context.open(await context.connection.open(chosen.id))
+    chosen_row = await context.app.push_screen_wait(Picker("Chats", list_chats, keys=keys, act=act, preview=preview))
+    if chosen_row is not None:
+        await context.open(await context.connection.open(chosen_row.id))
 
 
 def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
@@ -61,7 +61,7 @@ def _chat_entry(row: ChatRow) -> Entry[ChatRow]:
         (f"{words} " if words else "", style),
         (inert_line(row.title or row.id, 100), "bold"),
         (f"  {inert_line(row.root.rpartition('/')[2], 40)} · {model_name(row.model, 40)}", "dim"),
-        (f"  “{inert_line(row.found, 80)}”" if row.found else "", "italic dim"),
+        (f"  “{inert_line(row.matching_text, 80)}”" if row.matching_text else "", "italic dim"),
     )
     return Entry(Text.assemble(*parts, no_wrap=True, overflow="ellipsis"), row)
 
@@ -99,7 +99,7 @@ async def _chat_preview(context: CommandContext, row: ChatRow) -> Drawable:
         if conversation.seq >= row.head:
             break
     look = look_of(context, 60)
-    parts = [drawn(block, look) for block in conversation.blocks[-PREVIEWED:]]
+    parts = [draw_block(block, look) for block in conversation.blocks[-PREVIEWED:]]
     return Group(*(part for part in parts if part is not None))
 
 

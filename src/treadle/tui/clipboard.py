@@ -31,6 +31,6 @@ async def copy_to_desktop(text: str) -> None:
     from treadle.subprocesses import run_program
 
     try:
-        await run_program(command, cwd=os.getcwd(), env=os.environ, given=text.encode(), timeout_s=TIMEOUT_S)
+        await run_program(command, cwd=os.getcwd(), env=os.environ, stdin_data=text.encode(), timeout_s=TIMEOUT_S)
     except OSError:  # the terminal has it in any case
         return

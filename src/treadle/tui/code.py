@@ -1,5 +1,5 @@
-"""Markdown and code in colours. What it stands on takes long to load: it is loaded behind the first frame, and imported
-only where something is drawn with it."""
+"""Markdown and code in colours. Its libraries take long to load: they are loaded behind the first frame, and imported
+only where something is drawn with them."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -102,5 +102,5 @@ def highlighted(lines: list[str], path: str, theme: str) -> list[RichText]:
     if len(text) > MOST_COLOURED:
         return [Text(line) for line in text.split("\n")]
     coloured = Syntax(text, lexer_of(path.rpartition("/")[2]), theme=theme).highlight(text)
-    found = coloured.split("\n", allow_blank=True)
-    return [*found, *(Text() for _ in range(len(lines) - len(found)))][: len(lines)]
+    coloured_lines = coloured.split("\n", allow_blank=True)
+    return [*coloured_lines, *(Text() for _ in range(len(lines) - len(coloured_lines)))][: len(lines)]

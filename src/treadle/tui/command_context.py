@@ -1,5 +1,5 @@
-"""What commands and lists work with: the app, the connection, the chat, messages to it. And what the composer may be
-used for."""
+"""The context of commands and lists: the app, the connection, the chat, messages to it. And the purposes of the
+composer."""
 
 import asyncio
 import time
@@ -14,17 +14,17 @@ from treadle.lines.changes import count
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.composer import Draft
-from treadle.tui.connection import Asked, ChatLink, Connection, Outcome
+from treadle.tui.connection import ChatLink, Connection, OpenQuestion, Outcome
 from treadle.tui.drawing import Look
 from treadle.tui.screens import Confirm
 
 
 class Purpose(msgspec.Struct, frozen=True):
-    """What the composer is used for, if not for a message."""
+    """A purpose of the composer other than a message."""
 
     kind: Literal["feedback", "edit", "queued", "rename", "again"]
     words: str
-    asked: Asked | None = None
+    question: OpenQuestion | None = None
     arguments: Mapping[str, Any] = {}
     target: str = ""
 
@@ -32,14 +32,14 @@ class Purpose(msgspec.Struct, frozen=True):
 class CommandContext:
     def __init__(self, app: TreadleApp) -> None:
         self.app = app
-        self.chosen: dict[str, Any] = {}
+        self.next_chat_options: dict[str, Any] = {}
         """Options for the next chat."""
         self._purpose: Purpose | None = None
         self._draft = Draft()
         self._beginning = asyncio.Lock()
         """Held while the first message makes the chat, so that a second one does not make another."""
         self._cut_at = -1
-        """Where the log ended when the chat's run was driven by nobody."""
+        """The last event of the log when the chat's run was found to have no worker."""
 
     @property
     def connection(self) -> Connection:
@@ -61,8 +61,8 @@ class CommandContext:
         self.app.showing.attach(link)
         listed = {row.id: row for row in await self.connection.chats(limit=500)}
         row = listed.get(link.id)
-        cut = row is not None and row.status == "pending" and not self.connection.stays
-        self._cut_at = row.head if row is not None and cut else -1
+        is_cut_off = row is not None and row.status == "pending" and not self.connection.stays
+        self._cut_at = row.head if row is not None and is_cut_off else -1
 
     def ask_for(self, purpose: Purpose, text: str = "") -> None:
         """Use the composer for this, until Enter or Esc."""
@@ -120,8 +120,14 @@ class CommandContext:
         model = await self.present_model()
         rows = {row.model: row for row in await self.connection.models()}
         if model in rows and not rows[model].vision:
-            others = [row.model for row in sorted(rows.values(), key=lambda row: bool(row.why)) if row.vision]
-            seeing = f"these can: {', '.join(others[:6])}; choose one with /model" if others else "none here can"
+            vision_models = [
+                row.model for row in sorted(rows.values(), key=lambda row: bool(row.unusable_reason)) if row.vision
+            ]
+            seeing = (
+                f"these can: {', '.join(vision_models[:6])}; choose one with /model"
+                if vision_models
+                else "none here can"
+            )
             raise InvalidInput(f"{inert_line(model, 80)} cannot see images, so it was not attached; {seeing}")
         self.app.composer.add_chip("image", label or path.rpartition("/")[2], "", path)
         self.app.composer.focus()
@@ -133,34 +139,38 @@ class CommandContext:
 
     async def _begin_chat(self) -> bool:
         app = self.app
-        model = self.chosen.get("model") or app.start.model
+        model = self.next_chat_options.get("model") or app.start.model
         if not model:
             if (choice := await self.connection.default_model()) is None:
                 raise InvalidInput("no model is chosen yet; choose one with /model")
             model = choice.model
         if not await self.may_see(model):
             return False
-        app.showing.attach(await self.connection.create(**{"model": model, **self.chosen}), new=True)
+        app.showing.attach(await self.connection.create(**{"model": model, **self.next_chat_options}), new=True)
         return True
 
     async def may_see(self, model: str) -> bool:
-        """Whether the user knows who gets to see the project, and agrees."""
-        told = await self.connection.disclosure(model)
-        if not told:
+        """True if the user knows which provider gets to see the project, and agrees."""
+        disclosure = await self.connection.disclosure(model)
+        if not disclosure:
             return True
-        question = f"{told[0].upper()}{told[1:]}."
+        question = f"{disclosure[0].upper()}{disclosure[1:]}."
         if not await self.app.push_screen_wait(Confirm(question, "go on, and do not ask again", "do not")):
             return False
         await self.connection.consent(model)
         return True
 
 
-def outcome_words(word: str, done: Outcome) -> str:
-    """What became of files, in words."""
-    if done.error:
-        return f"not {word}: {inert_line(done.error, 300)}"
-    left = "".join(f"\nnot changed: {inert_line(each, 200)}" for each in done.conflicts[:5])
-    return f"{word}: {count(done.files, 'change')}{left}" if done.files or left else f"there is nothing to be {word}"
+def outcome_words(word: str, outcome: Outcome) -> str:
+    """The outcome of an undo, a redo or a keep, in words."""
+    if outcome.error:
+        return f"not {word}: {inert_line(outcome.error, 300)}"
+    conflicts_text = "".join(f"\nnot changed: {inert_line(each, 200)}" for each in outcome.conflicts[:5])
+    return (
+        f"{word}: {count(outcome.files, 'change')}{conflicts_text}"
+        if outcome.files or conflicts_text
+        else f"there is nothing to be {word}"
+    )
 
 
 def look_of(context: CommandContext, width: int) -> Look:

@@ -62,7 +62,7 @@ COMMANDS = {
     "quit": "leave; a run on a server goes on",
     "exit": "the same as /quit",
 }
-"""By name: what the help says of it."""
+"""By name: its line in the help."""
 KEYS = {
     "Enter": "send; while it works: queue",
     "Ctrl-S": "send, steering the run that is under way",
@@ -90,107 +90,111 @@ KEYS = {
 _CYCLE: tuple[Mode, ...] = ("ask", "auto-edit", "review", "read-only")
 
 
-async def carry_out(context: CommandContext, name: str, rest: str) -> None:
-    await _ACTS[name](context, rest)
+async def carry_out(context: CommandContext, name: str, arguments: str) -> None:
+    await _ACTS[name](context, arguments)
 
 
-async def _help(context: CommandContext, rest: str) -> None:
-    own = await context.connection.own_commands(
+async def _help(context: CommandContext, arguments: str) -> None:
+    custom_commands = await context.connection.own_commands(
         context.root, context.app.link.id if context.app.link is not None else ""
     )
-    described = {name: inert_line(each.description, 200) for name, each in own.items() if name not in COMMANDS}
+    described = {
+        name: inert_line(each.description, 200) for name, each in custom_commands.items() if name not in COMMANDS
+    }
     keys = grid([(Text(key, "bold"), Text(words)) for key, words in KEYS.items()], 2)
     names = {f"/{inert_line(name, 40)}": words for name, words in {**COMMANDS, **described}.items()}
     commands = grid([(Text(name, "bold cyan"), Text(words)) for name, words in names.items()], 2)
     context.app.push_screen(Reading("Keys and commands", Group(keys, Text(), commands)))
 
 
-async def _mode(context: CommandContext, rest: str) -> None:
+async def _mode(context: CommandContext, arguments: str) -> None:
     now = context.app.showing.options.mode
-    if rest == "next":
-        rest = _CYCLE[(_CYCLE.index(now) + 1) % len(_CYCLE)] if now in _CYCLE else _CYCLE[0]
-    wanted = rest or await choosing.choose_mode(context)
-    if not wanted:
+    if arguments == "next":
+        arguments = _CYCLE[(_CYCLE.index(now) + 1) % len(_CYCLE)] if now in _CYCLE else _CYCLE[0]
+    mode = arguments or await choosing.choose_mode(context)
+    if not mode:
         return
-    if wanted not in MODES:
-        raise InvalidInput(f"there is no mode {inert_line(wanted, 40)!r}{did_you_mean(wanted, get_args(Mode))}")
-    await _change(context, mode=wanted)
-    context.app.tell(f"mode: {wanted}", grave=False)
+    if mode not in MODES:
+        raise InvalidInput(f"there is no mode {inert_line(mode, 40)!r}{did_you_mean(mode, get_args(Mode))}")
+    await _change(context, mode=mode)
+    context.app.tell(f"mode: {mode}", grave=False)
 
 
-async def _model(context: CommandContext, rest: str) -> None:
-    wanted = rest or await choose_model(context)
-    if wanted and await context.may_see(wanted):
-        await _change(context, model=wanted)
-        context.app.tell(f"model: {wanted}", grave=False)
+async def _model(context: CommandContext, arguments: str) -> None:
+    model = arguments or await choose_model(context)
+    if model and await context.may_see(model):
+        await _change(context, model=model)
+        context.app.tell(f"model: {model}", grave=False)
 
 
-async def _effort(context: CommandContext, rest: str) -> None:
+async def _effort(context: CommandContext, arguments: str) -> None:
     model = await context.present_model()
     rows = {row.model: row for row in await context.connection.models()}
     levels = rows[model].efforts if model in rows else EFFORTS
     if not levels:
         raise InvalidInput(f"{inert_line(model, 80)} has no levels of reasoning effort")
-    wanted = rest or await choosing.choose_effort(context, levels)
-    if not wanted:
+    effort = arguments or await choosing.choose_effort(context, levels)
+    if not effort:
         return
-    if wanted not in (*levels, "default"):
-        raise InvalidInput(f"there is no effort {inert_line(wanted, 40)!r}; choose {', '.join(levels)} or default")
-    await _change(context, reasoning_effort="" if wanted == "default" else wanted)
-    context.app.tell(f"reasoning effort: {wanted}", grave=False)
+    if effort not in (*levels, "default"):
+        raise InvalidInput(f"there is no effort {inert_line(effort, 40)!r}; choose {', '.join(levels)} or default")
+    await _change(context, reasoning_effort="" if effort == "default" else effort)
+    context.app.tell(f"reasoning effort: {effort}", grave=False)
 
 
-async def _agent(context: CommandContext, rest: str) -> None:
+async def _agent(context: CommandContext, arguments: str) -> None:
     from treadle.presentation.slash import NO_AGENT, agent_changes
 
-    found = await context.connection.custom_agents(context.root)
-    wanted = rest or await choosing.choose_agent(context, found)
-    if wanted:
-        await _change(context, **agent_changes(found, wanted))
-        context.app.tell("works as itself" if wanted == NO_AGENT else f"works as {inert_line(wanted, 64)}", grave=False)
+    agents = await context.connection.custom_agents(context.root)
+    agent_name = arguments or await choosing.choose_agent(context, agents)
+    if agent_name:
+        await _change(context, **agent_changes(agents, agent_name))
+        context.app.tell(
+            "works as itself" if agent_name == NO_AGENT else f"works as {inert_line(agent_name, 64)}", grave=False
+        )
 
 
 async def _change(context: CommandContext, **options: object) -> None:
     """For this chat; without one for the next."""
     if context.app.link is not None:
         await context.app.link.change(**options)
-    context.chosen.update(options)
+    context.next_chat_options.update(options)
     context.app.showing.draw_facts()
 
 
-async def _network(context: CommandContext, rest: str) -> None:
-    if not rest:
+async def _network(context: CommandContext, arguments: str) -> None:
+    if not arguments:
         now = network_words(context.app.conversation.view.options.network)
         raise InvalidInput(f"commands may reach: {now}. Say /network none, all, or hosts: registries, github.com …")
-    wanted = False if rest in ("none", "off") else host_patterns.read(rest)
-    await _change(context, network=wanted)
-    context.app.tell(f"commands may reach: {network_words(wanted)}", grave=False)
+    network = False if arguments in ("none", "off") else host_patterns.read(arguments)
+    await _change(context, network=network)
+    context.app.tell(f"commands may reach: {network_words(network)}", grave=False)
 
 
-async def _undo(context: CommandContext, rest: str) -> None:
-    _tell(context, "undone", await context.link().undo(tuple(rest.split())))
+async def _undo(context: CommandContext, arguments: str) -> None:
+    _tell(context, "undone", await context.link().undo(tuple(arguments.split())))
 
 
-async def _redo(context: CommandContext, rest: str) -> None:
+async def _redo(context: CommandContext, arguments: str) -> None:
     _tell(context, "redone", await context.link().redo())
 
 
-def _tell(context: CommandContext, word: str, done: Outcome) -> None:
-    context.app.tell(outcome_words(word, done), grave=bool(done.error or done.conflicts))
+def _tell(context: CommandContext, word: str, outcome: Outcome) -> None:
+    context.app.tell(outcome_words(word, outcome), grave=bool(outcome.error or outcome.conflicts))
 
 
-async def _world(context: CommandContext, rest: str) -> None:
+async def _world(context: CommandContext, arguments: str) -> None:
     world, worlds = context.app.conversation.view.options.world, context.connection.worlds
     if not world:
         raise InvalidInput('this chat works in the project itself; with the setting world = "chat" new ones do not')
-    match rest:
+    match arguments:
         case "":
             diff_text = Text(await worlds.diff(world))
             context.app.push_screen(Reading("Changes that /world commit would make", diff_text))
         case "commit":
-            done = await worlds.commit(world)
-            undo = f"; take it back: treadle undo {done.chat}" if done.files else ""
-            context.app.tell(f"committed {count(len(done.files), 'change')}{undo}", grave=False)
+            commit = await worlds.commit(world)
+            undo = f"; take it back: treadle undo {commit.chat}" if commit.files else ""
+            context.app.tell(f"committed {count(len(commit.files), 'change')}{undo}", grave=False)
         case "rebase":
             merged = await worlds.rebase(world)
             context.app.tell(f"the world is up to date; {count(len(merged), 'text')} merged", grave=False)
@@ -198,32 +202,32 @@ async def _world(context: CommandContext, rest: str) -> None:
             raise InvalidInput("say /world, /world commit or /world rebase")
 
 
-async def _compact(context: CommandContext, rest: str) -> None:
+async def _compact(context: CommandContext, arguments: str) -> None:
     await context.link().compact()
 
 
-async def _fork(context: CommandContext, rest: str) -> None:
-    copy = await context.connection.fork(context.link().id, int(rest) if rest.isdecimal() else 0)
+async def _fork(context: CommandContext, arguments: str) -> None:
+    copy = await context.connection.fork(context.link().id, int(arguments) if arguments.isdecimal() else 0)
     await context.open(copy)
     context.app.tell(f"this is a copy: {copy.id}", grave=False)
 
 
-async def _rename(context: CommandContext, rest: str) -> None:
-    if rest:
-        await context.link().change(title=rest)
+async def _rename(context: CommandContext, arguments: str) -> None:
+    if arguments:
+        await context.link().change(title=arguments)
     else:
         context.ask_for(
             Purpose("rename", "the title: Enter keeps it, Esc goes back"), context.app.conversation.view.title
         )
 
 
-async def _new(context: CommandContext, rest: str) -> None:
+async def _new(context: CommandContext, arguments: str) -> None:
     context.app.showing.detach()
-    if rest:
-        await context.say(rest, ())
+    if arguments:
+        await context.say(arguments, ())
 
 
-async def _status(context: CommandContext, rest: str) -> None:
+async def _status(context: CommandContext, arguments: str) -> None:
     app, view = context.app, context.app.conversation.view
     options = app.showing.options
     rows = {
@@ -251,11 +255,11 @@ INIT_PROMPT = (
 )
 
 
-async def _init(context: CommandContext, rest: str) -> None:
-    await context.say(f"{INIT_PROMPT} {rest}".strip(), ())
+async def _init(context: CommandContext, arguments: str) -> None:
+    await context.say(f"{INIT_PROMPT} {arguments}".strip(), ())
 
 
-async def _edit(context: CommandContext, rest: str) -> None:
+async def _edit(context: CommandContext, arguments: str) -> None:
     """The last message goes to the composer; Enter sends it in the place of the old one. Files stay as they are."""
     context.link()
     if not (messages := context.app.conversation.messages()):
@@ -264,7 +268,7 @@ async def _edit(context: CommandContext, rest: str) -> None:
     context.ask_for(Purpose("again", words, target=str(messages[-1].seq)), messages[-1].text)
 
 
-async def _cost(context: CommandContext, rest: str) -> None:
+async def _cost(context: CommandContext, arguments: str) -> None:
     view = context.app.conversation.view
     usage = view.usage
     rows = {
@@ -277,9 +281,9 @@ async def _cost(context: CommandContext, rest: str) -> None:
     context.app.push_screen(Reading("Cost of this chat", grid(cells, 2)))
 
 
-async def _export(context: CommandContext, rest: str) -> None:
+async def _export(context: CommandContext, arguments: str) -> None:
     link = context.link()
-    path = await asyncio.to_thread(_write_new, rest or f"{link.id}.jsonl", await link.export())
+    path = await asyncio.to_thread(_write_new, arguments or f"{link.id}.jsonl", await link.export())
     context.app.tell(f"written to {path}", grave=False)
 
 
@@ -293,7 +297,7 @@ def _write_new(name: str, data: bytes) -> Path:
     return path
 
 
-async def _paste(context: CommandContext, rest: str) -> None:
+async def _paste(context: CommandContext, arguments: str) -> None:
     from treadle.tui.images import clipboard_picture
 
     path = await clipboard_picture(context.app.home)
@@ -303,7 +307,7 @@ async def _paste(context: CommandContext, rest: str) -> None:
 DOCTOR_S = 120.0
 
 
-async def _doctor(context: CommandContext, rest: str) -> None:
+async def _doctor(context: CommandContext, arguments: str) -> None:
     context.app.say_status("looking …", "yellow")
     argv = [sys.executable, "-m", "treadle", "doctor"]
     ran = await run_program(argv, cwd=os.getcwd(), env=os.environ, timeout_s=DOCTOR_S)
@@ -311,7 +315,7 @@ async def _doctor(context: CommandContext, rest: str) -> None:
     context.app.push_screen(Reading("Doctor", Text(ran.output + ran.errors)))
 
 
-async def _quit(context: CommandContext, rest: str) -> None:
+async def _quit(context: CommandContext, arguments: str) -> None:
     context.app.leave()
 
 

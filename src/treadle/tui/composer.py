@@ -26,7 +26,7 @@ _CHIP = re.compile(r"\[(?:pasted|output|image) #(\d+)[^\]\n]*\]")
 
 
 class Chip(NamedTuple):
-    """What a chip stands for: a text, or the path of a picture."""
+    """The content behind a chip: a text, or the path of a picture."""
 
     label: str
     text: str
@@ -70,7 +70,7 @@ class Composer(TextArea):
             self.path = path
 
     class Completing(Message):
-        """What could be completed changed: `kind` is `command`, `file` or nothing."""
+        """The possible completions changed: `kind` is `command`, `file` or empty."""
 
         def __init__(self, kind: str, typed: str) -> None:
             super().__init__()
@@ -105,9 +105,9 @@ class Composer(TextArea):
             case key if key in _NEW_LINE:
                 self._newline(event)
             case "up" if self.cursor_location[0] == 0:
-                self._recall(self.typed.before(self.text), event)
+                self._recall(self.typed.recall_previous(self.text), event)
             case "down" if self.cursor_location[0] == self.document.line_count - 1:
-                self._recall(self.typed.behind(), event)
+                self._recall(self.typed.recall_next(), event)
             case _:
                 pass
 
@@ -168,7 +168,8 @@ class Composer(TextArea):
             self.insert(text)
 
     def action_paste(self) -> None:
-        """Ctrl-V: what was copied in the app, else the picture of the clipboard; a text comes from the terminal."""
+        """Ctrl-V: paste the text that was copied in the app, else the picture of the clipboard; a text comes from the
+        terminal."""
         if self.app.clipboard:
             super().action_paste()
         else:
@@ -176,11 +177,11 @@ class Composer(TextArea):
 
     def add_chip(self, kind: str, label: str, text: str, image: str = "") -> None:
         number = max(self._chips, default=0) + 1
-        shown = f"[{kind} #{number}: {inert(label)[:40]}]".replace("\n", " ")
-        self._chips[number] = Chip(shown, text, image)
-        self.insert(f"{shown} ")
+        chip_label = f"[{kind} #{number}: {inert(label)[:40]}]".replace("\n", " ")
+        self._chips[number] = Chip(chip_label, text, image)
+        self.insert(f"{chip_label} ")
 
-    def expanded(self, shown: str) -> tuple[str, list[str]]:
+    def expanded(self, displayed_text: str) -> tuple[str, list[str]]:
         """The text with its chips unfolded, and the pictures among them."""
         images: list[str] = []
 
@@ -193,24 +194,24 @@ class Composer(TextArea):
                 return match[0]
             return f"\n{chip.text}\n"
 
-        return _CHIP.sub(unfold, shown).strip(), images
+        return _CHIP.sub(unfold, displayed_text).strip(), images
 
     # -- completion ---------------------------------------------------------------------------------------------------
 
     def on_text_area_changed(self) -> None:
         row, column = self.cursor_location
-        before = self.document.get_line(row)[:column]
-        if row == 0 and before.startswith("/") and " " not in before:
-            self.post_message(self.Completing("command", before[1:]))
-        elif match := _WORD.search(before):
+        prefix = self.document.get_line(row)[:column]
+        if row == 0 and prefix.startswith("/") and " " not in prefix:
+            self.post_message(self.Completing("command", prefix[1:]))
+        elif match := _WORD.search(prefix):
             self.post_message(self.Completing("file", match[1]))
         else:
             self.post_message(self.Completing("", ""))
 
-    def complete(self, kind: str, chosen: str) -> None:
+    def complete(self, kind: str, completion: str) -> None:
         row, column = self.cursor_location
-        before = self.document.get_line(row)[:column]
-        begin = 0 if kind == "command" else before.rfind("@")
-        text = f"/{chosen} " if kind == "command" else f"@{chosen}" + " " * (not chosen.endswith("/"))
+        prefix = self.document.get_line(row)[:column]
+        begin = 0 if kind == "command" else prefix.rfind("@")
+        text = f"/{completion} " if kind == "command" else f"@{completion}" + " " * (not completion.endswith("/"))
         self.replace(text, (row, begin), (row, column))
         self.move_cursor((row, begin + len(text)))

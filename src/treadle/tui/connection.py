@@ -1,5 +1,5 @@
-"""What the app needs of whoever runs the chats: this process, or a server. Protocols, and the few values that both
-speak in; errors are those of `treadle.errors`, whose sentences are shown."""
+"""The interface of the app to the runner of the chats: this process, or a server. Protocols, and the few values that
+both use; errors are those of `treadle.errors`, whose sentences are shown."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from treadle.errors import TreadleError
-from treadle.lines.hunks import Shown
+from treadle.lines.hunks import FileDiff
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.http_answers import RuleView
 from treadle.protocol.options import EFFORTS, ChatOptions
@@ -38,24 +38,24 @@ class ChatRow(msgspec.Struct, frozen=True):
     """The seq of its last event."""
     parent: str = ""
     """The chat whose call began it."""
-    found: str = ""
+    matching_text: str = ""
     """Where the words that were looked for stand in it."""
 
 
 class ModelRow(msgspec.Struct, frozen=True):
     model: str
     window: int = 0
-    why: str = ""
-    """What is missing before it can be used."""
+    unusable_reason: str = ""
+    """The requirement that is missing before it can be used."""
     vision: bool = True
-    """Whether it sees images."""
+    """True if it accepts images."""
     place: str = ""
     """The server on this machine that has it."""
     efforts: Sequence[str] = EFFORTS
     """The levels of reasoning effort that can be chosen for it; empty: it has none."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class OpenQuestion(msgspec.Struct, frozen=True):
     """A question to a person: by the chat that is shown, or by one that its calls began (`below`)."""
 
     action: OpenAction
@@ -77,7 +77,7 @@ class JobRow(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of files that were to be undone, redone or kept."""
+    """The result of an undo, a redo or a keep of files."""
 
     files: int
     conflicts: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class ChatLink(Protocol):
-    """One chat. What chats of this process and those of a server do in the same words is done here."""
+    """One chat. Methods that are the same for chats of this process and of a server are implemented here."""
 
     _chat: "Chat | ClientChat"
 
@@ -93,8 +93,8 @@ class ChatLink(Protocol):
     def id(self) -> str:
         return self._chat.id
 
-    def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
-        """Everything that is recorded behind `after`, then what happens, for as long as somebody reads."""
+    def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+        """All events recorded behind `after_seq`, then new ones as they happen, until the reader closes."""
         ...
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
@@ -109,7 +109,7 @@ class ChatLink(Protocol):
         await self._chat.interrupt()
 
     async def go_on(self) -> bool:
-        """Take up a run that nobody drives; False if there is none."""
+        """Take up a run that no worker drives; False if there is none."""
         ...
 
     async def approve(
@@ -129,8 +129,8 @@ class ChatLink(Protocol):
         """The chats that its calls began, and theirs."""
         ...
 
-    async def asked_below(self) -> Sequence[Asked]:
-        """What those ask."""
+    async def asked_below(self) -> Sequence[OpenQuestion]:
+        """The questions of those chats."""
         ...
 
     async def change(self, **options: Any) -> None:
@@ -150,7 +150,7 @@ class ChatLink(Protocol):
 
     async def promote(self, id: str) -> None: ...
 
-    async def changes(self, *, everything: bool = False) -> Sequence[Shown]:
+    async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
         """Of the last run of which something is left; or of all."""
         ...
 
@@ -163,7 +163,7 @@ class ChatLink(Protocol):
     async def keep(self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None) -> Outcome: ...
 
     async def preview_back(self, message: int) -> Sequence[str]:
-        """What going back to before this message would do to files, in lines."""
+        """The effect on files of going back to before this message, in lines."""
         ...
 
     async def back_to(self, message: int, *, conversation: bool, files: bool) -> Outcome: ...
@@ -202,17 +202,17 @@ class Connection(Protocol):
 
     @property
     def stays(self) -> bool:
-        """Whether a run goes on when the app is left."""
+        """True if a run goes on when the app is left."""
         ...
 
     @property
     def away(self) -> bool:
-        """Whether it cannot be reached just now."""
+        """True if the server cannot be reached at the moment."""
         ...
 
     @property
     def initial(self) -> ChatOptions:
-        """What a new chat begins with, as far as that is known here."""
+        """The options of a new chat, as far as they are known here."""
         ...
 
     async def default_model(self) -> "ModelChoice | None":
@@ -233,7 +233,7 @@ class Connection(Protocol):
 
     @property
     def takes_keys(self) -> bool:
-        """Whether keys and addresses can be entered here."""
+        """True if keys and addresses can be entered here."""
         ...
 
     async def store_key(self, provider: str, variable: str, key: str) -> str:
@@ -250,7 +250,7 @@ class Connection(Protocol):
         ...
 
     async def resources(self, root: str, chat: str = "") -> Sequence[str]:
-        """What can be attached as `@server:uri`, without the @; likewise."""
+        """The resources that can be attached as `@server:uri`, without the @; likewise."""
         ...
 
     async def custom_agents(self, root: str) -> "Mapping[str, CustomAgent]":
@@ -264,7 +264,7 @@ class Connection(Protocol):
     async def revoke(self, rule: RuleView) -> None: ...
 
     async def disclosure(self, model: str) -> str:
-        """What the user must be told before this model is used, or nothing (S-10)."""
+        """The notice that the user must see before this model is used; empty if there is none (S-10)."""
         ...
 
     async def consent(self, model: str) -> None: ...

@@ -1,4 +1,4 @@
-"""What people do, carried out: messages, answers to what is asked, completion. What the composer's text is for is a
+"""Carries out the actions of the person: messages, answers to questions, completion. The text in the composer has a
 purpose: a message, unless something else was asked for."""
 
 import asyncio
@@ -14,7 +14,7 @@ from treadle.tui.card import Choice
 from treadle.tui.command_context import CommandContext, Purpose
 from treadle.tui.commands import COMMANDS, carry_out
 from treadle.tui.composer import Composer, Draft
-from treadle.tui.connection import Asked, ChatLink
+from treadle.tui.connection import ChatLink, OpenQuestion
 from treadle.tui.conversation import Conversation
 from treadle.tui.model_dialog import first_run
 from treadle.tui.offers import Offers
@@ -54,13 +54,13 @@ class Controller(CommandContext):
         if choice is None:
             await first_run(self)
         elif choice.reason:
-            self.chosen["model"] = choice.model
+            self.next_chat_options["model"] = choice.model
             self.app.showing.draw_facts()
             self.app.tell(f"using {inert_line(choice.model)} ({choice.reason}); /model changes it", grave=False)
 
     @property
     def cut_off(self) -> bool:
-        """Whether the chat's run is driven by nobody, and nothing has come since that was seen."""
+        """True if no worker drives the chat's run, and no event has come since that was seen."""
         return self._cut_at >= max(1, self.app.conversation.seq)
 
     # -- the composer -------------------------------------------------------------------------------------------------
@@ -93,25 +93,27 @@ class Controller(CommandContext):
                 self._restore_draft()
                 self.app.showing.draw_facts()
             return
-        asked = self.app.card.asked
-        if asked is not None and asked.action.kind == "user_input" and not text.startswith("/"):
-            await self._answer(asked, lambda link: link.answer(asked.action, chosen_option(asked.action, text)))
+        question = self.app.card.asked
+        if question is not None and question.action.kind == "user_input" and not text.startswith("/"):
+            await self._answer(
+                question, lambda link: link.answer(question.action, chosen_option(question.action, text))
+            )
         elif text.startswith("/") and not text.startswith("//"):
-            name, _, rest = text[1:].partition(" ")
-            await self.command(name, rest.strip())
+            name, _, arguments = text[1:].partition(" ")
+            await self.command(name, arguments.strip())
         elif text.startswith("!"):
             await self.shell(text[1:].strip())
         else:
             await self.say(text, message.images, steers=message.steers, draft=message.draft)
 
     async def _for_purpose(self, purpose: Purpose, text: str) -> None:
-        link, asked = self.link(), purpose.asked
+        link, question = self.link(), purpose.question
         match purpose.kind:
-            case "feedback" if asked is not None:
-                await self._answer(asked, lambda link: link.deny(asked.action, text))
-            case "edit" if asked is not None:
+            case "feedback" if question is not None:
+                await self._answer(question, lambda link: link.deny(question.action, text))
+            case "edit" if question is not None:
                 arguments = {**purpose.arguments, "command": text}
-                await self._answer(asked, lambda link: link.approve(asked.action, arguments=arguments))
+                await self._answer(question, lambda link: link.approve(question.action, arguments=arguments))
             case "queued":
                 await link.edit_queued(purpose.target, text)
             case "again":
@@ -123,15 +125,15 @@ class Controller(CommandContext):
             case _:
                 pass
 
-    async def command(self, name: str, rest: str) -> None:
+    async def command(self, name: str, arguments: str) -> None:
         if name in COMMANDS:
-            await carry_out(self, name, rest)
+            await carry_out(self, name, arguments)
             return
         await self._read_own()
-        if (own := self.offers.own.get(name)) is None:
-            near = did_you_mean(name, [*COMMANDS, *self.offers.own])
-            raise InvalidInput(f"there is no command /{inert_line(name, 40)}{near}; see /help")
-        await self.say(own.expand(rest), ())
+        if (custom_command := self.offers.own.get(name)) is None:
+            suggestion = did_you_mean(name, [*COMMANDS, *self.offers.own])
+            raise InvalidInput(f"there is no command /{inert_line(name, 40)}{suggestion}; see /help")
+        await self.say(custom_command.expand(arguments), ())
 
     async def _read_own(self) -> None:
         """The user's own commands, as they are now."""
@@ -142,7 +144,7 @@ class Controller(CommandContext):
         self.offers.files = await asyncio.to_thread(file_names, self.root)
 
     async def _read_names(self) -> None:
-        """What can stand behind an @. Servers may take their time."""
+        """Read the names that can follow an @. Servers may take their time."""
         await self._read_files()
         self.offers.renew()
         self.offers.resources = await self.connection.resources(self.root, self._chat)
@@ -171,25 +173,25 @@ class Controller(CommandContext):
         """The chat works or waits: run the command in a chat of its own, and show here what it did. Typing it answers
         the question about it, unless the command is critical (S-05)."""
         options = self.app.conversation.view.options
-        beside = await self.connection.create(model=options.model, root=options.root, mode=options.mode)
-        shown, main = Conversation(), self.app.conversation
+        side_chat = await self.connection.create(model=options.model, root=options.root, mode=options.mode)
+        side_conversation, main = Conversation(), self.app.conversation
         place = -1
-        await beside.run_command(command)
-        async for batch in beside.news():
+        await side_chat.run_command(command)
+        async for batch in side_chat.news():
             for envelope in batch:
-                shown.apply(envelope)
-            for block in shown.blocks:
+                side_conversation.apply(envelope)
+            for block in side_conversation.blocks:
                 if isinstance(block, Calls):
                     place = main.put_local(place, block)
             self.app.showing.draw()
-            for action in shown.view.actions:
+            for action in side_conversation.view.actions:
                 if action.kind != "permission" or action.severity == "critical":
-                    await beside.interrupt()
+                    await side_chat.interrupt()
                     raise InvalidInput("this command needs an approval: run it when the chat is idle")
-                await beside.approve(action)
-            if shown.view.last_end:
+                await side_chat.approve(action)
+            if side_conversation.view.last_end:
                 break
-        note = f"ran beside this chat, which the model does not see; take it back: treadle undo {beside.id}"
+        note = f"ran beside this chat, which the model does not see; take it back: treadle undo {side_chat.id}"
         main.add_local(Note(text=note))
         self.app.showing.draw()
 
@@ -198,32 +200,32 @@ class Controller(CommandContext):
         if not await self.link().go_on():
             raise InvalidInput("nothing is left of this run to go on with")
 
-    # -- what is asked ------------------------------------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     async def chose(self, choice: Choice) -> None:
-        asked = choice.asked
-        action = asked.action
+        question = choice.asked
+        action = question.action
         match choice.kind:
             case "once":
-                await self._answer(asked, lambda link: link.approve(action))
+                await self._answer(question, lambda link: link.approve(action))
             case "rule":
-                await self._answer(asked, lambda link: link.approve(action, offer=choice.offer, scope=choice.scope))
+                await self._answer(question, lambda link: link.approve(action, offer=choice.offer, scope=choice.scope))
             case "deny":
-                await self._answer(asked, lambda link: link.deny(action))
+                await self._answer(question, lambda link: link.deny(action))
             case "answer":
-                await self._answer(asked, lambda link: link.answer(action, choice.text))
+                await self._answer(question, lambda link: link.answer(action, choice.text))
             case "feedback":
-                self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", asked))
+                self.ask_for(Purpose("feedback", "why not? Enter tells the model, Esc goes back", question))
             case "edit":
                 try:
-                    arguments = await (await self._asking(asked)).arguments(action)
+                    arguments = await (await self._asking(question)).arguments(action)
                 except TreadleError:
                     self.app.card.take_keys_again()
                     raise
                 words = "run this instead: Enter runs it, Esc goes back"
-                self.ask_for(Purpose("edit", words, asked, arguments), str(arguments.get("command", "")))
+                self.ask_for(Purpose("edit", words, question, arguments), str(arguments.get("command", "")))
 
-    def settles(self, question: Asked) -> bool:
+    def settles(self, question: OpenQuestion) -> bool:
         """True if this asks about the command that was typed here, in the same chat; then typing it was the answer. A
         later call of the model is asked about even if its command is the same."""
         if question.key in self._settling:
@@ -239,7 +241,7 @@ class Controller(CommandContext):
         self.app.run_worker(self.app.guarded(self._settle(question, command)))
         return True
 
-    async def _settle(self, question: Asked, command: str) -> None:
+    async def _settle(self, question: OpenQuestion, command: str) -> None:
         try:
             if (await self.link().arguments(question.action)).get("command") == command:
                 await self._answer(question, lambda link: link.approve(question.action))
@@ -247,35 +249,39 @@ class Controller(CommandContext):
             self._settling.discard(question.key)
             self.app.showing.draw()
 
-    async def _asking(self, asked: Asked) -> ChatLink:
-        return await self.connection.open(asked.chat) if asked.chat != self._chat else self.link()
+    async def _asking(self, question: OpenQuestion) -> ChatLink:
+        return await self.connection.open(question.chat) if question.chat != self._chat else self.link()
 
-    async def _answer(self, asked: Asked, give: Callable[[ChatLink], Awaitable[None]]) -> None:
+    async def _answer(self, question: OpenQuestion, give: Callable[[ChatLink], Awaitable[None]]) -> None:
         """An answer that comes too late is a notice, never an end."""
-        self._mine.add(asked.key)
+        self._mine.add(question.key)
         try:
-            await give(await self._asking(asked))
+            await give(await self._asking(question))
         except TreadleError as error:
             if getattr(error, "reason", "") not in _STALE and error.code not in _STALE:
                 raise
             self.app.tell("this was answered elsewhere, or has changed", grave=False)
-        if asked.below:
+        if question.below:
             await self.app.showing.look_below()
 
-    def answered(self, asked: Asked) -> None:
+    def handle_card_closed(self, question: OpenQuestion) -> None:
         """A card went: by an answer from here, or from elsewhere."""
-        if asked.key in self._mine:
-            self._mine.discard(asked.key)
+        if question.key in self._mine:
+            self._mine.discard(question.key)
         elif self.app.conversation.view.busy and not self.app.conversation.view.stopping:
             self.app.tell("answered elsewhere", grave=False)
-        if self._purpose is not None and self._purpose.asked is not None and self._purpose.asked.key == asked.key:
+        if (
+            self._purpose is not None
+            and self._purpose.question is not None
+            and self._purpose.question.key == question.key
+        ):
             self.put_down()
         self.take_up_draft()
 
     # -- keys that are offered to others first ------------------------------------------------------------------------
 
     def completing(self, message: Composer.Completing) -> None:
-        if message.kind and not message.typed:  # what is there by now
+        if message.kind and not message.typed:  # read the current names
             reading = self._read_own() if message.kind == "command" else self._read_names()
             self.app.run_worker(self.app.guarded(reading), group="reading", exclusive=True)
         self.offers.offer(message.kind, message.typed)

@@ -14,22 +14,22 @@ from treadle.protocol.files import FileChange, decode_path
 from treadle.protocol.views import touched
 from treadle.tui.blocks import (
     OUTPUT_KEPT,
+    AnswerBlock,
     AnyBlock,
     Calls,
     Checklist,
-    Ended,
-    Gone,
+    EmptyBlock,
     Note,
-    Said,
+    RunEndBlock,
     ShownCall,
-    Spoken,
-    Thought,
+    ThoughtBlock,
+    UserBlock,
 )
-from treadle.tui.overview import Overview, after
+from treadle.tui.overview import Overview, apply_event
 from treadle.types import CallKey
 
 MOST_FILES = 8
-B = TypeVar("B", Spoken, Thought)
+B = TypeVar("B", AnswerBlock, ThoughtBlock)
 
 
 class Conversation:
@@ -56,20 +56,22 @@ class Conversation:
 
     def take(self) -> set[int]:
         """The places of blocks that are new or not what they were."""
-        changed, self.changed = self.changed, set()
-        return changed
+        changed_blocks, self.changed = self.changed, set()
+        return changed_blocks
 
     def apply(self, envelope: e.Envelope) -> None:
         if envelope.seq:
             if envelope.seq <= self.seq:
                 return
             self.seq = envelope.seq
-        self.view = self._complete_actions(self.view, after(self.view, envelope), envelope.data)
+        self.view = self._complete_actions(self.view, apply_event(self.view, envelope), envelope.data)
         self._show(envelope)
 
-    def messages(self) -> list[Said]:
-        """What the person said and could go back to, oldest first."""
-        return [block for block in self.blocks if isinstance(block, Said) and block.source == "person" and block.seq]
+    def messages(self) -> list[UserBlock]:
+        """The messages of the person that the chat can go back to, oldest first."""
+        return [
+            block for block in self.blocks if isinstance(block, UserBlock) and block.source == "person" and block.seq
+        ]
 
     def add_local(self, block: AnyBlock) -> None:
         """Something that only this screen has seen."""
@@ -96,7 +98,7 @@ class Conversation:
                 self._drop()
                 self._note(event, envelope.seq)
             case e.AssistantMessage():
-                self._answered(event, envelope)
+                self._show_answer(event, envelope)
             case e.UserMessage():
                 self._user(event, envelope.seq)
             case e.TrialStart() | e.ExecutionStart() | e.ExecutionOutput() | e.ExecutionComplete():
@@ -107,9 +109,11 @@ class Conversation:
                 self._change_call(event.check, lambda call: _checked(call, event))
             case e.PermissionRequested(call=call, action=action) | e.UserInputRequested(call=call, action=action):
                 self._asked[action] = call
-                self._change_call(call, lambda known: replace(known, waits=True))
+                self._change_call(call, lambda shown_call: replace(shown_call, waits=True))
             case e.PermissionCompleted(action=action):
-                self._change_call(self._asked.pop(action, CallKey("")), lambda known: replace(known, waits=False))
+                self._change_call(
+                    self._asked.pop(action, CallKey("")), lambda shown_call: replace(shown_call, waits=False)
+                )
                 self._note(event, envelope.seq)
             case e.PlanUpdated(steps=steps):
                 self._vanish(self._plan)
@@ -117,71 +121,73 @@ class Conversation:
             case e.TaskComplete(summary=summary) if summary:
                 self._add(Note(text=summary, colour="green", mark="done", seq=envelope.seq))
             case e.ModelCall(purpose="summary", text=text) if text:
-                self._add(Spoken(text=text, seq=envelope.seq))
+                self._add(AnswerBlock(text=text, seq=envelope.seq))
             case e.FilesChanged(files=files):
                 self._again |= {file.path for file in files if file.path in self._files}
                 self._files = merged(self._files, files)
             case e.SessionRewound(message=message):
-                self._cut(message)
+                self._hide_blocks_from(message)
                 self._note(event, envelope.seq)
             case e.RunEnd(reason=reason, why=why):
-                self._ended(e.SessionIdle(reason, why), envelope)
+                self._end_run(e.SessionIdle(reason, why), envelope)
             case _:
                 self._note(event, envelope.seq)
 
     def _user(self, message: e.UserMessage, seq: int) -> None:
         if message.edits:
-            self._cut(message.edits)
+            self._hide_blocks_from(message.edits)
         if message.delivery == "idle" or not self.view.busy:
             self._files, self._again, self._plan = {}, set(), -1
         self._applies = message.source == "apply"
-        self._add(Said(text=message.content, source=message.source, images=len(message.images), seq=seq))
+        self._add(UserBlock(text=message.content, source=message.source, images=len(message.images), seq=seq))
 
-    def _ended(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
+    def _end_run(self, idle: e.SessionIdle, envelope: e.Envelope) -> None:
         self._drop()
         spent = cost(
             self.view.run_usage, self.view.turns, self.view.calls, (envelope.time_ms - self.view.began_ms) / 1000
         )
-        changed = (replace(file, added=0, removed=0) if at in self._again else file for at, file in self._files.items())
-        files = change_lines(changed, decode_path, MOST_FILES)
+        changed_files = (
+            replace(file, added=0, removed=0) if at in self._again else file for at, file in self._files.items()
+        )
+        files = change_lines(changed_files, decode_path, MOST_FILES)
         for at, block in enumerate(self.blocks[-50:], max(0, len(self.blocks) - 50)):
             if block.live:
                 self._put(at, replace(block, live=False))
-        self._add(Ended(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
+        self._add(RunEndBlock(text=f"{end(idle)} · {spent}", files=tuple(files), seq=envelope.seq))
 
     def _note(self, event: e.Event, seq: int) -> None:
-        if told := notice(event):
-            text, colour = told
+        if styled_notice := notice(event):
+            text, colour = styled_notice
             self._add(
                 Note(text=text, colour=colour, mark="error" if isinstance(event, e.SessionError) else "", seq=seq)
             )
 
-    def _cut(self, message: int) -> None:
-        """The conversation goes back to before a message: what came after it is shown no more."""
+    def _hide_blocks_from(self, message: int) -> None:
+        """Go back to before a message: hide all later blocks."""
         for at, block in enumerate(self.blocks):
-            if block.seq >= message and not isinstance(block, Gone):
-                self._put(at, Gone(seq=block.seq))
+            if block.seq >= message and not isinstance(block, EmptyBlock):
+                self._put(at, EmptyBlock(seq=block.seq))
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    def _speak(self, change: Callable[[Spoken], Spoken]) -> None:
+    def _speak(self, change: Callable[[AnswerBlock], AnswerBlock]) -> None:
         if self._spoken < 0:
-            self._spoken = self._add(Spoken(live=True))
+            self._spoken = self._add(AnswerBlock(live=True))
         block = self.blocks[self._spoken]
-        assert isinstance(block, Spoken)
+        assert isinstance(block, AnswerBlock)
         self._put(self._spoken, change(block))
 
     def _think(self, text: str, now: int) -> None:
         if self._thought < 0:
-            self._thought = self._add(Thought(began_ms=now, live=True))
+            self._thought = self._add(ThoughtBlock(began_ms=now, live=True))
         block = self.blocks[self._thought]
-        assert isinstance(block, Thought)
+        assert isinstance(block, ThoughtBlock)
         self._put(self._thought, replace(block, text=block.text + text, ended_ms=now))
 
     def _end_thought(self, now: int) -> None:
         if self._thought >= 0 and self.blocks[self._thought].live:
             block = self.blocks[self._thought]
-            assert isinstance(block, Thought)
+            assert isinstance(block, ThoughtBlock)
             self._put(self._thought, replace(block, ended_ms=now, live=False))
 
     def _drop(self) -> None:
@@ -190,13 +196,13 @@ class Conversation:
             self._vanish(at)
         self._spoken = self._thought = -1
 
-    def _answered(self, message: e.AssistantMessage, envelope: e.Envelope) -> None:
+    def _show_answer(self, message: e.AssistantMessage, envelope: e.Envelope) -> None:
         self._end_thought(envelope.time_ms)
         thinking = "".join(block.text for block in message.reasoning)
         if self._thought < 0 and thinking.strip():
             self._vanish(self._spoken)
             self._spoken = -1
-            self._add(Thought(text=thinking, seq=envelope.seq))
+            self._add(ThoughtBlock(text=thinking, seq=envelope.seq))
         if message.content.strip():
             self._speak(
                 lambda block: replace(
@@ -237,7 +243,7 @@ class Conversation:
             case e.ExecutionComplete():
                 if event.call not in self._at and not event.success:
                     self._add_call(ShownCall(key=event.call, name="call"), 0)
-                self._change_call(event.call, lambda call: replace(call, done=event, output="", waits=False))
+                self._change_call(event.call, lambda call: replace(call, completion=event, output="", waits=False))
 
     def _add_call(self, call: ShownCall, seq: int) -> None:
         last = self.blocks[-1] if self.blocks else None
@@ -253,18 +259,18 @@ class Conversation:
         at = self._at.get(key, -1)
         block = self.blocks[at] if at >= 0 else None
         if isinstance(block, Calls):
-            changed = (change(call) if call.key == key else call for call in block.calls)
-            calls = tuple(call for call in changed if call is not None)
-            self._put(at, replace(block, calls=calls, live=any(call.done is None for call in calls)))
+            new_calls = (change(call) if call.key == key else call for call in block.calls)
+            calls = tuple(call for call in new_calls if call is not None)
+            self._put(at, replace(block, calls=calls, live=any(call.completion is None for call in calls)))
 
-    def _complete_actions(self, before: Overview, view: Overview, event: e.Event) -> Overview:
+    def _complete_actions(self, old_view: Overview, view: Overview, event: e.Event) -> Overview:
         """Open actions with all that is known of them. The log alone opens and closes them: a live event, which may be
         late, adds details to an open one, and names one whose record has not been read yet."""
         match event:
             case e.ActionRequired(actions=actions):
                 details = {each.action: each for each in actions if each.action not in self._closed}
-                known = [details.pop(each.action, each) for each in view.actions]
-                both = (*known, *details.values())
+                known_actions = [details.pop(each.action, each) for each in view.actions]
+                both = (*known_actions, *details.values())
                 return replace(view, actions=both, busy=True, activity="waiting for you") if both else view
             case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
                 self._closed.add(action)
@@ -273,7 +279,7 @@ class Conversation:
                 self._closed.discard(action)
                 return view
             case e.RunEnd():
-                self._closed |= {each.action for each in before.actions}
+                self._closed |= {each.action for each in old_view.actions}
                 return view
             case e.PermissionRequested(action=action):
                 self._closed.discard(action)
@@ -281,8 +287,8 @@ class Conversation:
                 return view
         block = self.blocks[self._at[event.call]] if event.call in self._at else None
         names = {call.key: call.name for call in block.calls} if isinstance(block, Calls) else {}
-        *others, asked = view.actions
-        return replace(view, actions=(*others, replace(asked, name=names.get(event.call, ""))))
+        *other_actions, last_action = view.actions
+        return replace(view, actions=(*other_actions, replace(last_action, name=names.get(event.call, ""))))
 
     # -- places -------------------------------------------------------------------------------------------------------
 
@@ -298,11 +304,11 @@ class Conversation:
 
     def _vanish(self, at: int) -> None:
         if at >= 0:
-            self._put(at, Gone(seq=self.blocks[at].seq))
+            self._put(at, EmptyBlock(seq=self.blocks[at].seq))
 
 
-def _checked(call: ShownCall, done: e.CheckCompleted) -> ShownCall | None:
+def _checked(call: ShownCall, completion: e.CheckCompleted) -> ShownCall | None:
     """That changed files have no errors is nothing to talk about."""
-    if done.success and call.summary == e.DIAGNOSTICS:
+    if completion.success and call.summary == e.DIAGNOSTICS:
         return None
-    return replace(call, done=as_call(done), output="")
+    return replace(call, completion=as_call(completion), output="")

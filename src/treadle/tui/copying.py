@@ -1,18 +1,18 @@
-"""What can be copied of a conversation: answers, their code blocks, commands, diffs. Knows no screen."""
+"""The texts of a conversation that can be copied: answers, their code blocks, commands, diffs. Knows no screen."""
 
 import re
 from collections.abc import Iterator, Sequence
 
-from treadle.tui.blocks import AnyBlock, Calls, ShownCall, Spoken
+from treadle.tui.blocks import AnswerBlock, AnyBlock, Calls, ShownCall
 
 _CODE = re.compile(r"^(```|~~~)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 def copies(blocks: Sequence[AnyBlock]) -> Iterator[tuple[str, str]]:
-    """What each is, and its text; the newest first."""
+    """The kind and the text of each; the newest first."""
     for block in reversed(blocks):
         match block:
-            case Spoken(text=text) if text.strip():
+            case AnswerBlock(text=text) if text.strip():
                 yield "answer", text.strip("\n")
                 for match in reversed(list(_CODE.finditer(text))):
                     yield "code", match[2].rstrip("\n")
@@ -26,8 +26,8 @@ def copies(blocks: Sequence[AnyBlock]) -> Iterator[tuple[str, str]]:
 def _of_call(call: ShownCall) -> Iterator[tuple[str, str]]:
     if call.name == "run_command" and call.summary:
         yield "command", call.summary
-    if call.done is not None and "@@" in call.done.result:
-        lines = call.done.result.split("\n")
+    if call.completion is not None and "@@" in call.completion.result:
+        lines = call.completion.result.split("\n")
         start = next((at for at, line in enumerate(lines) if line.startswith("@@")), len(lines))
         if diff := "\n".join(lines[start:]).rstrip("\n"):
             yield "diff", diff

@@ -14,7 +14,18 @@ from treadle.presentation.call_line import CHANGED, MINUS, call_lines
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.presentation.styled import Line
 from treadle.protocol.content import PlanStep
-from treadle.tui.blocks import AnyBlock, Calls, Checklist, Ended, Gone, Note, Said, ShownCall, Spoken, Thought
+from treadle.tui.blocks import (
+    AnswerBlock,
+    AnyBlock,
+    Calls,
+    Checklist,
+    EmptyBlock,
+    Note,
+    RunEndBlock,
+    ShownCall,
+    ThoughtBlock,
+    UserBlock,
+)
 from treadle.tui.marks import Marks
 
 LIVE_LINES = 6
@@ -40,15 +51,15 @@ class Look:
         self.marks = marks
 
 
-def drawn(block: AnyBlock, look: Look) -> Drawable | None:
+def draw_block(block: AnyBlock, look: Look) -> Drawable | None:
     """None for what takes no room."""
     match block:
-        case Said():
+        case UserBlock():
             return _draw_message(block, look)
-        case Spoken(text=text) if text.strip():
-            shown = markdown(text, look)
-            return Group(shown, Text("(cut short)", "dim")) if block.partial else shown
-        case Thought():
+        case AnswerBlock(text=text) if text.strip():
+            drawable = markdown(text, look)
+            return Group(drawable, Text("(cut short)", "dim")) if block.partial else drawable
+        case ThoughtBlock():
             return _draw_thought(block, look)
         case Calls():
             return _calls(block, look)
@@ -56,11 +67,11 @@ def drawn(block: AnyBlock, look: Look) -> Drawable | None:
             return checklist(steps, look.marks)
         case Note():
             return _note(block, look)
-        case Ended(text=text, files=files):
+        case RunEndBlock(text=text, files=files):
             lines = [Text(f"{look.marks.rule}{look.marks.rule} {inert_line(text)}", "dim")]
             lines += [Text(f"   {inert_line(file)}", "dim") for file in files]
             return Group(*lines)
-        case Spoken() | Gone():
+        case AnswerBlock() | EmptyBlock():
             return None
 
 
@@ -70,27 +81,27 @@ def markdown(text: str, look: Look) -> Drawable:
     return code.markdown(inert(text), look.code_theme)
 
 
-def _draw_message(block: Said, look: Look) -> Drawable | None:
+def _draw_message(block: UserBlock, look: Look) -> Drawable | None:
     text = inert(block.text).strip("\n")
     if block.source != "person":
         return Text(f"{look.marks.prompt} ({block.source}) {inert_line(block.text, 200)}", "dim")
     lines = text.split("\n")
     if len(lines) > SHORT and not look.unfolded:
         lines = [*lines[:SHORT], f"… {count(len(lines) - SHORT, 'more line')} (Ctrl-O shows all)"]
-    shown = _marked(look.marks.prompt, "bold cyan")
-    shown.append("\n  ".join(lines), "bold")
+    message_text = _marked(look.marks.prompt, "bold cyan")
+    message_text.append("\n  ".join(lines), "bold")
     if block.images:
-        shown.append(f"\n  [{count(block.images, 'image')}]", "dim")
-    return shown
+        message_text.append(f"\n  [{count(block.images, 'image')}]", "dim")
+    return message_text
 
 
-def _draw_thought(block: Thought, look: Look) -> Drawable | None:
+def _draw_thought(block: ThoughtBlock, look: Look) -> Drawable | None:
     if not block.text.strip():
         return None
     until = look.now_ms if block.live else block.ended_ms
     seconds = max(0, until - block.began_ms) / 1000 if block.began_ms else 0.0
     took = f" for {seconds:.0f} s" if seconds >= 1 else ""
-    head = Text(f"{look.marks.thought} {'thinking' if block.live else 'thought'}{took}", "italic dim")
+    head = Text(f"{look.marks.thinking} {'thinking' if block.live else 'thought'}{took}", "italic dim")
     lines = [line for line in inert(block.text).split("\n") if line.strip()]
     if look.unfolded:
         return Group(head, Padding(Text("\n".join(lines), "italic dim"), (0, 0, 0, 2)))
@@ -103,7 +114,7 @@ def checklist(steps: Iterable[PlanStep], marks: Marks) -> Drawable:
     rows = []
     for step in steps:
         mark, style = {
-            "done": (marks.done, "green"),
+            "done": (marks.completed, "green"),
             "in_progress": (marks.now, "bold yellow"),
         }.get(step.status, (marks.todo, "dim"))
         text = Text(inert_line(step.text, 300), "dim" if step.status == "done" else "")
@@ -122,7 +133,7 @@ def grid(rows: Iterable[Iterable[Drawable]], room: int = 0) -> Drawable:
 def _note(block: Note, look: Look) -> Drawable:
     match block.mark:
         case "done":
-            return Group(Text(f"{look.marks.done} done", "bold green"), markdown(block.text, look))
+            return Group(Text(f"{look.marks.completed} done", "bold green"), markdown(block.text, look))
         case "error":
             return Text(f"{look.marks.failed} {block.text}", "bold red")
         case _:
@@ -163,8 +174,10 @@ def key_hints(keys: Iterable[tuple[str, str]], width: int) -> Text:
 
 
 def _folds(call: ShownCall) -> bool:
-    """What looked at something and found it: several such calls are one line."""
-    return call.done is not None and call.done.success and call.effect == "read" and call.name != "run_command"
+    """True for a successful call that only read: several such calls are one line."""
+    return (
+        call.completion is not None and call.completion.success and call.effect == "read" and call.name != "run_command"
+    )
 
 
 def _folded(calls: list[ShownCall], look: Look) -> Drawable:
@@ -172,26 +185,26 @@ def _folded(calls: list[ShownCall], look: Look) -> Drawable:
     for call in calls:
         word = _DONE.get(call.name, (call.name, ""))
         numbers[word] = numbers.get(word, 0) + 1
-    said = ", ".join(
+    summary = ", ".join(
         f"{verb} {count(number, noun)}" if noun else f"{verb} {'once' if number == 1 else f'{number} times'}"
         for (verb, noun), number in numbers.items()
     )
     text = _marked(look.marks.call, "green")
-    text.append(said, "bold")
+    text.append(summary, "bold")
     names = ", ".join(dict.fromkeys(inert_line(call.summary, 60) for call in calls if call.summary))
     text.append(f" {inert_line(names, max(10, look.width - len(text) - 2))}", "dim")
     return text
 
 
 def _call(call: ShownCall, look: Look) -> list[Drawable]:
-    if call.done is None:
+    if call.completion is None:
         return _under_way(call, look)
-    if call.done.diff_stat is not None and not call.done.effect and "@@" in call.done.result:
+    if call.completion.diff_stat is not None and not call.completion.effect and "@@" in call.completion.result:
         return _edited(call, look)
-    lines = call_lines(call.name or "call", call.summary, call.done, look.width)
+    lines = call_lines(call.name or "call", call.summary, call.completion, look.width)
     if look.unfolded and call.name == "run_command":
         head = lines[:1]
-        output = inert(call.done.result or call.done.error).partition(CHANGED)[0].rstrip()
+        output = inert(call.completion.result or call.completion.error).partition(CHANGED)[0].rstrip()
         return [styled(line, look.marks) for line in head] + [_bars(output.split("\n"), look)]
     return [styled(line, look.marks) for line in lines]
 
@@ -210,42 +223,43 @@ def _under_way(call: ShownCall, look: Look) -> list[Drawable]:
 
 def _bars(lines: list[str], look: Look) -> Drawable:
     room = max(10, look.width - 4)
-    cut = [line.replace("\t", "    ") for line in lines]
-    shown = [f"  {look.marks.bar} {line if len(line) <= room else line[: room - 1] + '…'}" for line in cut]
-    return Text("\n".join(shown), "dim", no_wrap=True, overflow="ellipsis")
+    untabbed = [line.replace("\t", "    ") for line in lines]
+    bar_lines = [f"  {look.marks.bar} {line if len(line) <= room else line[: room - 1] + '…'}" for line in untabbed]
+    return Text("\n".join(bar_lines), "dim", no_wrap=True, overflow="ellipsis")
 
 
 def _edited(call: ShownCall, look: Look) -> list[Drawable]:
-    assert call.done is not None
-    assert call.done.diff_stat is not None
-    stat = call.done.diff_stat
+    assert call.completion is not None
+    assert call.completion.diff_stat is not None
+    stat = call.completion.diff_stat
     touched = f" {inert_line(call.summary, max(10, look.width - 30))} "
     mark = (f"{look.marks.call} ", "green")
     head = Text.assemble(mark, (inert_line(call.name, 64), "bold"), touched, numbers(stat.added, stat.removed))
-    lines = inert(call.done.result).split("\n")
+    lines = inert(call.completion.result).split("\n")
     start = next(at for at, line in enumerate(lines) if line.startswith("@@"))
     return [head, diff(lines[start:], call.summary, look, most=0 if look.unfolded else 16)]
 
 
-def numbers(added: int, removed: int) -> Text:
-    return Text.assemble((f"+{added:,}", "green"), (f" {MINUS}{removed:,}", "red"))
+def numbers(added_lines: int, removed_lines: int) -> Text:
+    return Text.assemble((f"+{added_lines:,}", "green"), (f" {MINUS}{removed_lines:,}", "red"))
 
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
 def diff(lines: list[str], path: str, look: Look, most: int = 0) -> Drawable:
-    """A unified diff with line numbers and the colours of its language; what came and went by its mark and ground."""
+    """A unified diff with line numbers: added lines in the colours of their language, removed ones in red, each with
+    its mark."""
     from treadle.tui.code import highlighted
 
-    shown: list[Text] = []
+    rows: list[Text] = []
     coloured = highlighted([line[1:] for line in lines], path, look.code_theme)
     old = new = 0
     for line, text in zip(lines, coloured, strict=True):
         if match := _HUNK.match(line):
             old, new = int(match[1]), int(match[2])
-            if shown:
-                shown.append(Text(f"  {look.marks.bar} ⋮" if look.marks.unicode else "  | :", "dim"))
+            if rows:
+                rows.append(Text(f"  {look.marks.bar} ⋮" if look.marks.unicode else "  | :", "dim"))
             continue
         mark = line[:1] if line[:1] in "+-" else " "
         number = old if mark == "-" else new
@@ -253,13 +267,13 @@ def diff(lines: list[str], path: str, look: Look, most: int = 0) -> Drawable:
         head = (f"  {look.marks.bar} ", "dim"), (f"{number:4} " if line else "     ", "dim")
         sign = (f"{MINUS if mark == '-' and look.marks.unicode else mark} ", f"bold {style}")
         body = text if mark == "+" else (text.plain, style)
-        shown.append(Text.assemble(*head, sign, body, no_wrap=True, overflow="ellipsis"))
+        rows.append(Text.assemble(*head, sign, body, no_wrap=True, overflow="ellipsis"))
         old += mark in "- "
         new += mark in "+ "
-    left = len(shown) - most
-    if most and left > 1:
-        shown = [*shown[:most], Text(f"  {look.marks.bar} … {count(left, 'more line')} (Ctrl-O)", "dim")]
-    return Group(*shown)
+    hidden_count = len(rows) - most
+    if most and hidden_count > 1:
+        rows = [*rows[:most], Text(f"  {look.marks.bar} … {count(hidden_count, 'more line')} (Ctrl-O)", "dim")]
+    return Group(*rows)
 
 
 def styled(line: Line, marks: Marks) -> Text:

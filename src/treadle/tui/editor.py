@@ -10,13 +10,13 @@ from treadle.process_folders import process_folder_prefix
 
 
 def edited(text: str) -> str | None:
-    """What the text is afterwards; None if there is no editor, or it said that something went wrong."""
-    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    """Return the text after the person edited it; None if there is no editor, or it failed."""
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(prefix=process_folder_prefix()) as folder:
         path = Path(folder) / "message.md"
         path.write_text(text, encoding="utf-8")
         try:
-            ended = subprocess.run([*shlex.split(chosen), str(path)])
+            completed = subprocess.run([*shlex.split(editor), str(path)])
         except (OSError, ValueError):
             return None
-        return path.read_text(encoding="utf-8", errors="replace") if ended.returncode == 0 else None
+        return path.read_text(encoding="utf-8", errors="replace") if completed.returncode == 0 else None

@@ -12,8 +12,8 @@ from treadle.feeds.fan_out import Feeds
 from treadle.files import RunSpan
 from treadle.handle import Chat
 from treadle.lines.changes import change_lines, sort_out, without_parents
-from treadle.lines.hunks import Shown
-from treadle.message_expansion import commands, resources, spoken
+from treadle.lines.hunks import FileDiff
+from treadle.message_expansion import commands, expand_message, resources
 from treadle.model_choice import ModelChoice, check_key, find_server, list_models
 from treadle.models.keys import store_key, store_server
 from treadle.models.registry import ModelRegistry
@@ -32,7 +32,7 @@ from treadle.runtime import Agent
 from treadle.searching import search
 from treadle.subagents.tree import tree
 from treadle.transfer import export_chat, fork
-from treadle.tui.connection import Asked, ChatLink, ChatRow, ModelRow, Outcome
+from treadle.tui.connection import ChatLink, ChatRow, ModelRow, OpenQuestion, Outcome
 from treadle.tui.images import read_picture
 from treadle.types import ChatId
 
@@ -56,18 +56,18 @@ class EmbeddedChat(ChatLink):
         self._feeds = feeds
         self._chat = chat
 
-    async def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+    async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
         """A long log in large pages, decoded beside the screen; its end and what follows as any reader gets it."""
         store, chat = self._agent.deps.store, self._chat
         state = await chat.state()
-        while after < state.head - TAIL:
-            records = await store.read(chat.id, after, min(PAGE, state.head - TAIL - after))
+        while after_seq < state.head - TAIL:
+            records = await store.read(chat.id, after_seq, min(PAGE, state.head - TAIL - after_seq))
             if not records:
                 break
-            after = records[-1].seq
+            after_seq = records[-1].seq
             yield await asyncio.to_thread(_decoded, chat.id, records)
         turn = state.open_turn.turn if state.open_turn is not None else 0
-        async with self._feeds.reading(chat.id, after, turn) as reader:
+        async with self._feeds.reading(chat.id, after_seq, turn) as reader:
             async for batch in self._feeds.batches(reader, WATCH_S):
                 if batch:
                     yield batch
@@ -78,7 +78,7 @@ class EmbeddedChat(ChatLink):
         pictures = [await self._picture(path) for path in images]
         options = (await self._chat.state()).options
         self._agent.remember_model(options.model)
-        text, attached = await spoken(self._agent, options, text)
+        text, attached = await expand_message(self._agent, options, text)
         await self._chat.send(text, delivery=delivery, images=[*pictures, *attached])
 
     async def _picture(self, path: str) -> Image:
@@ -108,12 +108,12 @@ class EmbeddedChat(ChatLink):
     async def children(self) -> Sequence[ChildView]:
         return await tree(self._agent.deps, self._chat.id)
 
-    async def asked_below(self) -> Sequence[Asked]:
+    async def asked_below(self) -> Sequence[OpenQuestion]:
         return [
-            Asked(action, row.chat, row.title, below=True)
+            OpenQuestion(action, row.chat, row.title, below=True)
             for row in await self.children()
             if row.waits
-            for action in await self._chat.other(row.chat).actions()
+            for action in await self._chat.get_chat(row.chat).actions()
             if action.of_person
         ]
 
@@ -140,11 +140,13 @@ class EmbeddedChat(ChatLink):
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    async def changes(self, *, everything: bool = False) -> Sequence[Shown]:
+    async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
         files = self._chat.files
-        found = await files.diff(RunSpan() if everything else await files.last_run())
-        told = {each.path for each in without_parents(sort_out(each.change for each in found).told)}
-        return [each for each in found if each.change.path in told]
+        file_diffs = await files.diff(RunSpan() if everything else await files.last_run())
+        visible_paths = {
+            each.path for each in without_parents(sort_out(each.change for each in file_diffs).reported_files)
+        }
+        return [each for each in file_diffs if each.change.path in visible_paths]
 
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
@@ -171,7 +173,7 @@ class EmbeddedChat(ChatLink):
 
 
 class Embedded:
-    """`options`: what a new chat has; `find`: a chat by what a person types for it."""
+    """`options`: the options of a new chat. `find`: finds a chat by the text that a person types for it."""
 
     place = "this process"
     stays = False
@@ -211,15 +213,15 @@ class Embedded:
         return self._link(self.agent.chat(copy))
 
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
-        store, which = self.agent.deps.store, ChatFilter(archived=archived)
+        store, chat_filter = self.agent.deps.store, ChatFilter(archived=archived)
         if not query.strip():
-            return [_row(each) for each in await store.list(which, limit=limit)]
-        found: list[ChatRow] = []
-        async for hit in search(store, which, query):
-            found.append(_row(hit.listed, hit.text))
-            if len(found) == limit:
+            return [_row(each) for each in await store.list(chat_filter, limit=limit)]
+        rows: list[ChatRow] = []
+        async for hit in search(store, chat_filter, query):
+            rows.append(_row(hit.listed, hit.text))
+            if len(rows) == limit:
                 break
-        return found
+        return rows
 
     async def models(self) -> Sequence[ModelRow]:
         registry = self._registry or ModelRegistry(os.environ, home=self.agent.home)
@@ -264,19 +266,19 @@ class Embedded:
             await asyncio.to_thread(self.agent.rules.revoke, rule.rule.id)
             return
         rules = (await self.agent.deps.log.load(ChatId(rule.chat))).options.rules
-        left = [to_builtins(each) for each in rules if each.id != rule.rule.id]
-        await self.agent.chat(rule.chat).command(c.ChangeOptions({"rules": left}))
+        remaining_rules = [to_builtins(each) for each in rules if each.id != rule.rule.id]
+        await self.agent.chat(rule.chat).command(c.ChangeOptions({"rules": remaining_rules}))
         self.agent.rules.forget_use(rule.rule.id)
 
     async def disclosure(self, model: str) -> str:
-        whom = self.agent.consent.missing(model)
-        return disclosure(whom) if whom else ""
+        missing_consent = self.agent.consent.missing(model)
+        return disclosure(missing_consent) if missing_consent else ""
 
     async def consent(self, model: str) -> None:
         await asyncio.to_thread(self.agent.consent.disclose, model)
 
     async def close(self) -> None:
-        """Nobody reads any more. Whoever opened the agent closes it."""
+        """End all subscriptions. The code that opened the agent closes it."""
         self._feeds.end()
 
 
@@ -284,14 +286,14 @@ def _decoded(chat: ChatId, records: Sequence[wire.Record]) -> list[Envelope]:
     return [wire.decode(chat, each) for each in records]
 
 
-def _row(listed: Listed, found: str = "") -> ChatRow:
+def _row(listed: Listed, excerpt: str = "") -> ChatRow:
     line = listed.summary
     return ChatRow(
         line.chat, line.title, shown_status(line.status, listed.leased), line.root, line.model, line.updated_ms,
-        line.archived, line.head, line.parent.partition("/")[0], found,
+        line.archived, line.head, line.parent.partition("/")[0], excerpt,
     )  # fmt: skip
 
 
-def _outcome(done: Restored) -> Outcome:
-    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in done.conflicts)
-    return Outcome(done.total or len(done.files), conflicts, done.error)
+def _outcome(restored: Restored) -> Outcome:
+    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in restored.conflicts)
+    return Outcome(restored.total or len(restored.files), conflicts, restored.error)

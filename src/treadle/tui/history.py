@@ -1,4 +1,4 @@
-"""What was typed before, across chats: one JSON string a line in Treadle's home, for its owner alone."""
+"""The history of typed messages, across chats: one JSON string a line in Treadle's home, for its owner alone."""
 
 import json
 import os
@@ -20,15 +20,15 @@ class History:
             lines = self._path.read_text(encoding="utf-8").splitlines() if self._path is not None else []
         except (OSError, UnicodeDecodeError):
             return []
-        found = []
+        messages = []
         for line in lines[-KEPT:]:
             try:
                 entry = json.loads(line)
             except ValueError:
                 continue
             if isinstance(entry, str):
-                found.append(entry)
-        return found
+                messages.append(entry)
+        return messages
 
     def add(self, text: str) -> None:
         if text.strip() and (not self._entries or self._entries[-1] != text):
@@ -51,7 +51,7 @@ class History:
         """Every entry once, the newest first."""
         return list(dict.fromkeys(reversed(self._entries)))
 
-    def before(self, present: str) -> str | None:
+    def recall_previous(self, present: str) -> str | None:
         """The entry before the one that is shown; None at the first."""
         if self._at == 0:
             return None
@@ -60,7 +60,7 @@ class History:
         self._at -= 1
         return self._entries[self._at]
 
-    def behind(self) -> str | None:
+    def recall_next(self) -> str | None:
         """The entry behind it, at last what was being written; None when that is shown already."""
         if self._at >= len(self._entries):
             return None

@@ -26,8 +26,8 @@ def picture_at(text: str) -> str:
     path = text.strip().strip("'\"").replace("\\ ", " ")
     if not path or "\n" in path or not picture_kind(path):
         return ""
-    found = Path(path).expanduser()
-    return str(found) if found.is_file() else ""
+    picture = Path(path).expanduser()
+    return str(picture) if picture.is_file() else ""
 
 
 def read_picture(path: str) -> tuple[str, bytes]:
@@ -40,7 +40,7 @@ def read_picture(path: str) -> tuple[str, bytes]:
 
 
 def clipboard_command(environment: Mapping[str, str]) -> list[str]:
-    """What prints the picture of the clipboard as PNG on this machine, if there is something that does."""
+    """The command that prints the picture of the clipboard as PNG on this machine; empty if there is none."""
     if environment.get("WAYLAND_DISPLAY") and (program := shutil.which("wl-paste")):
         return [program, "--no-newline", "--type", "image/png"]
     if environment.get("DISPLAY") and (program := shutil.which("xclip")):
@@ -68,10 +68,10 @@ async def clipboard_picture(folder: Path | None) -> str:
         kill_group(process.pid)
     if not data.startswith(PNG):
         raise InvalidInput("there is no picture in the clipboard")
-    return await asyncio.to_thread(_kept, data, folder)
+    return await asyncio.to_thread(_save_picture, data, folder)
 
 
-def _kept(data: bytes, folder: Path | None) -> str:
+def _save_picture(data: bytes, folder: Path | None) -> str:
     place = None if folder is None else folder / "pictures"
     if place is not None:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,11 +1,13 @@
-"""What the app asks of its parts that are loaded behind the first frame: what is shown, and what people do."""
+"""The interface of the app to its parts that are loaded behind the first frame: the display, and the person's
+actions.
+"""
 
 from typing import Any, Protocol
 
 from treadle.protocol.options import ChatOptions
 from treadle.tui.card import Card, Choice
 from treadle.tui.composer import Composer
-from treadle.tui.connection import Asked, ChatLink
+from treadle.tui.connection import ChatLink, OpenQuestion
 from treadle.tui.conversation import Conversation
 from treadle.tui.side import Side
 from treadle.tui.transcript import Transcript
@@ -49,25 +51,25 @@ class Showing(Protocol):
 
 
 class Controlling(Protocol):
-    """What people do, carried out."""
+    """Carries out the person's actions."""
 
-    chosen: dict[str, Any]
+    next_chat_options: dict[str, Any]
     """Options for the next chat."""
 
     @property
     def cut_off(self) -> bool:
-        """Whether the chat's run is driven by nobody."""
+        """True if no worker drives the chat's run."""
         ...
 
     async def begin(self) -> None:
-        """What the app was opened for."""
+        """Begin with the task that the app was opened for."""
         ...
 
     async def submitted(self, message: Composer.Submitted) -> None: ...
 
     async def chose(self, choice: Choice) -> None: ...
 
-    async def command(self, name: str, rest: str) -> None: ...
+    async def command(self, name: str, arguments: str) -> None: ...
 
     async def attach(self, path: str) -> None:
         """Make a picture part of the message, if the model can see it."""
@@ -75,11 +77,11 @@ class Controlling(Protocol):
 
     def completing(self, message: Composer.Completing) -> None: ...
 
-    def settles(self, question: Asked) -> bool:
-        """Whether an approval needs nobody's answer."""
+    def settles(self, question: OpenQuestion) -> bool:
+        """True if an approval needs no answer of a person."""
         ...
 
-    def answered(self, asked: Asked) -> None:
+    def handle_card_closed(self, question: OpenQuestion) -> None:
         """A card went."""
         ...
 

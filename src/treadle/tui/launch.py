@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.tui.app import Left, Start, TreadleApp
+from treadle.tui.app import AppExit, Start, TreadleApp
 
 if TYPE_CHECKING:
     from treadle.tui.connection import Connection
@@ -20,19 +20,19 @@ def make_app(
 
 async def run(
     connect: "Callable[[], Awaitable[Connection]]", start: Start, *, home: Path | None = None, inline: bool = False
-) -> Left | None:
+) -> AppExit | None:
     app = make_app(connect, start, home=home)
-    left = await app.run_async(inline=inline, mouse=not inline)
+    exit_state = await app.run_async(inline=inline, mouse=not inline)
     if app.last_screenful:
         # Written as the screen was: its text went through the same filters.
         sys.stdout.write("\n".join(app.last_screenful) + "\n")
-    return left
+    return exit_state
 
 
 def _show(app: TreadleApp) -> "Showing":
-    from treadle.tui.showing import Shown
+    from treadle.tui.showing import ChatDisplay
 
-    return Shown(app)
+    return ChatDisplay(app)
 
 
 def _control(app: TreadleApp) -> "Controlling":

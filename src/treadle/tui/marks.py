@@ -31,13 +31,13 @@ class Marks(NamedTuple):
     running: str = "○"
     asks: str = "?"
     failed: str = "✗"
-    done: str = "✓"
+    completed: str = "✓"
     now: str = "▸"
     todo: str = "·"
     dot: str = "·"
     bar: str = "│"
     rule: str = "─"
-    thought: str = "✻"
+    thinking: str = "✻"
     full: str = "━"
     spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -47,8 +47,8 @@ class Marks(NamedTuple):
 
 
 PLAIN = Marks(
-    unicode=False, prompt=">", call="*", running="o", asks="?", failed="x", done="v", now=">", todo="-", dot="-",
-    bar="|", rule="-", thought="*", full="=", spinner="|/-\\",
+    unicode=False, prompt=">", call="*", running="o", asks="?", failed="x", completed="v", now=">", todo="-", dot="-",
+    bar="|", rule="-", thinking="*", full="=", spinner="|/-\\",
 )  # fmt: skip
 
 

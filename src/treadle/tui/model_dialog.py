@@ -76,7 +76,7 @@ async def first_run(context: CommandContext) -> None:
     if not model:
         context.app.tell("no model is chosen; /model opens the list again", grave=False)
     elif await context.may_see(model):
-        context.chosen["model"] = model
+        context.next_chat_options["model"] = model
         context.app.showing.draw_facts()
 
 
@@ -105,7 +105,7 @@ async def choose_model(context: CommandContext, title: str = "Model") -> str:
 
 def _with_preferred(rows: Sequence[ModelRow]) -> list[ModelRow]:
     """The rows, and the best model of each provider that can be used, should the catalogue list it elsewhere."""
-    usable = {row.model.partition(":")[0] for row in rows if not row.why}
+    usable = {row.model.partition(":")[0] for row in rows if not row.unusable_reason}
     best = [f"{provider}:{name}" for provider, name in PREFERRED.items() if name and provider in usable]
     return [*rows, *(ModelRow(model) for model in best if all(row.model != model for row in rows))]
 
@@ -113,8 +113,12 @@ def _with_preferred(rows: Sequence[ModelRow]) -> list[ModelRow]:
 def _missing_key(rows: Sequence[ModelRow], model: str) -> str:
     """The provider of a typed model that lacks its key."""
     provider = model.partition(":")[0]
-    known = [row for row in rows if row.model.partition(":")[0] == provider]
-    return provider if known and all(row.why for row in known) and provider in PREFERRED else ""
+    provider_rows = [row for row in rows if row.model.partition(":")[0] == provider]
+    return (
+        provider
+        if provider_rows and all(row.unusable_reason for row in provider_rows) and provider in PREFERRED
+        else ""
+    )
 
 
 async def _get_access(context: CommandContext, offer: Offer) -> str:
@@ -158,8 +162,8 @@ async def _sign_in_to_copilot(context: CommandContext) -> str:
     if gh is None:
         return await _enter_key(context, COPILOT, VARIABLES[COPILOT].keys[0])
     with context.app.suspend():
-        ended = await asyncio.to_thread(subprocess.run, [gh, "auth", "login"])
-    if ended.returncode:
+        completed = await asyncio.to_thread(subprocess.run, [gh, "auth", "login"])
+    if completed.returncode:
         context.app.tell("gh auth login did not sign you in")
         return ""
     return f"{COPILOT}:"
@@ -169,7 +173,7 @@ def _begin_demo(context: CommandContext) -> str:
     make = context.app.start.make_demo
     assert make is not None
     root, model = make()
-    context.chosen["root"] = root
+    context.next_chat_options["root"] = root
     context.app.tell("the demo: a small project with a failing test; write anything", grave=False)
     return model
 
@@ -180,8 +184,8 @@ def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> I
     if ":" in typed and not typed.endswith(":") and all(row.model != typed for row in rows):
         yield Entry(f"  use {inert_line(typed, 80)} (as typed)", Offer("model", typed))
     groups = [
-        ("models that you can use now", [row for row in _ordered(rows) if not row.why]),
-        ("models that need a key first", [row for row in _ordered(rows) if row.why] if words else []),
+        ("models that you can use now", [row for row in _ordered(rows) if not row.unusable_reason]),
+        ("models that need a key first", [row for row in _ordered(rows) if row.unusable_reason] if words else []),
     ]
     for heading, group in groups:
         yield from _group(heading, [(_label(row), _offer_of(context, row)) for row in group], words)
@@ -189,18 +193,22 @@ def _entries(context: CommandContext, rows: Sequence[ModelRow], typed: str) -> I
     keys: list[tuple[Text, Offer | None]] = [
         (Text.assemble(f"  {PROVIDER_NAMES[name]}", ("  enter a key", "dim")), Offer("key", name))
         for name in PREFERRED
-        if takes_keys and name != COPILOT and any(_is_of(row, name) and row.why for row in rows)
+        if takes_keys and name != COPILOT and any(_is_of(row, name) and row.unusable_reason for row in rows)
     ]
     yield from _group("enter a key", keys if takes_keys else [(Text(f"  {REMOTE_KEYS}"), None)], words)
-    others: list[tuple[Text, Offer | None]] = []
+    other_offers: list[tuple[Text, Offer | None]] = []
     if takes_keys:
-        others.append((_other("enter the address of a server", "vLLM, LM Studio, a gateway …"), Offer("address")))
-        others.append((_other("sign in to GitHub Copilot", "with gh, or a token"), Offer("copilot")))
+        other_offers.append(
+            (_format_option("enter the address of a server", "vLLM, LM Studio, a gateway …"), Offer("address"))
+        )
+        other_offers.append((_format_option("sign in to GitHub Copilot", "with gh, or a token"), Offer("copilot")))
     if context.app.start.make_demo is not None:
-        others.append((_other("try the demo model", "a script on a small project; no key"), Offer("demo")))
+        other_offers.append(
+            (_format_option("try the demo model", "a script on a small project; no key"), Offer("demo"))
+        )
     if takes_keys:
-        others.append((Text(f"  {FETCH}"), None))
-    yield from _group("other ways", others, words)
+        other_offers.append((Text(f"  {FETCH}"), None))
+    yield from _group("other ways", other_offers, words)
     if typed and ":" not in typed:
         yield Entry(Text(f"  a model of another name: type provider:name, such as openai:{typed}", "dim"), None)
 
@@ -216,24 +224,24 @@ def _ordered(rows: Sequence[ModelRow]) -> list[ModelRow]:
 
 
 def _label(row: ModelRow) -> Text:
-    model = (f"  {inert_line(row.model, 60)}", "dim" if row.why else "bold")
-    facts = [f"{row.window:,} tokens" if row.window else "", row.place, inert_line(row.why, 120)]
+    model = (f"  {inert_line(row.model, 60)}", "dim" if row.unusable_reason else "bold")
+    facts = [f"{row.window:,} tokens" if row.window else "", row.place, inert_line(row.unusable_reason, 120)]
     return Text.assemble(model, ("  " + "  ".join(filter(None, facts)), "dim"), no_wrap=True)
 
 
 def _offer_of(context: CommandContext, row: ModelRow) -> Offer | None:
     """A model without its key can be chosen where the key can be entered."""
-    usable = not row.why or (context.connection.takes_keys and row.model.partition(":")[0] in PREFERRED)
+    usable = not row.unusable_reason or (context.connection.takes_keys and row.model.partition(":")[0] in PREFERRED)
     return Offer("model", row.model) if usable else None
 
 
-def _other(words: str, about: str) -> Text:
+def _format_option(words: str, about: str) -> Text:
     return Text.assemble(f"  {words}", (f"  {about}", "dim"))
 
 
 def _group(heading: str, rows: Sequence[tuple[Text, Offer | None]], words: str) -> Iterator[Entry[Offer]]:
-    shown = [(label, offer) for label, offer in rows if words in label.plain.casefold()]
-    if shown:
+    matching_rows = [(label, offer) for label, offer in rows if words in label.plain.casefold()]
+    if matching_rows:
         yield Entry(Text(heading, "bold cyan"), None)
-        for label, offer in shown:
+        for label, offer in matching_rows:
             yield Entry(label, offer)

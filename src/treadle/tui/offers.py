@@ -1,4 +1,4 @@
-"""What could be meant by what is being written: commands behind a slash, files and resources behind an @."""
+"""Completions for the text that is being written: commands behind a slash, files and resources behind an @."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -53,28 +53,32 @@ class Offers:
 
     def put_down(self) -> bool:
         """Nothing is offered any more; False if nothing was."""
-        before = bool(self._names)
+        had_offers = bool(self._names)
         self._typed = ("", "")
-        if before:
+        if had_offers:
             self._show("", [])
-        return before
+        return had_offers
 
     def _show(self, kind: str, names: Sequence[str]) -> None:
         if (kind, names) == (self._kind, self._names):
             return
         self._kind, self._names = kind, names
-        shown = self._app.query_one("#offers", OptionList)
-        shown.clear_options()
-        shown.display = bool(names)
+        option_list = self._app.query_one("#offers", OptionList)
+        option_list.clear_options()
+        option_list.display = bool(names)
         width = max((len(name) for name in names), default=0)
         for name in names:
-            shown.add_option(Text(self._line(name, width) if kind == "command" else inert_line(name), no_wrap=True))
+            option_list.add_option(
+                Text(self._line(name, width) if kind == "command" else inert_line(name), no_wrap=True)
+            )
         if names:
-            shown.highlighted = 0
+            option_list.highlighted = 0
 
     def _line(self, name: str, width: int) -> str:
-        own = self.own.get(name)
-        words = COMMANDS.get(name) or (inert_line(f"{own.hint} {own.description}".strip(), 200) if own else "")
+        custom_command = self.own.get(name)
+        words = COMMANDS.get(name) or (
+            inert_line(f"{custom_command.hint} {custom_command.description}".strip(), 200) if custom_command else ""
+        )
         return f"/{name:{width}}  {words}"
 
     def _key(self, key: str) -> bool:
@@ -82,21 +86,21 @@ class Offers:
         if not self._names:
             return self._otherwise(key)
         if self._kind == "command" and not all(f"/{name}".startswith(composer.text) for name in self._names):
-            # What is offered is for what was typed before: who types on quickly means what is written.
+            # Ignore the offers if the text has changed since they were made.
             self.put_down()
             return False
-        shown = self._app.query_one("#offers", OptionList)
+        option_list = self._app.query_one("#offers", OptionList)
         match key:
             case "up":
-                shown.action_cursor_up()
+                option_list.action_cursor_up()
             case "down":
-                shown.action_cursor_down()
+                option_list.action_cursor_down()
             case "escape":
                 self.put_down()
             case _:
-                kind, name = self._kind, self._names[shown.highlighted or 0]
+                kind, name = self._kind, self._names[option_list.highlighted or 0]
                 composer.complete(kind, name)
                 self.put_down()
-                whole = composer.text.strip()[1:] in (*COMMANDS, *self.own)
-                return not (key == "enter" and kind == "command" and whole)
+                is_complete = composer.text.strip()[1:] in (*COMMANDS, *self.own)
+                return not (key == "enter" and kind == "command" and is_complete)
         return True

@@ -1,4 +1,5 @@
-"""What stands beside the conversation: the chat in a few facts, by events alone. Frozen; `after` is the next one."""
+"""The facts beside the conversation: the state of the chat, from events alone. Frozen; `apply_event` returns the next
+one."""
 
 import msgspec
 from msgspec.structs import replace
@@ -15,10 +16,10 @@ class Overview(msgspec.Struct, frozen=True):
     title: str = ""
     options: ChatOptions = ChatOptions()
     busy: bool = False
-    """Whether a run is under way, whoever drives it."""
+    """True if a run is under way, in this process or another."""
     stopping: bool = False
     activity: str = ""
-    """What goes on just now, in a few words."""
+    """The current activity, in a few words."""
     began_ms: int = 0
     """When the run began."""
     plan: tuple[PlanStep, ...] = ()
@@ -42,17 +43,17 @@ class Overview(msgspec.Struct, frozen=True):
     last_end: str = ""
 
 
-def after(view: Overview, envelope: e.Envelope) -> Overview:
+def apply_event(view: Overview, envelope: e.Envelope) -> Overview:
     event = envelope.data
     match event:
         case e.SessionCreated(options=options):
             return replace(view, options=options)
         case e.OptionsChanged(changes=changes):
-            return replace(view, options=_changed(view.options, changes))
+            return replace(view, options=_change_options(view.options, changes))
         case e.TitleChanged(title=title):
             return replace(view, title=title)
         case e.UserMessage():
-            return _begun(view, event, envelope.time_ms)
+            return _begin_run(view, event, envelope.time_ms)
         case e.TurnStart():
             return replace(view, busy=True, activity="waiting for the model", turns=view.turns + 1)
         case e.TurnEnd(usage=usage):
@@ -60,15 +61,15 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
         case e.ModelCall(usage=usage):
             return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage)
         case e.SubagentCompleted(usage=usage, chat=chat):
-            left = tuple(each for each in view.children if each != chat)
-            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage, children=left)
+            remaining = tuple(each for each in view.children if each != chat)
+            return replace(view, usage=view.usage + usage, run_usage=view.run_usage + usage, children=remaining)
         case e.ReasoningDelta():
             return view if view.activity == "thinking" else replace(view, activity="thinking")
         case e.MessageDelta():
             return view if view.activity == "answering" else replace(view, activity="answering")
         case e.ExecutionStart(name=name, plan=plan):
-            begun = tuple(child.chat for child in children_of(plan) if child.chat not in view.children)
-            return replace(view, activity=f"running {name}", busy=True, children=(*view.children, *begun))
+            new_children = tuple(child.chat for child in children_of(plan) if child.chat not in view.children)
+            return replace(view, activity=f"running {name}", busy=True, children=(*view.children, *new_children))
         case e.TrialStart(name=name):
             return replace(view, activity=f"running {name}", busy=True)
         case e.ExecutionComplete():
@@ -97,13 +98,13 @@ def after(view: Overview, envelope: e.Envelope) -> Overview:
             return replace(view, queue=_queue(view.queue, event))
         case e.RunEnd(reason=reason):
             steps = () if all(step.status == "done" for step in view.plan) else view.plan
-            ended = replace(view, busy=False, stopping=False, activity="", last_end=reason, plan=steps)
-            return replace(ended, actions=(), children=())
+            ended_view = replace(view, busy=False, stopping=False, activity="", last_end=reason, plan=steps)
+            return replace(ended_view, actions=(), children=())
         case _:
             return replace(view, actions=_actions(view.actions, event))
 
 
-def _begun(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
+def _begin_run(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
     queue = tuple(item for item in view.queue if item.id != message.queue_id)
     if view.busy:
         return replace(view, queue=queue)
@@ -120,7 +121,7 @@ def _begun(view: Overview, message: e.UserMessage, now_ms: int) -> Overview:
     )
 
 
-def _changed(options: ChatOptions, changes: dict[str, object]) -> ChatOptions:
+def _change_options(options: ChatOptions, changes: dict[str, object]) -> ChatOptions:
     try:
         return msgspec.convert({**msgspec.to_builtins(options), **changes}, ChatOptions)
     except msgspec.ValidationError:  # of a newer Treadle
@@ -136,15 +137,15 @@ def _queue(queue: tuple[QueueItem, ...], event: e.QueueChanged) -> tuple[QueueIt
         case "edited":
             return tuple(replace(item, content=event.content) if item.id == event.id else item for item in queue)
         case "promoted":
-            chosen = [replace(item, delivery="steering") for item in queue if item.id == event.id]
-            return (*chosen, *(item for item in queue if item.id != event.id))
+            promoted = [replace(item, delivery="steering") for item in queue if item.id == event.id]
+            return (*promoted, *(item for item in queue if item.id != event.id))
 
 
 def _actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenAction, ...]:
     """Open actions as the log tells them; `action_required` tells all of them at once, and with more of each."""
     match event:
         case e.PermissionRequested():
-            asked = e.OpenAction(
+            open_action = e.OpenAction(
                 event.action,
                 "permission",
                 event.call,
@@ -155,12 +156,12 @@ def _actions(actions: tuple[e.OpenAction, ...], event: e.Event) -> tuple[e.OpenA
                 offers=event.offers,
                 network=event.network,
             )
-            return (*(each for each in actions if each.action != event.action), asked)
+            return (*(each for each in actions if each.action != event.action), open_action)
         case e.UserInputRequested():
-            asked = e.OpenAction(
+            open_action = e.OpenAction(
                 event.action, "user_input", event.call, event.purpose, text=event.question, options=event.options
             )
-            return (*(each for each in actions if each.action != event.action), asked)
+            return (*(each for each in actions if each.action != event.action), open_action)
         case e.PermissionCompleted(action=action) | e.UserInputCompleted(action=action):
             return tuple(each for each in actions if each.action != action)
         case _:

@@ -1,4 +1,4 @@
-"""What goes to the terminal: only the cells that differ from those it shows. Textual repaints every line of a widget
+"""The output to the terminal: only the cells that differ from those it shows. Textual repaints every line of a widget
 that scrolls or grows, which is most of the screen for each word of an answer.
 
 The painter holds the screen as it was written last. An update of Textual's compositor is applied to a copy of it, and
@@ -7,8 +7,8 @@ the way from one to the other is written:
 1. If many lines moved up by the same number of rows, the terminal moves them (a scroll region).
 2. Of every row that still differs, the cells that differ are written.
 
-A row with characters whose width terminals disagree about is written whole. What the terminal shows is unknown after a
-resize and after another program had it: then `forget` makes the next update a full one.
+A row with characters whose width terminals disagree about is written whole. The content of the terminal is unknown
+after a resize and after another program had it: then `forget` makes the next update a full one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,11 +42,11 @@ Row = tuple[Cell, ...]
 Run = tuple[int, int, Row]
 """A row, a column, and the cells from there on."""
 UNKNOWN = Cell("", "?")
-"""What stands in a cell that was never written."""
+"""The content of a cell that was never written."""
 
 
 class Difference(CompositorUpdate):
-    """What the terminal has to be told, as it is written."""
+    """The text to write to the terminal, with its escape sequences."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -91,15 +91,15 @@ class Painter:
     # -- cells --------------------------------------------------------------------------------------------------------
 
     def _cells(self, strip: Strip, console: Console) -> Row:
-        written = strip.render(console)
-        if (known := self._strips.get(written)) is not None:
-            return known
+        rendered = strip.render(console)
+        if (cached := self._strips.get(rendered)) is not None:
+            return cached
         cells: list[Cell] = []
         for segment in strip:
             cells += self._segment_cells(segment, console)
         if len(self._strips) > _STYLES:
             self._strips.clear()
-        row = self._strips[written] = tuple(cells)
+        row = self._strips[rendered] = tuple(cells)
         return row
 
     def _segment_cells(self, segment: Segment, console: Console) -> Iterator[Cell]:
@@ -112,11 +112,11 @@ class Painter:
 
     def _sgr(self, style: Style, console: Console) -> str:
         system = console._color_system
-        if (known := self._styles.get((style, system))) is None:
+        if (cached := self._styles.get((style, system))) is None:
             if len(self._styles) > _STYLES:
                 self._styles.clear()
-            known = self._styles[style, system] = style.render("x", color_system=system).partition("x")[0]
-        return known
+            cached = self._styles[style, system] = style.render("x", color_system=system).partition("x")[0]
+        return cached
 
     # -- the way ------------------------------------------------------------------------------------------------------
 
@@ -128,8 +128,8 @@ class Painter:
             blank = (UNKNOWN,) * self._size.width
             screen_rows = [*screen_rows[:first], *screen_rows[first + by : end], *[blank] * by, *screen_rows[end:]]
         pairs = enumerate(zip(screen_rows, next_rows, strict=True))
-        changed = ((y, old, new) for y, (old, new) in pairs if old is not new and old != new)
-        yield from _write_runs(run for y, old, new in changed for run in _row_difference(y, old, new))
+        changed_rows = ((y, old, new) for y, (old, new) in pairs if old is not new and old != new)
+        yield from _write_runs(run for y, old, new in changed_rows for run in _row_difference(y, old, new))
 
 
 def _parts(update: ChopsUpdate | LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
@@ -181,22 +181,22 @@ def _has_plain_widths(row: Row) -> bool:
 
 def _best_scroll(screen_rows: Sequence[Row], next_rows: Sequence[Row]) -> tuple[int, int, int] | None:
     """The rows, from the first to before the end, that moved up, and by how many; None if too little would be saved."""
-    changed = [
+    changed_rows = [
         y for y, (old, new) in enumerate(zip(screen_rows, next_rows, strict=True)) if old is not new and old != new
     ]
-    if len(changed) <= LEAST_SAVED:
+    if len(changed_rows) <= LEAST_SAVED:
         return None
-    first, end = changed[0], changed[-1] + 1
+    first, end = changed_rows[0], changed_rows[-1] + 1
     best, saved = 0, LEAST_SAVED
     for by in range(1, min(FARTHEST, end - first - 1) + 1):
-        same = sum(_is_alike(screen_rows[y + by], next_rows[y]) for y in range(first, end - by))
-        if same - 2 * by > saved:
-            best, saved = by, same - 2 * by
+        alike_rows = sum(_is_alike(screen_rows[y + by], next_rows[y]) for y in range(first, end - by))
+        if alike_rows - 2 * by > saved:
+            best, saved = by, alike_rows - 2 * by
     return (first, end, best) if best else None
 
 
 def _is_alike(old: Row, new: Row) -> bool:
-    """Whether most of a row is the same, and not only because it is empty."""
+    """True if the first half of a row is the same, and is not empty."""
     half = len(new) // 2
     return old[:half] == new[:half] and any(cell.text.strip() for cell in new[:half])
 
@@ -207,8 +207,8 @@ def _row_difference(y: int, old: Row, new: Row) -> Iterator[Run]:
         yield y, 0, new
         return
     begin = last = -1
-    for x, (before, cell) in enumerate(zip(old, new, strict=True)):
-        if before == cell:
+    for x, (old_cell, cell) in enumerate(zip(old, new, strict=True)):
+        if old_cell == cell:
             continue
         if begin >= 0 and x - last > GAP:
             yield y, begin, new[begin : last + 1]

@@ -1,5 +1,5 @@
-"""A list over the whole screen to choose from: chats, messages to go back to, models, changed files, jobs. What the
-keys do is told by whoever opens it."""
+"""A list over the whole screen to choose from: chats, messages to go back to, models, changed files, jobs. The caller
+that opens it defines the keys."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Generic, TypeVar
@@ -38,7 +38,7 @@ class Entry(Generic[T]):
 
 Found = Callable[[str], Awaitable[Sequence[Entry[T]]]]
 Act = Callable[[str, T], Awaitable[str | None]]
-"""What a key does to the chosen: None: the list is left, else it is made anew and the text is shown."""
+"""The action of a key on the chosen entry. None closes the list; a text is shown, and the list is rebuilt."""
 
 
 class Picker(ModalScreen[T | None]):
@@ -61,7 +61,7 @@ class Picker(ModalScreen[T | None]):
     def __init__(
         self,
         title: str,
-        found: Found[T],
+        find_entries: Found[T],
         *,
         keys: dict[str, str] | None = None,
         act: Act[T] | None = None,
@@ -71,7 +71,7 @@ class Picker(ModalScreen[T | None]):
     ) -> None:
         super().__init__()
         self._title = title
-        self._found = found
+        self._found = find_entries
         self._keys = keys or {}
         self._act = act
         self._preview = preview
@@ -92,7 +92,7 @@ class Picker(ModalScreen[T | None]):
 
     def _hint(self) -> Text:
         keys = {"enter": "choose", **self._keys, "esc": "back"}
-        return key_hints([(_shown(key), words) for key, words in keys.items()], max(30, self.app.size.width - 8))
+        return key_hints([(_format_key(key), words) for key, words in keys.items()], max(30, self.app.size.width - 8))
 
     async def on_mount(self) -> None:
         self.on_resize()
@@ -105,24 +105,24 @@ class Picker(ModalScreen[T | None]):
     async def load(self) -> None:
         query = self.query_one("#query", Input).value if self._searches else ""
         rows = self.query_one(OptionList)
-        before = rows.highlighted if query == self._query else None
+        old_highlight = rows.highlighted if query == self._query else None
         try:
-            found = list(await self._found(query))
+            entries = list(await self._found(query))
         except TreadleError as error:
-            found = [Entry(Text(inert_line(str(error)), "red"), None)]
+            entries = [Entry(Text(inert_line(str(error)), "red"), None)]
         if not self.is_attached:  # it was left meanwhile
             return
-        self._entries, self._query = found, query
+        self._entries, self._query = entries, query
         rows.clear_options()
         rows.add_options([Option(entry.label, disabled=entry.value is None) for entry in self._entries])
         if self._entries:
             first = next((at for at, entry in enumerate(self._entries) if entry.value is not None), 0)
-            rows.highlighted = first if before is None else min(before, len(self._entries) - 1)
+            rows.highlighted = first if old_highlight is None else min(old_highlight, len(self._entries) - 1)
         else:
             rows.add_option(Option(Text("nothing here", "dim"), disabled=True))
             self._put(Text())
 
-    def chosen(self) -> T | None:
+    def get_highlighted(self) -> T | None:
         at = self.query_one(OptionList).highlighted
         return self._entries[at].value if at is not None and at < len(self._entries) else None
 
@@ -130,7 +130,7 @@ class Picker(ModalScreen[T | None]):
         self.run_worker(self.load(), exclusive=True, group="load")
 
     def on_option_list_option_highlighted(self) -> None:
-        value = self.chosen()
+        value = self.get_highlighted()
         if self._preview is not None and value is not None and self.has_class("wide"):
             self.run_worker(self._show(value), exclusive=True, group="preview")
 
@@ -153,7 +153,7 @@ class Picker(ModalScreen[T | None]):
         self._enter()
 
     def _enter(self) -> None:
-        if (value := self.chosen()) is None:
+        if (value := self.get_highlighted()) is None:
             return
         if "enter" in self._keys:
             self.run_worker(self._do("enter", value))
@@ -167,7 +167,10 @@ class Picker(ModalScreen[T | None]):
                 event.stop()
                 getattr(rows, f"action_{_MOVES[event.key]}")()
             case key if (
-                key != "enter" and key in self._keys and self._act is not None and (value := self.chosen()) is not None
+                key != "enter"
+                and key in self._keys
+                and self._act is not None
+                and (value := self.get_highlighted()) is not None
             ):
                 event.stop()
                 event.prevent_default()
@@ -175,12 +178,12 @@ class Picker(ModalScreen[T | None]):
 
     async def _do(self, key: str, value: T) -> None:
         assert self._act is not None
-        said = await self._act(key, value)
-        if said is None:
+        message = await self._act(key, value)
+        if message is None:
             self.dismiss(None)
         else:
-            if said:
-                self.app.notify(said)
+            if message:
+                self.app.notify(message)
             await self.load()
 
     def action_leave(self) -> None:
@@ -190,5 +193,5 @@ class Picker(ModalScreen[T | None]):
 _MOVES = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
 
 
-def _shown(key: str) -> str:
+def _format_key(key: str) -> str:
     return key.replace("ctrl+", "Ctrl-").replace("enter", "Enter").replace("esc", "Esc")

@@ -13,7 +13,7 @@ from treadle.client.http import Http
 from treadle.client.worlds import ClientWorlds
 from treadle.errors import InvalidInput, NotFound
 from treadle.lines.changes import change_lines, is_folder
-from treadle.lines.hunks import Shown
+from treadle.lines.hunks import FileDiff
 from treadle.model_choice import ModelChoice
 from treadle.protocol.events import Delivery, Envelope, OpenAction
 from treadle.protocol.files import FileChange, decode_path
@@ -21,7 +21,7 @@ from treadle.protocol.http_answers import Accepted, ChatLine, ChatView, CommandL
 from treadle.protocol.options import ChatOptions
 from treadle.protocol.permissions import RuleScope
 from treadle.protocol.views import ChildView
-from treadle.tui.connection import Asked, ChatLink, ChatRow, ModelRow, Outcome
+from treadle.tui.connection import ChatLink, ChatRow, ModelRow, OpenQuestion, Outcome
 from treadle.tui.images import read_picture
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class RemoteChat(ChatLink):
         self._chat = chat
         self._at = f"/api/chats/{chat.id}"
 
-    async def news(self, after: int = 0) -> AsyncIterator[Sequence[Envelope]]:
-        async for envelope in self._chat.events(after):
+    async def news(self, after_seq: int = 0) -> AsyncIterator[Sequence[Envelope]]:
+        async for envelope in self._chat.events(after_seq):
             yield [envelope]
 
     async def send(self, text: str, delivery: Delivery = "queued", images: Sequence[str] = ()) -> None:
@@ -47,7 +47,7 @@ class RemoteChat(ChatLink):
         await self._chat.send(text, delivery=delivery, images=read, expand=True)
 
     async def go_on(self) -> bool:
-        return False  # the server's workers take up what nobody drives
+        return False  # the server's workers take up such runs
 
     async def approve(
         self,
@@ -68,9 +68,9 @@ class RemoteChat(ChatLink):
     async def children(self) -> Sequence[ChildView]:
         return await self._chat.children()
 
-    async def asked_below(self) -> Sequence[Asked]:
+    async def asked_below(self) -> Sequence[OpenQuestion]:
         return [
-            Asked(each.action, each.chat, each.title, below=True)
+            OpenQuestion(each.action, each.chat, each.title, below=True)
             for each in await self._chat.actions(below=True)
             if each.chat != self.id and each.action.of_person
         ]
@@ -87,9 +87,9 @@ class RemoteChat(ChatLink):
     async def promote(self, id: str) -> None:
         await self._http.change("POST", f"{self._at}/queue/{id}/promote", {}, Accepted)
 
-    async def changes(self, *, everything: bool = False) -> Sequence[Shown]:
-        found = await self._chat.files.changes("all" if everything else "last")
-        return [Shown(convert(each, FileChange, from_attributes=True), each.hunks, each.notes) for each in found]
+    async def changes(self, *, everything: bool = False) -> Sequence[FileDiff]:
+        files = await self._chat.files.changes("all" if everything else "last")
+        return [FileDiff(convert(each, FileChange, from_attributes=True), each.hunks, each.notes) for each in files]
 
     async def undo(
         self, paths: Sequence[str] = (), hunks: Mapping[str, Sequence[int]] | None = None, *, everything: bool = False
@@ -139,9 +139,11 @@ class Remote:
         return ModelChoice(model, "") if model else None
 
     async def create(self, **options: Any) -> RemoteChat:
-        wanted = {**self._options, "interactive": True, **options}
-        made = await self._chats.create(**{name: value for name, value in wanted.items() if value not in ("", None)})
-        return RemoteChat(self._http, made)
+        all_options = {**self._options, "interactive": True, **options}
+        client_chat = await self._chats.create(
+            **{name: value for name, value in all_options.items() if value not in ("", None)}
+        )
+        return RemoteChat(self._http, client_chat)
 
     async def open(self, id: str) -> RemoteChat:
         if id == "last":
@@ -152,13 +154,13 @@ class Remote:
 
     async def fork(self, id: str, seq: int) -> RemoteChat:
         head = seq or (await (await self._chats.get(id)).info()).head
-        made = await self._http.change("POST", f"/api/chats/{id}/fork", {"seq": head}, ChatView)
-        return RemoteChat(self._http, await self._chats.get(made.id))
+        chat_view = await self._http.change("POST", f"/api/chats/{id}/fork", {"seq": head}, ChatView)
+        return RemoteChat(self._http, await self._chats.get(chat_view.id))
 
     async def chats(self, query: str = "", *, archived: bool = False, limit: int = 200) -> Sequence[ChatRow]:
         if query.strip():
-            found = await self._chats.search(query, archived=archived, limit=min(limit, 200))
-            return [_row(each, each.found) for each in found]
+            matches = await self._chats.search(query, archived=archived, limit=min(limit, 200))
+            return [_row(each, each.found) for each in matches]
         rows: list[ChatRow] = []
         async for line in self._chats.list(archived=archived):
             rows.append(_row(line))
@@ -185,9 +187,10 @@ class Remote:
 
         path = f"/api/chats/{chat}/commands" if chat else "/api/commands"
         query = {"root": self.initial.root} if self.initial.root and not chat else {}
-        found = (await self._http.get(path, CommandList, query)).commands
+        commands = (await self._http.get(path, CommandList, query)).commands
         return {
-            each.name: OwnCommand(each.name, each.description, f"/{each.name} $ARGUMENTS", each.hint) for each in found
+            each.name: OwnCommand(each.name, each.description, f"/{each.name} $ARGUMENTS", each.hint)
+            for each in commands
         }
 
     async def resources(self, root: str, chat: str = "") -> Sequence[str]:
@@ -206,7 +209,7 @@ class Remote:
         await self._http.change("DELETE", f"/api/rules/{rule.rule.id}", {}, Any, query=query)
 
     async def disclosure(self, model: str) -> str:
-        return ""  # whoever runs the server was told
+        return ""  # the person who runs the server has seen it
 
     async def consent(self, model: str) -> None: ...
 
@@ -214,15 +217,15 @@ class Remote:
         await self._http.close()
 
 
-def _row(line: ChatLine, found: str = "") -> ChatRow:
-    changed = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
+def _row(line: ChatLine, excerpt: str = "") -> ChatRow:
+    updated_ms = round(datetime.fromisoformat(line.updated).timestamp() * 1000)
     return ChatRow(
-        line.id, line.title, line.status, line.root, line.model, changed, line.archived, line.head,
-        line.parent, found,
+        line.id, line.title, line.status, line.root, line.model, updated_ms, line.archived, line.head,
+        line.parent, excerpt,
     )  # fmt: skip
 
 
-def _outcome(done: Restoration) -> Outcome:
-    files = done.total or sum(not is_folder(each) for each in done.files)
-    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in done.conflicts)
-    return Outcome(files, conflicts, done.error)
+def _outcome(restoration: Restoration) -> Outcome:
+    files = restoration.total or sum(not is_folder(each) for each in restoration.files)
+    conflicts = tuple(f"{decode_path(each.path)}: {each.reason}" for each in restoration.conflicts)
+    return Outcome(files, conflicts, restoration.error)

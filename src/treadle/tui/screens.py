@@ -72,5 +72,5 @@ class Confirm(ModalScreen[bool]):
             yield Static(Text(self._text))
             yield Static(keys)
 
-    def action_answer(self, said: bool) -> None:
-        self.dismiss(said)
+    def action_answer(self, is_confirmed: bool) -> None:
+        self.dismiss(is_confirmed)

@@ -20,7 +20,7 @@ from treadle.protocol.options import ChatOptions
 from treadle.tui.app import TreadleApp
 from treadle.tui.blocks import Note
 from treadle.tui.card import Card
-from treadle.tui.connection import Asked, ChatLink
+from treadle.tui.connection import ChatLink, OpenQuestion
 from treadle.tui.conversation import Conversation
 from treadle.tui.overview import Overview
 from treadle.tui.side import Side
@@ -39,7 +39,7 @@ HINT = "Enter queues, Ctrl-S steers, Esc stops"
 WELCOME = "What should I work on? · / commands · @ files · ! shell · F1 help"
 
 
-class Shown:
+class ChatDisplay:
     def __init__(self, app: TreadleApp) -> None:
         self._app = app
         self.conversation = Conversation()
@@ -56,15 +56,15 @@ class Shown:
         self._files_at = -1
         self._lost = ""
         """Why the chat cannot be followed, if so."""
-        self._below: Sequence[Asked] = ()
+        self._below: Sequence[OpenQuestion] = ()
         self._below_lock = asyncio.Lock()
 
     async def mount(self) -> None:
         app = self._app
         await app.query_one("#stage", Vertical).mount(self.transcript)
-        left = app.query_one("#left", Vertical)
-        await left.mount(self.card, after="#stage")
-        await left.mount(OptionList(id="offers"), before="#entry")
+        left_pane = app.query_one("#left", Vertical)
+        await left_pane.mount(self.card, after="#stage")
+        await left_pane.mount(OptionList(id="offers"), before="#entry")
         if words := app.start.first_words.strip():
             self.conversation.add_local(Note(text=words, colour="cyan"))
         self.transcript.show(self.conversation)
@@ -76,10 +76,10 @@ class Shown:
 
     def attach(self, link: ChatLink, *, new: bool = False) -> None:
         self.leave()
-        before = self.conversation.blocks if new else []
+        old_blocks = self.conversation.blocks if new else []
         self._lost = ""
         self._show(Conversation())
-        for block in before:
+        for block in old_blocks:
             self.conversation.add_local(block)
         self.link = link
         self._following = asyncio.create_task(self._follow(link), name=f"follow {link.id}")
@@ -115,7 +115,7 @@ class Shown:
             await asyncio.sleep(LOOK_S)
 
     async def _look(self) -> None:
-        """What no event tells while it happens: the last lines of background commands, the files that are left."""
+        """Look up facts that no event reports: the last lines of background commands, the remaining changed files."""
         link, view = self.link, self.conversation.view
         if self._app.connection is not None and not self._app.connection.stays:
             root = view.options.root or self._app.start.root
@@ -132,18 +132,18 @@ class Shown:
         self.draw_facts()
 
     async def look_below(self) -> None:
-        link, known = self.link, self.conversation.view.children
+        link, child_ids = self.link, self.conversation.view.children
         if link is None or self._below_lock.locked():
             return
         async with self._below_lock:
             try:
-                rows = await link.children() if known else ()
-                asked = await link.asked_below() if any(row.waits for row in rows) else ()
+                rows = await link.children() if child_ids else ()
+                questions = await link.asked_below() if any(row.waits for row in rows) else ()
             except TreadleError:
                 return
         if link is self.link:
-            self.side.children = tuple(row for row in rows if row.chat in known or not row.ended)
-            self._below = asked
+            self.side.children = tuple(row for row in rows if row.chat in child_ids or not row.ended)
+            self._below = questions
             self.draw()
 
     # -- drawing ------------------------------------------------------------------------------------------------------
@@ -166,25 +166,31 @@ class Shown:
             app.composer.focus()
 
     def _draw_card(self) -> None:
-        controller, before = self._app.controller, self.card.asked
-        own = [
+        controller, old_question = self._app.controller, self.card.asked
+        own_questions = [
             question
             for action in self.conversation.view.actions
             if action.of_person and self.link is not None
-            for question in [Asked(action, self.link.id)]
+            for question in [OpenQuestion(action, self.link.id)]
             if controller is None or not controller.settles(question)
         ]
-        asked = [*own, *self._below]
-        self.card.ask(asked[0] if asked else None, max(0, len(asked) - 1))
-        if controller is not None and before is not None and (not asked or asked[0].key != before.key):
-            controller.answered(before)
+        questions = [*own_questions, *self._below]
+        self.card.ask(questions[0] if questions else None, max(0, len(questions) - 1))
+        if (
+            controller is not None
+            and old_question is not None
+            and (not questions or questions[0].key != old_question.key)
+        ):
+            controller.handle_card_closed(old_question)
 
     @property
     def options(self) -> ChatOptions:
         app = self._app
         if self.link is not None or app.connection is None:
             return self.conversation.view.options
-        return change_options(app.connection.initial, app.controller.chosen if app.controller is not None else {})
+        return change_options(
+            app.connection.initial, app.controller.next_chat_options if app.controller is not None else {}
+        )
 
     def draw_facts(self) -> None:
         app, view = self._app, replace(self.conversation.view, options=self.options)
@@ -208,13 +214,13 @@ class Shown:
                 parts.append(f"{len(view.jobs)} in the background")
         if view.queue:
             parts.append(f"{len(view.queue)} queued")
-        said = " · ".join(part for part in parts if part)
-        room = app.query_one("#footer").size.width - len(said) - 5
-        return f"{said} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else said
+        footer = " · ".join(part for part in parts if part)
+        room = app.query_one("#footer").size.width - len(footer) - 5
+        return f"{footer} · {tail(inert_line(options.root or app.start.root), min(room, 40))}" if room > 8 else footer
 
     def _tidy(self) -> None:
-        """Look for garbage among all there is (what was loaded is put aside) while nobody types: it takes longer than a
-        key should wait."""
+        """Collect garbage among all objects (those of loading are frozen) while no key is pressed: it takes longer than
+        a key should wait."""
         if gc.get_freeze_count() and time.monotonic() - self._app.last_key > QUIET_S:
             gc.collect()
 
@@ -239,10 +245,10 @@ class Shown:
             mark = app.marks.asks if waits else app.marks.spinner[self._frame % len(app.marks.spinner)]
             seconds = max(0, round(time.time() - view.began_ms / 1000)) if view.began_ms else 0
             activity = "waiting for you" if waits else view.activity or "working"
-            said = f"{mark} {inert_line(activity, 60)} {seconds} s · "
-            room = app.query_one("#status").size.width - 2 - len(said)
+            status = f"{mark} {inert_line(activity, 60)} {seconds} s · "
+            room = app.query_one("#status").size.width - 2 - len(status)
             hint = HINT if len(HINT) <= room and not waits else "Esc stops"
-            app.say_status(f"{said}{purpose or hint}", "yellow")
+            app.say_status(f"{status}{purpose or hint}", "yellow")
         elif not self.conversation.blocks:
             app.say_status(WELCOME)
         else:

@@ -1,10 +1,10 @@
-"""What the panel at the side says: what changed, the plan, what waits, what runs, what it costs and where it runs."""
+"""The content of the panel at the side: changed files, the plan, the queue, running commands, cost and place."""
 
 import time
 from collections.abc import Callable, Sequence
 
 from treadle.inert import inert_line
-from treadle.lines.hunks import Shown
+from treadle.lines.hunks import FileDiff
 from treadle.presentation.names import model_name, tail
 from treadle.presentation.rich_text import Drawable, Group, Text
 from treadle.protocol.files import decode_path
@@ -25,16 +25,16 @@ class Side:
         self._marks = marks
         self._write = write
         self.place = ""
-        self.files: Sequence[Shown] = ()
+        self.files: Sequence[FileDiff] = ()
         self.jobs: Sequence[JobRow] = ()
         self.children: Sequence[ChildView] = ()
         self.branch = ""
         self._last: object = None
 
     def show(self, view: Overview) -> None:
-        seen = (view, tuple(self.files), tuple(self.jobs), tuple(self.children), self.branch, self.place)
-        if seen != self._last:
-            self._last = seen
+        shown_state = (view, tuple(self.files), tuple(self.jobs), tuple(self.children), self.branch, self.place)
+        if shown_state != self._last:
+            self._last = shown_state
             self._write(Group(*self._sections(view)))
 
     def _sections(self, view: Overview) -> list[Drawable]:
@@ -92,8 +92,8 @@ class Side:
         share = min(1.0, view.tokens / view.window)
         full = round(share * (width - 10))
         colour = "red" if share > 0.85 else "yellow" if share > 0.6 else "green"
-        filled, rest = self._marks.full * full, self._marks.full * (width - 10 - full)
-        return [Text.assemble("  ", (filled, colour), (rest, "dim"), f" {share:4.0%}"), Text(cost, "dim")]
+        filled, empty_part = self._marks.full * full, self._marks.full * (width - 10 - full)
+        return [Text.assemble("  ", (filled, colour), (empty_part, "dim"), f" {share:4.0%}"), Text(cost, "dim")]
 
     def _facts(self, view: Overview, width: int) -> list[Drawable]:
         options = view.options

@@ -1,5 +1,5 @@
-"""Markdown that is still coming, cut into what nothing behind it can change and the rest: what is settled is drawn
-once, however long an answer gets. Knows no screen."""
+"""Markdown that is still coming, cut into the settled part, which later text cannot change, and the rest. The settled
+part is drawn once, for an answer of any length. Knows no screen."""
 
 import re
 
@@ -8,7 +8,7 @@ CODE_LINES = 24
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE = re.compile(r"^(```|~~~)[^\n]*\n", re.MULTILINE)
 _GOES_ON = "-*+|>"
-"""What may go on with a list, a table or a quotation that stands before it."""
+"""Characters that may continue a list, a table or a quotation before them."""
 
 
 def settled_part(text: str) -> str:
@@ -31,18 +31,18 @@ def settled_part(text: str) -> str:
 def code_parts(text: str) -> list[str]:
     """A text in which a code block is open, as texts to be drawn one below the other: all but the last are settled.
     Any other text is one part."""
-    found = _FENCE.search(text)
-    if found is None or re.search(rf"^{found[1]}", text[found.end() :], re.MULTILINE):
+    match = _FENCE.search(text)
+    if match is None or re.search(rf"^{match[1]}", text[match.end() :], re.MULTILINE):
         return [text]
-    lines = text[found.end() :].splitlines(keepends=True)
-    parts, begin = list[str](), text[: found.end()]
-    while cut := _cut(lines):
-        parts.append(f"{begin}{''.join(lines[:cut])}{found[1]}\n")
-        lines, begin = lines[cut:], found[0]
+    lines = text[match.end() :].splitlines(keepends=True)
+    parts, begin = list[str](), text[: match.end()]
+    while line_count := _find_split(lines):
+        parts.append(f"{begin}{''.join(lines[:line_count])}{match[1]}\n")
+        lines, begin = lines[line_count:], match[0]
     return [*parts, begin + "".join(lines)]
 
 
-def _cut(lines: list[str]) -> int:
+def _find_split(lines: list[str]) -> int:
     """Where the first part of code ends, not beside an empty line, which would be lost; 0: it is still to come."""
     return next(
         (at for at in range(CODE_LINES, len(lines)) if lines[at - 1].strip() and lines[at].strip()),

@@ -1,5 +1,5 @@
 """The conversation on the screen: a scrolling view that draws only the lines it shows. A block is drawn once for a
-width and kept; heights of blocks that nobody has seen are guessed, and measured when they come into sight."""
+width and cached; heights of blocks that were never in view are guessed, and measured when they come into view."""
 
 import time
 from bisect import bisect_right
@@ -14,9 +14,9 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from treadle.tui.blocks import AnyBlock, Calls, Gone, Said, Spoken, Thought
+from treadle.tui.blocks import AnswerBlock, AnyBlock, Calls, EmptyBlock, ThoughtBlock, UserBlock
 from treadle.tui.conversation import Conversation
-from treadle.tui.drawing import Look, drawn
+from treadle.tui.drawing import Look, draw_block
 from treadle.tui.marks import Marks
 from treadle.tui.streaming import code_parts, settled_part
 
@@ -50,10 +50,10 @@ class Transcript(ScrollView, can_focus=True):
         self._coded: dict[tuple[str, int], list[Strip]] = {}
         """Settled parts of the code block that is coming, by their text and width."""
         self._ready: dict[int, tuple[Strip, Strip]] = {}
-        """By line: what was drawn for it, and the same as it goes to the screen."""
+        """By line: its drawn strip, and the same strip as it goes to the screen."""
         self._ground: Style | None = None
         self.follows = True
-        """Whether the view stays at the end as it grows."""
+        """True if the view stays at the end as it grows."""
 
     def show(self, conversation: Conversation) -> None:
         """Another conversation, from its end."""
@@ -67,8 +67,8 @@ class Transcript(ScrollView, can_focus=True):
 
     def update_blocks(self) -> None:
         """Draw what has changed since the last time."""
-        if changed := self.conversation.take() | self._live():
-            self._redraw(changed)
+        if changed_blocks := self.conversation.take() | self._live():
+            self._redraw(changed_blocks)
 
     def tick(self) -> None:
         """Timers move on."""
@@ -99,20 +99,20 @@ class Transcript(ScrollView, can_focus=True):
         self._heights = [_guess(block, self._width) for block in blocks]
         if self._width > 0:
             for at in range(self._tail(MEASURED), len(blocks)):
-                self._heights[at] = len(self._drawn(at))
+                self._heights[at] = len(self._draw_strips(at))
         self._place()
 
-    def _redraw(self, changed: set[int]) -> None:
+    def _redraw(self, changed_blocks: set[int]) -> None:
         if self._width <= 0:
             return
         blocks = self.conversation.blocks
         self._heights += [0] * (len(blocks) - len(self._heights))
         top = self.scroll_offset.y
         first, last = (bisect_right(self._starts, line) - 1 for line in (top, top + self.size.height))
-        for at in changed:
+        for at in changed_blocks:
             self._lines.pop(at, None)
-            near = at >= self._tail(MEASURED) or first <= at <= last
-            self._heights[at] = len(self._drawn(at)) if near else _guess(blocks[at], self._width)
+            is_near = at >= self._tail(MEASURED) or first <= at <= last
+            self._heights[at] = len(self._draw_strips(at)) if is_near else _guess(blocks[at], self._width)
         self._place()
         if self.follows:
             self.go_to_end()
@@ -130,11 +130,11 @@ class Transcript(ScrollView, can_focus=True):
                 self.call_after_refresh(self.go_to_end)
         self.refresh()
 
-    def _drawn(self, at: int) -> list[Strip]:
+    def _draw_strips(self, at: int) -> list[Strip]:
         if at < self._released:
             return []
-        if (known := self._lines.get(at)) is not None:
-            return known
+        if (cached := self._lines.get(at)) is not None:
+            return cached
         block = self.conversation.blocks[at]
         look = Look(
             max(10, self._width),
@@ -145,16 +145,16 @@ class Transcript(ScrollView, can_focus=True):
         )
         strips = self._strips(block, look)
         if len(self._lines) > KEPT:
-            for far in sorted(self._lines, key=lambda each: -abs(each - at))[: KEPT // 2]:
-                del self._lines[far]
+            for distant in sorted(self._lines, key=lambda each: -abs(each - at))[: KEPT // 2]:
+                del self._lines[distant]
         self._lines[at] = strips
         return strips
 
     def _strips(self, block: AnyBlock, look: Look) -> list[Strip]:
-        if isinstance(block, Spoken) and block.live:
-            settled = settled_part(block.text)
-            return self._settled(settled, look) + self._coming(block.text[len(settled) :], look)
-        renderable = drawn(block, look)
+        if isinstance(block, AnswerBlock) and block.live:
+            settled_text = settled_part(block.text)
+            return self._draw_finished(settled_text, look) + self._coming(block.text[len(settled_text) :], look)
+        renderable = draw_block(block, look)
         if renderable is None:
             return []
         console = self.app.console
@@ -165,26 +165,26 @@ class Transcript(ScrollView, can_focus=True):
             strips.pop()
         return [*strips, Strip.blank(look.width)] if strips else []
 
-    def _settled(self, text: str, look: Look) -> list[Strip]:
-        """What came of an answer and changes no more, drawn once; of what is added only the new part is."""
-        known, width, strips = self._finished
-        if width != look.width or not text.startswith(known):
-            known, strips = "", []
-        if text != known:
-            strips = [*strips, *self._strips(Spoken(text=text[len(known) :]), look)]
+    def _draw_finished(self, text: str, look: Look) -> list[Strip]:
+        """The settled part of an answer, drawn once; only text that is added to it is drawn."""
+        drawn_text, width, strips = self._finished
+        if width != look.width or not text.startswith(drawn_text):
+            drawn_text, strips = "", []
+        if text != drawn_text:
+            strips = [*strips, *self._strips(AnswerBlock(text=text[len(drawn_text) :]), look)]
             self._finished = (text, look.width, strips)
             self._coded.clear()
         return strips
 
     def _coming(self, text: str, look: Look) -> list[Strip]:
         """The end of an answer that is still coming; of a long block of code only its end is drawn again."""
-        *settled, last = code_parts(text)
+        *settled_parts, last = code_parts(text)
         strips: list[Strip] = []
-        for part in settled:
+        for part in settled_parts:
             if (part, look.width) not in self._coded:
-                self._coded[part, look.width] = self._strips(Spoken(text=part), look)[:-1]
+                self._coded[part, look.width] = self._strips(AnswerBlock(text=part), look)[:-1]
             strips += self._coded[part, look.width]
-        return strips + self._strips(Spoken(text=last), look)
+        return strips + self._strips(AnswerBlock(text=last), look)
 
     def notify_style_update(self) -> None:
         self._ground = None
@@ -198,33 +198,35 @@ class Transcript(ScrollView, can_focus=True):
         if not 0 <= line < self._starts[-1]:
             return Strip.blank(width, style)
         at = bisect_right(self._starts, line) - 1
-        strips = self._drawn(at)
+        strips = self._draw_strips(at)
         inside = line - self._starts[at]
         if len(strips) != self._heights[at]:
             self._measured(at, len(strips))
         strip = strips[inside] if inside < len(strips) else Strip.blank(width)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(line)) is not None:
-            return self._chosen(strip.crop_extend(0, width, style).apply_style(style), span).apply_offsets(0, line)
-        known = self._ready.get(line)
-        if known is None or known[0] is not strip:
+            return self._highlight_selection(strip.crop_extend(0, width, style).apply_style(style), span).apply_offsets(
+                0, line
+            )
+        cached = self._ready.get(line)
+        if cached is None or cached[0] is not strip:
             if len(self._ready) > READY:
                 self._ready.clear()
-            known = (strip, strip.crop_extend(0, width, style).apply_style(style).apply_offsets(0, line))
-            self._ready[line] = known
-        return known[1]
+            cached = (strip, strip.crop_extend(0, width, style).apply_style(style).apply_offsets(0, line))
+            self._ready[line] = cached
+        return cached[1]
 
-    def _chosen(self, shown: Strip, span: tuple[int, int]) -> Strip:
-        width = shown.cell_length
+    def _highlight_selection(self, strip: Strip, span: tuple[int, int]) -> Strip:
+        width = strip.cell_length
         begin, end = span[0], width if span[1] == -1 else span[1]
         style = self.screen.get_component_rich_style("screen--selection")
-        parts = list(shown.divide([begin, end, width]))
+        parts = list(strip.divide([begin, end, width]))
         if len(parts) > 1:
             parts[1] = Strip([Segment(each.text, (each.style or Style()) + style) for each in parts[1]])
         return Strip.join(parts)
 
     def _measured(self, at: int, height: int) -> None:
-        """A guess was wrong: what stands in sight stays where it is."""
+        """Correct the guessed height of a block without moving the lines in view."""
         grown = height - self._heights[at]
         self._heights[at] = height
 
@@ -261,7 +263,7 @@ class Transcript(ScrollView, can_focus=True):
         line = self.scroll_offset.y + event.y
         if 0 <= line < self._starts[-1]:
             at = bisect_right(self._starts, line) - 1
-            if isinstance(self.conversation.blocks[at], Calls | Thought | Said):
+            if isinstance(self.conversation.blocks[at], Calls | ThoughtBlock | UserBlock):
                 self._opened ^= {at}
                 self._redraw({at})
 
@@ -293,13 +295,13 @@ class Transcript(ScrollView, can_focus=True):
         if end <= self._released:
             return []
         lines = [line for at in range(self._released, end) for line in self._written_lines(at)]
-        gone = set(range(self._released, end))
+        released = set(range(self._released, end))
         self._released = end
-        self._redraw(gone)
+        self._redraw(released)
         return lines
 
     def _written_lines(self, at: int) -> list[str]:
-        strips = [strip.crop(0, cell_len(strip.text.rstrip())) for strip in self._drawn(at)]
+        strips = [strip.crop(0, cell_len(strip.text.rstrip())) for strip in self._draw_strips(at)]
         for each in self.app.get_line_filters():
             strips = [strip.apply_filter(each, self.background_colors[1]) for strip in strips]
         return [strip.render(self.app.console) for strip in strips]
@@ -309,11 +311,11 @@ class Transcript(ScrollView, can_focus=True):
 
 
 def _guess(block: AnyBlock, width: int) -> int:
-    """How high a block is that nobody has drawn."""
+    """The guessed height of a block that was not drawn yet."""
     match block:
-        case Gone():
+        case EmptyBlock():
             return 0
-        case Said(text=text) | Spoken(text=text):
+        case UserBlock(text=text) | AnswerBlock(text=text):
             return sum(1 + len(line) // max(20, width) for line in text.split("\n")) + 1
         case Calls(calls=calls):
             return 1 + sum(1 if call.effect == "read" else 4 for call in calls)

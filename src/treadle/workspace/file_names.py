@@ -1,5 +1,5 @@
 """The names of a project's files, for completion, without those that git would ignore; and the best of them for a few
-letters. Reads names and rules for ignoring only: no program is run in a project that nobody has looked at yet."""
+letters. Reads names and rules for ignoring only: no program is run in a project that no person has trusted yet."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from treadle.workspace.search.scan import leaves
 
 MOST = 100_000
 _UNTYPED = ("node_modules/", "__pycache__/", ".venv/", "target/", ".mypy_cache/", ".ruff_cache/")
-"""What nobody names by hand, unless the project's own rules say otherwise."""
+"""Folders that people do not type by hand, unless the project's own rules say otherwise."""
 
 
 def file_names(root: str) -> list[str]:
@@ -32,12 +32,12 @@ def best(names: Sequence[str], typed: str, most: int = 8) -> list[str]:
     query = typed.casefold()
     if not query:
         return sorted(names, key=len)[:most]
-    whole = [name for name in names if query in name.casefold()]
-    if len(whole) < most:
-        known = set(whole)
-        scattered = [name for name in names if name not in known and _in_order(query, name.casefold())]
-        whole += sorted(scattered, key=len)[: most - len(whole)]
-    return sorted(whole, key=lambda name: _rank(name, query))[:most]
+    matches = [name for name in names if query in name.casefold()]
+    if len(matches) < most:
+        matched = set(matches)
+        scattered = [name for name in names if name not in matched and _in_order(query, name.casefold())]
+        matches += sorted(scattered, key=len)[: most - len(matches)]
+    return sorted(matches, key=lambda name: _rank(name, query))[:most]
 
 
 def _rank(name: str, query: str) -> tuple[int, int, str]:
@@ -69,5 +69,5 @@ def branch_of(root: str) -> str:
 
 
 def _beginning(file: Path) -> str:
-    with file.open(encoding="utf-8") as opened:
-        return opened.read(4_096)
+    with file.open(encoding="utf-8") as stream:
+        return stream.read(4_096)

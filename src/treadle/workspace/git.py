@@ -63,7 +63,7 @@ _ENVIRONMENT = {
 _REFERENCES = frozenset(
     ("HEAD", "HEAD.lock", "ORIG_HEAD", "packed-refs", "packed-refs.lock", "refs", "reftable", "logs", "worktrees")
 )
-"""What git may change in a repository: its references, and where HEAD is."""
+"""The entries of a repository that git may change: its references, and HEAD."""
 _INCLUDE = re.compile(rb"\[\s*include", re.IGNORECASE)
 _MOST_INCLUDES = 20
 
@@ -84,8 +84,8 @@ def repository_of(root: str) -> Repository | None:
     if os.path.isdir(place):
         alone = not os.path.lexists(os.path.join(place, "commondir"))
         return Repository(place, place) if alone else None
-    named = _line(place).removeprefix("gitdir:").strip()
-    folder = os.path.realpath(os.path.join(root, named)) if named else ""
+    git_folder = _line(place).removeprefix("gitdir:").strip()
+    folder = os.path.realpath(os.path.join(root, git_folder)) if git_folder else ""
     if not folder or not os.path.isdir(folder):
         return None
     above = _line(os.path.join(folder, "commondir"))
@@ -98,18 +98,18 @@ def repository_of(root: str) -> Repository | None:
 class Git:
     """`hidden` is what git may not read, as for commands. ToolError if there is no sandbox to run it in."""
 
-    def __init__(self, repository: Repository, sandbox: Sandbox, hidden: Sequence[str] = ()) -> None:
+    def __init__(self, repository: Repository, sandbox: Sandbox, hidden_paths: Sequence[str] = ()) -> None:
         self.folder = repository.folder
         self._common = repository.common
         self._sandbox = sandbox
-        self._hidden = tuple(path for path in hidden if not _lies_in(self._common, path))
+        self._hidden = tuple(path for path in hidden_paths if not _lies_in(self._common, path))
         self._program = git_program(self._common)
         self._included = False
-        """Whether it is known that the configuration includes nothing from outside."""
+        """True if the configuration is known to include nothing from outside."""
 
     def belongs_to(self, root: str) -> bool:
-        """Whether the repository names this root as its work tree, too: by a worktree's way back, by its configuration
-        as a submodule has it, or by being the `.git` in it."""
+        """True if the repository names this root as its work tree, too: by the `gitdir` file of a worktree, by its
+        configuration as a submodule has it, or by being the `.git` in it."""
         bare = self.folder == self._common and self.ask("config", "--type=bool", "--get", "core.bare") == "true"
         if bare or not self.ask("rev-parse", "--git-dir"):
             return False
@@ -120,45 +120,47 @@ class Git:
         return os.path.realpath(os.path.join(self.folder, back)) == os.path.realpath(root)
 
     def ask(self, *words: str) -> str:
-        """What git answers; nothing, if it has no answer."""
-        ran, said = self._run(words, Confinement(self._common, Unwritable(), hidden=self._hidden))
-        return "" if ran.code else said.strip("\n")
+        """Return git's answer; empty if it fails."""
+        ran, output = self._run(words, Confinement(self._common, Unwritable(), hidden_paths=self._hidden))
+        return "" if ran.code else output.strip("\n")
 
     def agrees(self, *words: str) -> bool:
-        ran, _ = self._run(words, Confinement(self._common, Unwritable(), hidden=self._hidden))
+        ran, _ = self._run(words, Confinement(self._common, Unwritable(), hidden_paths=self._hidden))
         return ran.ending == "exited" and ran.code == 0
 
     def has_blobs(self, ids: Collection[str]) -> frozenset[str]:
         """Those of these object ids (see `blob_ids`) that are blobs in the repository's own object store. More than
         20,000 ids are answered in part; a store that borrows from another one answers nothing."""
         objects = os.path.join(self._common, "objects")
-        asked = [each for each in dict.fromkeys(ids) if _OBJECT_ID.fullmatch(each)][:_MOST_BLOBS]
+        object_ids = [each for each in dict.fromkeys(ids) if _OBJECT_ID.fullmatch(each)][:_MOST_BLOBS]
         borrows = os.path.islink(objects) or os.path.lexists(os.path.join(objects, "info", "alternates"))
-        if not asked or borrows:
+        if not object_ids or borrows:
             return frozenset()
         words = ("cat-file", "--buffer", "--batch-check=%(objectname) %(objecttype)")
-        confinement = Confinement(self._common, Unwritable(), hidden=self._hidden)
-        _, said = self._run(words, confinement, "\n".join((*asked, "")).encode())
-        found = (line.split(" ") for line in said.split("\n"))
-        return frozenset(asked).intersection(line[0] for line in found if line[1:] == ["blob"])
+        confinement = Confinement(self._common, Unwritable(), hidden_paths=self._hidden)
+        _, output = self._run(words, confinement, "\n".join((*object_ids, "")).encode())
+        rows = (line.split(" ") for line in output.split("\n"))
+        return frozenset(object_ids).intersection(line[0] for line in rows if line[1:] == ["blob"])
 
     def tell(self, *words: str) -> str:
         """Have git change references; why it did not, if so."""
-        kept = tuple(sorted(self._unchanged()))
-        ran, _ = self._run(words, Confinement(self._common, Direct(), protected=kept, hidden=self._hidden))
+        protected_paths = tuple(sorted(self._unchanged()))
+        ran, _ = self._run(
+            words, Confinement(self._common, Direct(), protected=protected_paths, hidden_paths=self._hidden)
+        )
         if ran.ending == "timed_out":
             return f"git did not end in {_TIMEOUT_S:g} seconds."
         return (inert(ran.errors.strip()) or f"git ended with code {ran.code}.") if ran.code else ""
 
     def _unchanged(self) -> set[str]:
         """All that lies in the repository but its references, and all of other worktrees."""
-        kept: set[str] = set()
+        protected_paths: set[str] = set()
         for place in {self._common, self.folder}:
-            kept |= {os.path.join(place, name) for name in IN_A_REPOSITORY}
-            others = (f"{place}/{name}" for name in _names(place) - _REFERENCES if not name.endswith(".lock"))
-            kept |= {path for path in others if not os.path.islink(path)}
+            protected_paths |= {os.path.join(place, name) for name in IN_A_REPOSITORY}
+            other_paths = (f"{place}/{name}" for name in _names(place) - _REFERENCES if not name.endswith(".lock"))
+            protected_paths |= {path for path in other_paths if not os.path.islink(path)}
         trees = os.path.join(self._common, "worktrees")
-        return kept | {path for name in _names(trees) if (path := f"{trees}/{name}") != self.folder}
+        return protected_paths | {path for name in _names(trees) if (path := f"{trees}/{name}") != self.folder}
 
     def _refuse_includes(self) -> None:
         """ToolError if the configuration includes a file from outside of the project: git reads and obeys it. Which
@@ -168,33 +170,43 @@ class Git:
         for number, file in enumerate(files):
             if not _INCLUDE.search(_content(file)):
                 continue
-            asked = ["config", "--file", file, "--no-includes", "--null", "--get-regexp", r"^include(if\..*)?\.path$"]
-            ran, said = self._launched(asked, Confinement(project, Unwritable(), hidden=self._hidden), "/")
-            paths = [entry.partition("\n")[2] for entry in said.split("\0") if entry]
-            found = [os.path.join(os.path.dirname(file), path) for path in paths if path[:1] != "~"]
-            inside = len(found) == len(paths) and all(_lies_in(path, project) for path in found)
+            config_words = [
+                "config",
+                "--file",
+                file,
+                "--no-includes",
+                "--null",
+                "--get-regexp",
+                r"^include(if\..*)?\.path$",
+            ]
+            ran, output = self._launched(
+                config_words, Confinement(project, Unwritable(), hidden_paths=self._hidden), "/"
+            )
+            paths = [entry.partition("\n")[2] for entry in output.split("\0") if entry]
+            included = [os.path.join(os.path.dirname(file), path) for path in paths if path[:1] != "~"]
+            inside = len(included) == len(paths) and all(_lies_in(path, project) for path in included)
             if ran.ending != "exited" or ran.code not in (0, 1) or number >= _MOST_INCLUDES or not inside:
                 raise ToolError("Git of this project includes settings from outside, and so was not run.")
-            files += map(os.path.realpath, found)
+            files += map(os.path.realpath, included)
 
-    def _run(self, words: Sequence[str], confinement: Confinement, given: bytes = b"") -> tuple[Completed, str]:
+    def _run(self, words: Sequence[str], confinement: Confinement, stdin_data: bytes = b"") -> tuple[Completed, str]:
         if not self._included:
             self._refuse_includes()
             self._included = True
         # The work tree is not looked at, and may not be there in the sandbox: any folder does.
         place = [f"--git-dir={self.folder}", f"--work-tree={self._common}"]
-        return self._launched([*place, *words], confinement, self._common, given)
+        return self._launched([*place, *words], confinement, self._common, stdin_data)
 
     def _launched(
-        self, words: Sequence[str], confinement: Confinement, cwd: str, given: bytes = b""
+        self, words: Sequence[str], confinement: Confinement, cwd: str, stdin_data: bytes = b""
     ) -> tuple[Completed, str]:
         if self._sandbox.level == "none":
             raise ToolError("Git of a project runs only in a sandbox, and this machine has no sandbox.")
-        said = bytearray()
-        longest = _LONGEST_ANSWER + 2 * len(given)
+        output = bytearray()
+        longest = _LONGEST_ANSWER + 2 * len(stdin_data)
 
         def keep(data: bytes) -> None:
-            said.extend(data[: max(0, longest - len(said))])
+            output.extend(data[: max(0, longest - len(output))])
 
         settings = [word for each in _SETTINGS for word in ("-c", each)]
         line = [self._program or "git", "--no-pager", *settings, *words]
@@ -204,10 +216,10 @@ class Git:
         except SandboxError as error:
             raise ToolError(f"Git of this project cannot be confined, and so was not run: {error}.") from error
         with tempfile.TemporaryFile() as file:
-            file.write(given)
+            file.write(stdin_data)
             file.seek(0)
             ran = run_blocking(Launch(confined, env, stdin=file.fileno()), keep, _TIMEOUT_S)
-        return ran, said.decode(errors="surrogateescape")
+        return ran, output.decode(errors="surrogateescape")
 
 
 def blob_ids(size: int, chunks: Iterable[bytes]) -> frozenset[str]:
@@ -259,26 +271,26 @@ _BUSY = ("rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
 def make_branch(
-    root: str, chat: str, message: int, sandbox: Callable[[], Sandbox], hidden: Sequence[str] = ()
+    root: str, chat: str, message: int, sandbox: Callable[[], Sandbox], hidden_paths: Sequence[str] = ()
 ) -> GitBranchCreated | None:
     """The branch of the run that this message began; the same again after a crash. None if there is no repository, no
     git, or no moment for it. ToolError if git refuses, or if there is no sandbox for it."""
     try:
-        return _made(root, chat, message, sandbox, hidden)
+        return _create_branch(root, chat, message, sandbox, hidden_paths)
     except ToolError as error:
         raise ToolError(
             f"The git branch of this run could not be made: {error} Mend that, or turn git_branch off."
         ) from error
 
 
-def _made(
-    root: str, chat: str, message: int, sandbox: Callable[[], Sandbox], hidden: Sequence[str]
+def _create_branch(
+    root: str, chat: str, message: int, sandbox: Callable[[], Sandbox], hidden_paths: Sequence[str]
 ) -> GitBranchCreated | None:
-    found = repository_of(root)
-    if found is None or git_program(found.common) is None:
+    repository = repository_of(root)
+    if repository is None or git_program(repository.common) is None:
         return None
-    git = Git(found, sandbox(), hidden)
-    if not git.belongs_to(root) or any(os.path.lexists(os.path.join(found.folder, name)) for name in _BUSY):
+    git = Git(repository, sandbox(), hidden_paths)
+    if not git.belongs_to(root) or any(os.path.lexists(os.path.join(repository.folder, name)) for name in _BUSY):
         return None
     head = git.ask("symbolic-ref", "-q", "HEAD")
     base = git.ask("rev-parse", "-q", "--verify", "HEAD^{commit}")
@@ -286,13 +298,13 @@ def _made(
     if git.ask("rev-parse", "-q", "--verify", f"{_HEADS}treadle"):  # where a branch is, no folder of branches can be
         name = name.replace("/", "-")
     if head == _HEADS + name:
-        before = git.ask("rev-parse", "-q", "--symbolic-full-name", "@{-1}")
-        return GitBranchCreated(name, base, before.removeprefix(_HEADS))
+        previous_branch = git.ask("rev-parse", "-q", "--symbolic-full-name", "@{-1}")
+        return GitBranchCreated(name, base, previous_branch.removeprefix(_HEADS))
     if base and not _pointed(git, _HEADS + name, base):
         return None
     faultpoint("branch.made")
-    shown = head.removeprefix(_HEADS) or base
-    _tell(git, "symbolic-ref", "-m", f"checkout: moving from {shown} to {name}", "HEAD", _HEADS + name)
+    origin = head.removeprefix(_HEADS) or base
+    _tell(git, "symbolic-ref", "-m", f"checkout: moving from {origin} to {name}", "HEAD", _HEADS + name)
     faultpoint("branch.checked_out")
     return GitBranchCreated(name, base, head.removeprefix(_HEADS))
 
@@ -310,5 +322,5 @@ def _pointed(git: Git, ref: str, base: str) -> bool:
 
 
 def _tell(git: Git, *words: str) -> None:
-    if why := git.tell(*words):
-        raise ToolError(why)
+    if failure := git.tell(*words):
+        raise ToolError(failure)

@@ -18,49 +18,49 @@ from treadle.ports.sandbox import WorldMount
 from treadle.ports.workspace import MOST_FOUND, Child, FileStat, Ground, Location, Matches, Paths, Query, inert
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of, new_mode
-from treadle.workspace.paths.entries import LIST, READ, Missing, held, missing, require_file
+from treadle.workspace.paths.entries import LIST, READ, Missing, closing_fd, missing, require_file
 from treadle.workspace.paths.resolve import HeldPath, Resolver
 
 _CHUNK = 1 << 20
 
 
 class Root:
-    """The project at `path`. With `bound` it is that folder alone: RootChanged where the path leads to another one by
-    now, at whatever moment (S-01). With a `ground` its files are those of a world, and paths are called as in the
-    project (W-11). Holds no descriptor between calls, so it needs no closing. `openat2=False` keeps to the walk that
-    serves where the kernel has no openat2."""
+    """The project at `path`. With `root_id` it is that folder alone: RootChanged if the path leads to another one at
+    any later moment (S-01). With a `ground` its files are those of a world, and paths are the same as in the project
+    (W-11). Holds no descriptor between calls, so it needs no closing. `openat2=False` uses the walk for kernels without
+    openat2."""
 
-    def __init__(self, path: str, bound: str = "", ground: Ground | None = None, *, openat2: bool = True) -> None:
+    def __init__(self, path: str, root_id: str = "", ground: Ground | None = None, *, openat2: bool = True) -> None:
         if not path:  # not the working directory of whichever process happens to ask (S-02)
             raise ToolError("This chat has no project root, so there are no files to work on.")
         self.path = os.path.realpath(path)
         if not os.path.isdir(self.path):
             raise ToolError(f"The project root {inert(path)} is not a directory.")
-        self.bound = bound
+        self.bound = root_id
         self.ground = ground or None
         self.key = self.path if not ground else f"{self.path}@{ground.name}"
-        """What it is called where things of several roots are kept."""
-        self._paths = Resolver(os.path.abspath(path), self.path, bound, self.ground, openat2=openat2)
-        if bound:
+        """The key of this root in stores that hold several roots."""
+        self._paths = Resolver(os.path.abspath(path), self.path, root_id, self.ground, openat2=openat2)
+        if root_id:
             os.close(self.top())
 
     @property
     def world(self) -> WorldMount | None:
         return None if self.ground is None else self.ground.mount()
 
-    # -- what is where ------------------------------------------------------------------------------------------
+    # -- lookup of paths ----------------------------------------------------------------------------------------
 
     def relative(self, path: str) -> str:
         return self._paths.relative(path)
 
     def stat(self, path: str) -> FileStat | None:
         with suppress(Missing), self._paths.at(path) as place:
-            return entries.stat_of(place.found)
+            return entries.stat_of(place.stat_result)
         return None
 
     def inspect(self, path: str) -> FileStat | None:
         with suppress(Missing), self._paths.at(path, follow=False) as place:
-            return entries.stat_of(place.found)
+            return entries.stat_of(place.stat_result)
         return None
 
     def directory(self, path: str) -> str:
@@ -73,19 +73,21 @@ class Root:
         for length in range(len(parts), -1, -1):
             with suppress(Missing), self._paths.at("/".join(parts[:length]), exact=True) as place:
                 real = (*place.parts, *parts[length:])
-                there = len(place.parts) - (place.found is None)
-                found = Location("/".join(real), tuple("/".join(real[:end]) for end in range(there + 1, len(real))))
+                there = len(place.parts) - (place.stat_result is None)
+                location = Location("/".join(real), tuple("/".join(real[:end]) for end in range(there + 1, len(real))))
                 if not write:
-                    return found
-                if place.found is None or length < len(parts):
-                    return replace(found, mode=(mode := new_mode(place.fd)), folder_mode=_folder_mode(place.fd, mode))
+                    return location
+                if place.stat_result is None or length < len(parts):
+                    return replace(
+                        location, mode=(mode := new_mode(place.fd)), folder_mode=_folder_mode(place.fd, mode)
+                    )
                 _require_writable(place, path)
-                return replace(found, mode=st.S_IMODE(place.found.st_mode))
+                return replace(location, mode=st.S_IMODE(place.stat_result.st_mode))
         raise missing(path)
 
     def listdir(self, path: str) -> list[Child]:
-        with self.hold(path) as (fd, _), os.scandir(fd) as found:
-            return [entries.child(each, fd) for each in found]
+        with self.hold(path) as (fd, _), os.scandir(fd) as children:
+            return [entries.child(each, fd) for each in children]
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -134,8 +136,8 @@ class Root:
     def open(self, path: str) -> Iterator[int]:
         """A regular file, open for reading. Nothing else is opened: a FIFO would hang, a device might act."""
         with self._paths.at(path) as place:
-            require_file(_found(place, path), path)
-            with held(os.open(place.name, READ, dir_fd=place.fd)) as fd:
+            require_file(_require_existing(place, path), path)
+            with closing_fd(os.open(place.name, READ, dir_fd=place.fd)) as fd:
                 require_file(os.fstat(fd), path)
                 yield fd
 
@@ -144,11 +146,11 @@ class Root:
         """A directory, open for listing, and its components from the root: links resolved if `exact`."""
         with self._paths.at(path, exact=exact) as place:
             _require_directory(place, path)
-            with held(os.open(".", LIST, dir_fd=place.fd)) as fd:
+            with closing_fd(os.open(".", LIST, dir_fd=place.fd)) as fd:
                 yield fd, place.parts
 
     @contextmanager
-    def named(self, path: str) -> Iterator[HeldPath]:
+    def locate_name(self, path: str) -> Iterator[HeldPath]:
         """The place of a name itself, which cannot be the root's own."""
         with self._paths.at(path, follow=False) as place:
             if not place.name:
@@ -156,31 +158,31 @@ class Root:
             yield place
 
 
-def plain_root(root: str, bound: str = "", world: str = "") -> Root:
-    """`WorkspaceOf` for whoever knows of no worlds."""
+def plain_root(root: str, root_id: str = "", world: str = "") -> Root:
+    """`WorkspaceOf` for callers without worlds."""
     if world:
         raise ToolError("There are no worlds here.")
-    return Root(root, bound)
+    return Root(root, root_id)
 
 
-def _found(place: HeldPath, path: str) -> os.stat_result:
-    if place.found is None:
+def _require_existing(place: HeldPath, path: str) -> os.stat_result:
+    if place.stat_result is None:
         raise missing(path)
-    return place.found
+    return place.stat_result
 
 
 def _require_directory(place: HeldPath, path: str) -> None:
-    if not st.S_ISDIR(_found(place, path).st_mode):
+    if not st.S_ISDIR(_require_existing(place, path).st_mode):
         raise ToolError(f"{inert(path)} is not a directory.")
 
 
 def _require_writable(place: HeldPath, path: str) -> None:
-    require_file(_found(place, path), path)
+    require_file(_require_existing(place, path), path)
     # By the rights that a write would have: those of the effective user, not of the one who logged in.
     if not os.access(place.name, os.W_OK, dir_fd=place.fd, effective_ids=os.access in os.supports_effective_ids):
         raise ToolError(f"{inert(path)} is read-only: its permissions do not allow writing.")
 
 
 def _folder_mode(folder: int, file_mode: int) -> int:
-    """What a folder gets that is made in this one, by what a file gets: whoever may read it may look into it."""
+    """The mode of a new folder in this one, by the mode of a file: users who may read the file may list the folder."""
     return file_mode | (file_mode & 0o444) >> 2 | (os.fstat(folder).st_mode & st.S_ISGID)

@@ -1,8 +1,8 @@
-"""How the files of a world are reached (`ports.workspace.Ground`): a copy by its path, layers by a descriptor that
-their holder hands out (`sandbox.launch.world`). Starts the holder where there is none; whoever comes next finds it.
+"""Access to the files of a world (`ports.workspace.Ground`): a copy by its path, layers by a descriptor from their
+holder (`sandbox.launch.world`). Starts the holder if there is none; later processes use the same one.
 
-One line to the holder of a world for all of this process, kept while it is used: a second mount of the same layers
-would not see what is written through the first. The holder is asked for each descriptor, because its mount shows what
+A process has one connection to the holder of a world, kept while it is used: a second mount of the same layers would
+not see files written through the first. The holder is asked for each descriptor, because its mount shows files that
 others saved beneath only after it was asked."""
 
 import os
@@ -22,14 +22,14 @@ from treadle.sandbox.launch.world import READY, TAKEN
 from treadle.sandbox.launcher import Launcher
 from treadle.workspace.history.beginnings import Beginnings, States
 from treadle.workspace.history.overlay_upper import UPPER
-from treadle.workspace.paths.entries import held
-from treadle.workspace.paths.identity import Bound
+from treadle.workspace.paths.entries import closing_fd
+from treadle.workspace.paths.identity import BoundFolder
 from treadle.worlds.record import World, WorldFolders
 
 LAUNCHER = Launcher()
 SOCKET = "socket"
 IDLE_S = 60.0
-"""How long a holder waits for somebody to need it."""
+"""Seconds that an unused holder waits before it ends."""
 _PATIENCE_S = 60.0
 _STEP_S = 0.01
 _LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,17 +48,17 @@ class WorldGround:
 
     def open(self, flags: int) -> int:
         if self.folder:
-            return self._opened(partial(os.open, self.folder), flags)
-        with self._lock, held(self._top()) as top:
-            return self._opened(partial(os.open, ".", dir_fd=top), flags)
+            return self._open_folder(partial(os.open, self.folder), flags)
+        with self._lock, closing_fd(self._top()) as top:
+            return self._open_folder(partial(os.open, ".", dir_fd=top), flags)
 
-    def changing(self, before: Mapping[str, FileState | None]) -> None:
+    def changing(self, old_states: Mapping[str, FileState | None]) -> None:
         if not self.folder:  # a copy knows what all of it was
             view = self._folders.view(self._world())
             beginnings = Beginnings(view)
-            if outdated := self._shown_from_beneath(before, beginnings.all(), f"{view}/{UPPER}"):
-                beginnings.update({path: before[path] for path in outdated})
-            beginnings.add(before)
+            if outdated := self._shown_from_beneath(old_states, beginnings.all(), f"{view}/{UPPER}"):
+                beginnings.update({path: old_states[path] for path in outdated})
+            beginnings.add(old_states)
 
     def _shown_from_beneath(self, old_states: States, known_states: States, upper: str) -> list[str]:
         """Paths that were noted for a change that was not made then: the world still shows what lies beneath."""
@@ -71,7 +71,7 @@ class WorldGround:
         ]
         if not paths:
             return []
-        with held(self.open(_LOOK)) as top:
+        with closing_fd(self.open(_LOOK)) as top:
             return [path for path in paths if os.path.lexists(f"/proc/self/fd/{top}/{decode_path(path)}")]
 
     def mount(self) -> WorldMount:
@@ -83,18 +83,18 @@ class WorldGround:
         return WorldMount(layers=tuple(f"{view}/upper" for view in layers), holder=self._socket())
 
     def end(self, patience_s: float = 0.0) -> None:
-        """End the holder, if there is one: what it has mounted changes, or goes. WorldBusy if commands run there, and
-        do not end in that time."""
+        """End the holder, if there is one, because its mount changes or is removed. WorldBusy if commands run there,
+        and do not end in that time."""
         deadline = time.monotonic() + patience_s
         with self._lock:
             self._hang_up()
-            while not self._ended():
+            while not self._try_end():
                 if time.monotonic() >= deadline:
                     raise WorldBusy(f"Commands run in the world {self.name}; stop them first.")
                 time.sleep(_STEP_S)
         faultpoint("world.ended")
 
-    def _ended(self) -> bool:
+    def _try_end(self) -> bool:
         if self.folder:
             return not _is_used(self.folder)
         line = self._call()
@@ -115,7 +115,7 @@ class WorldGround:
             self._hang_up()
 
     def __del__(self) -> None:
-        self._hang_up()  # of an agent that nobody closed
+        self._hang_up()  # for an agent that was never closed
 
     # -- the line to the holder ---------------------------------------------------------------------------------------
 
@@ -157,19 +157,19 @@ class WorldGround:
     def _start(self) -> socket.socket | None:
         """A new holder, unless another process was faster."""
         world = self._world()
-        with held(Bound(world.root, world.root_id, world.root).open(_LOOK)) as fd:
-            found = os.fstat(fd)
-        told = {
+        with closing_fd(BoundFolder(world.root, world.root_id, world.root).open(_LOOK)) as fd:
+            status = os.fstat(fd)
+        spec = {
             "folder": self._folders.path(world.id),
             "socket": SOCKET,
             "root": world.root,
-            "device": found.st_dev,
-            "inode": found.st_ino,
+            "device": status.st_dev,
+            "inode": status.st_ino,
             "beneath": [f"{self._folders.view(each)}/upper" for each in self._folders.ancestors(world)],
             "view": self._folders.view(world),
             "idle_s": IDLE_S,
         }
-        line = LAUNCHER.line("world", told)
+        line = LAUNCHER.line("world", spec)
         ran = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/", check=False)
         if ran.stdout not in (READY, TAKEN):
             raise ToolError(f"The world {self.name} cannot be mounted: {ran.stdout.decode() or 'its holder died'}.")
@@ -193,7 +193,7 @@ class WorldGround:
     def _socket(self) -> str:
         return f"{self._folders.path(self.name)}/{SOCKET}"
 
-    def _opened(self, way: "partial[int]", flags: int) -> int:
+    def _open_folder(self, way: "partial[int]", flags: int) -> int:
         try:
             return way(flags)
         except OSError as error:
@@ -202,8 +202,8 @@ class WorldGround:
 
 
 def _is_used(folder: str) -> bool:
-    """Whether a process works in the tree of a copy, or sees it in the place of the project. Where there is no /proc,
-    nobody knows."""
+    """True if a process works in the tree of a copy, or sees it in the place of the project. False without /proc, where
+    this is unknown."""
     if not os.path.isdir("/proc/self"):
         return False
     mounted = f"/{'/'.join(folder.split('/')[-3:])} ".encode()  # a path there begins at its own file system
@@ -220,5 +220,5 @@ def _is_used(folder: str) -> bool:
 @contextmanager
 def _short(folder: str) -> Iterator[str]:
     """A short name of a folder: that of a socket has few bytes."""
-    with held(os.open(folder, _LOOK)) as fd:
+    with closing_fd(os.open(folder, _LOOK)) as fd:
         yield f"/proc/self/fd/{fd}"

@@ -1,5 +1,5 @@
-"""The worlds of one home, as files and layers (`ports.worlds.WorldPlaces`, and what `Worlds` does in threads). What is
-committed goes through the one transaction of projects (`workspace.history`). Knows no chats."""
+"""The worlds of one home, as files and layers (`ports.worlds.WorldPlaces`, and the operations that `Worlds` runs in
+threads). Commits go through the one transaction of projects (`workspace.history`). Knows no chats."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from treadle.workspace.history import copied
 from treadle.workspace.history.beginnings import Beginnings
 from treadle.workspace.history.overlay_upper import UPPER
 from treadle.workspace.history.snapshots import ProjectSnapshots
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 from treadle.workspace.paths.identity import locate
 from treadle.worlds.ground import WorldGround
 from treadle.worlds.rebase import Rebase
@@ -43,18 +43,18 @@ class WorldHome:
         with suppress(NotFound):
             if id:
                 return self.folders.get(id)
-        found = locate(os.path.abspath(root))
-        if found is None:
+        location = locate(os.path.abspath(root))
+        if location is None:
             raise InvalidInput(f"{root!r} is no folder.")
         above = self.folders.get(parent) if parent else None
-        if above is not None and (above.root, above.root_id) != found:
-            raise InvalidInput(f"The world {parent} is one of {above.root}, not of {found[0]}.")
-        why = above.why if above is not None else self._missing(*found)
-        world = World(id, *found, parent, "copy" if why else "overlay", why, owner, label)
+        if above is not None and (above.root, above.root_id) != location:
+            raise InvalidInput(f"The world {parent} is one of {above.root}, not of {location[0]}.")
+        reason = above.why if above is not None else self._missing(*location)
+        world = World(id, *location, parent, "copy" if reason else "overlay", reason, owner, label)
         images = self._history_of(*world.beneath).images
-        source = found[0] if above is None else f"{self.folders.view(above)}/{copied.TREE}"
-        own = os.path.realpath(os.path.dirname(self.folders.folder))
-        return self.folders.make(world, lambda view: copied.make(source, view, images, own) if why else None)
+        source = location[0] if above is None else f"{self.folders.view(above)}/{copied.TREE}"
+        own_folder = os.path.realpath(os.path.dirname(self.folders.folder))
+        return self.folders.make(world, lambda view: copied.make(source, view, images, own_folder) if reason else None)
 
     def _missing(self, root: str, root_id: str) -> str:
         """Why there can be no layers over this root; empty if there can. That they work is remembered for each file
@@ -80,11 +80,11 @@ class WorldHome:
             self.folders.remove(trial)
         return ""
 
-    def named(self, options: ChatOptions, owner: str, own: str = "") -> str:
+    def resolve_world(self, options: ChatOptions, owner: str, world_id: str = "") -> str:
         """The world that a new chat says it works in, or one that is opened for it, with the id `own` if that is given.
         InvalidInput if there is none of its project, or of its owner's."""
         if options.world == OWN_WORLD:
-            return self.open(options.root, "", owner, "", own).id if options.root else ""
+            return self.open(options.root, "", owner, "", world_id).id if options.root else ""
         world = next((each for each in self.folders.all() if each.id == options.world), None)
         if world is None or (owner and owner != world.owner):
             raise InvalidInput(f"There is no world {options.world[:80]!r}.")
@@ -104,7 +104,7 @@ class WorldHome:
         return self._beneath(world).diff(self.folders.view(world), self.effect(id))
 
     def bring_in(self, name: str, id: str) -> Effect:
-        world = self._known(id)
+        world = self._get_world(id)
         view = self.folders.view(world)
         with self.alone(id):
             effect = self._beneath(world).commit(name, view)
@@ -130,7 +130,8 @@ class WorldHome:
             return merged
 
     def run_inside(self, id: str, command: Sequence[str]) -> int:
-        """What it changes is compared, so that a rebase knows what was there before."""
+        """Run a command in a world. Its changes are compared before and after, so that a rebase knows the earlier
+        states."""
         world = self.folders.get(id)
         mine, name = self._history_of(*world.project), new_id("inside")
         confinement = Confinement(world.root, world=mine.root.world)
@@ -145,7 +146,7 @@ class WorldHome:
     @contextmanager
     def reached(self, id: str) -> Iterator[str]:
         ground = self._ground_of(self.folders.get(id).id)
-        with held(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+        with closing_fd(ground.open(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
             yield ground.folder or f"/proc/self/fd/{fd}"
 
     def drop(self, id: str) -> None:
@@ -158,10 +159,10 @@ class WorldHome:
     # -- for tools ----------------------------------------------------------------------------------------------------
 
     def beneath(self, world: str) -> Project:
-        return self._known(world).beneath
+        return self._get_world(world).beneath
 
     def view(self, world: str) -> str:
-        return self.folders.view(self._known(world))
+        return self.folders.view(self._get_world(world))
 
     @contextmanager
     def alone(self, world: str) -> Iterator[None]:
@@ -176,29 +177,29 @@ class WorldHome:
 
     def committed(self, world: str, files: Sequence[FileChange]) -> None:
         """The stamp is older than the look: later changes count as foreign. For the one that has the world `alone`."""
-        found = self._known(world)
-        if found.how == "copy":
-            return self._beneath(found).beginning(self.folders.view(found)).committed()
-        view, inside = self.folders.view(found), self._history_of(*found.project)
+        world_record = self._get_world(world)
+        if world_record.how == "copy":
+            return self._beneath(world_record).beginning(self.folders.view(world_record)).committed()
+        view, inside = self.folders.view(world_record), self._history_of(*world_record.project)
         beginnings = Beginnings(view)
         beginnings.update({file.path: file.after for file in files})
-        with self.folders.stamp(found) as stamped:
+        with self.folders.stamp(world_record) as stamped:
             recorded_paths = beginnings.all()
-            differing_paths = {file.path for file in self._effect(found).files}
+            differing_paths = {file.path for file in self._effect(world_record).files}
             equal_paths = [path for path in recorded_paths if path not in differing_paths]
             # The layer keeps files that are the same beneath. A person's later change of one is merged with this state.
             layer_paths = [path for path in equal_paths if os.path.lexists(f"{view}/{UPPER}/{decode_path(path)}")]
             beginnings.update({path: inside.state(decode_path(path)) for path in layer_paths})
             beginnings.forget({*equal_paths}.difference(layer_paths))
             if not differing_paths:
-                self.folders.begin_anew(found, stamped)
+                self.folders.begin_anew(world_record, stamped)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _effect(self, world: World) -> Effect:
         return self._beneath(world).effect(self.folders.view(world))
 
-    def _known(self, id: str) -> World:
+    def _get_world(self, id: str) -> World:
         try:
             return self.folders.get(id)
         except NotFound as error:

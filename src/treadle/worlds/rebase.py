@@ -1,8 +1,8 @@
-"""Putting a world onto what is beneath it now (W-13): what others changed since it began comes in, and where both
-changed the same text, the two are merged (`lines.merge`) with what the world changed it from. All of it or nothing.
+"""Rebase of a world onto the current state beneath it (W-13): changes by others since it began come in, and where both
+changed the same text, the two are merged (`lines.merge`) with the text that the world changed. All of it or nothing.
 
-Through layers everything shows that the world did not change itself, so only what both changed needs work; into a copy
-all that others changed has to be brought.
+Layers show everything that the world did not change itself, so only paths that both changed need work; a copy needs all
+changes by others.
 """
 
 import os
@@ -28,7 +28,7 @@ class Unmergeable(Exception):
 
 
 class Rebase:
-    """Of one world, by whoever holds it alone. One that died on the way is completed before anything is looked at."""
+    """The rebase of one world, by the process that holds it alone. An interrupted rebase is completed first."""
 
     def __init__(self, id: str, world: ProjectSnapshots, beneath: ProjectSnapshots) -> None:
         self._name = f"{id}/rebase"
@@ -39,29 +39,29 @@ class Rebase:
 
     def layers(self, effect: Effect, beginnings: Beginnings) -> tuple[str, ...]:
         """The paths that it changed in the world. Conflict if something cannot be merged: nothing is changed."""
-        changes, known = {change.path: change for change in effect.files}, beginnings.all()
-        made: list[FileChange] = []
-        left: list[str] = []
+        changes, base_states = {change.path: change for change in effect.files}, beginnings.all()
+        merged_changes: list[FileChange] = []
+        unmergeable: list[str] = []
         for path in sorted({conflict.path for conflict in effect.conflicts}):
             try:
-                if path not in changes or path not in known:
+                if path not in changes or path not in base_states:
                     raise Unmergeable
                 ours, theirs = changes[path].after, changes[path].before
-                if (after := self._settled(path, known[path], ours, theirs)) != ours:
-                    made.append(change_of(path, ours, after, DiffStat()))
-                    self._have(path, after)
+                if (merged_state := self._merge_state(path, base_states[path], ours, theirs)) != ours:
+                    merged_changes.append(change_of(path, ours, merged_state, DiffStat()))
+                    self._have(path, merged_state)
             except Unmergeable:
-                left.append(path)
-        self._make(made, left)
+                unmergeable.append(path)
+        self._make(merged_changes, unmergeable)
         now = {change.path: change.before for change in effect.files}
         beginnings.update(now)
-        return tuple(change.path for change in made)
+        return tuple(change.path for change in merged_changes)
 
-    def _have(self, path: str, after: FileState | None) -> None:
+    def _have(self, path: str, new_state: FileState | None) -> None:
         """See to it that the bytes are kept which a file gets."""
-        if after is None or after.kind == "directory":  # what lies below it would have to be asked, too
+        if new_state is None or new_state.kind == "directory":  # its entries would have to be checked, too
             raise Unmergeable
-        if after.kind == "file" and not self._beneath.images.has(after.digest):
+        if new_state.kind == "file" and not self._beneath.images.has(new_state.digest):
             with self._beneath.root.open(decode_path(path)) as fd:
                 self._beneath.images.put_file(fd)
 
@@ -69,53 +69,62 @@ class Rebase:
         """The same; given back are the paths that both had changed."""
         ours, theirs = {change.path: change.after for change in beginning.ours()}, beginning.theirs()
         had = {change.path: ours.get(change.path, change.before) for change in theirs}
-        after: dict[str, FileState | None] = {}
-        left: list[str] = []
+        new_states: dict[str, FileState | None] = {}
+        unmergeable: list[str] = []
         for change in theirs:
             try:
-                after[change.path] = self._settled(change.path, change.before, had[change.path], change.after)
+                new_states[change.path] = self._merge_state(change.path, change.before, had[change.path], change.after)
             except Unmergeable:
-                left.append(change.path)
-        left += self._torn(ours, had, after)
-        made = [change_of(path, had[path], after[path], DiffStat()) for path in after if after[path] != had[path]]
-        self._make(made, left)
+                unmergeable.append(change.path)
+        unmergeable += self._torn(ours, had, new_states)
+        merged_changes = [
+            change_of(path, had[path], new_states[path], DiffStat())
+            for path in new_states
+            if new_states[path] != had[path]
+        ]
+        self._make(merged_changes, unmergeable)
         faultpoint("world.rebased")
         beginning.move(theirs)
-        return tuple(change.path for change in made if change.path in ours)
+        return tuple(change.path for change in merged_changes if change.path in ours)
 
-    def _torn(self, ours: States, had: States, after: dict[str, FileState | None]) -> list[str]:
-        """What would lie where there is no folder. A folder that others removed stays if there is something in it."""
-        found = {**ours, **after}
+    def _torn(self, ours: States, had: States, new_states: dict[str, FileState | None]) -> list[str]:
+        """Return the paths that would lie where there is no folder. A folder that others removed stays if it is not
+        empty."""
+        all_states = {**ours, **new_states}
         torn = []
-        for path in sorted(after, key=lambda path: path.count("/"), reverse=True):
-            if is_folder(had[path]) and not is_folder(after[path]) and self._has_more(path, found):
-                torn += [] if after[path] is None else [path]
-                after[path] = found[path] = had[path]
-        for path, state in after.items():
+        for path in sorted(new_states, key=lambda path: path.count("/"), reverse=True):
+            if is_folder(had[path]) and not is_folder(new_states[path]) and self._has_more(path, all_states):
+                torn += [] if new_states[path] is None else [path]
+                new_states[path] = all_states[path] = had[path]
+        for path, state in new_states.items():
             above = encode_path(os.path.dirname(decode_path(path)))
-            if state is not None and above in found and not is_folder(found[above]):
+            if state is not None and above in all_states and not is_folder(all_states[above]):
                 torn.append(path)
         return torn
 
     def _has_more(self, path: str, states: States) -> bool:
-        """Whether something lies in a folder of the world that does not go."""
+        """True if a folder of the world has an entry that is not removed."""
         folder = decode_path(path)
-        gone = {path for path, state in states.items() if state is None}
-        return any(encode_path(f"{folder}/{child.name}") not in gone for child in self._world.root.listdir(folder))
+        removed_paths = {path for path, state in states.items() if state is None}
+        return any(
+            encode_path(f"{folder}/{child.name}") not in removed_paths for child in self._world.root.listdir(folder)
+        )
 
-    def _make(self, made: Sequence[FileChange], left: Sequence[str]) -> None:
-        if left:
-            shown = ", ".join(inert(decode_path(path)) for path in sorted(set(left))[:20])
-            raise Conflict(f"These files changed both in the world and in the project, and cannot be merged: {shown}.")
-        if self._world.change(self._name, made, None).conflicts:
+    def _make(self, merged_changes: Sequence[FileChange], unmergeable: Sequence[str]) -> None:
+        if unmergeable:
+            path_list = ", ".join(inert(decode_path(path)) for path in sorted(set(unmergeable))[:20])
+            raise Conflict(
+                f"These files changed both in the world and in the project, and cannot be merged: {path_list}."
+            )
+        if self._world.change(self._name, merged_changes, None).conflicts:
             raise Conflict(_AT_THIS_MOMENT)
 
     # -- one path -----------------------------------------------------------------------------------------------------
 
-    def _settled(
+    def _merge_state(
         self, path: str, was: FileState | None, ours: FileState | None, theirs: FileState | None
     ) -> FileState | None:
-        """What becomes of it in the world; the bytes are kept."""
+        """Return the merged state of a path in the world; its bytes are kept."""
         if theirs in (was, ours):
             return ours
         if ours == was:
@@ -146,6 +155,6 @@ class Rebase:
         merged = merge(*texts)
         if merged.clashes:
             raise Unmergeable
-        if self._beneath.images.put(texts[2]) != theirs:  # what it is from now on merged with
+        if self._beneath.images.put(texts[2]) != theirs:  # the base of later merges
             raise Conflict(_AT_THIS_MOMENT)
         return merged.data

@@ -1,11 +1,11 @@
-"""What is known of a world, and where it lies: `<data>/worlds/ID` with `world.json` and `view`, which is laid out like
-the view of a command (`upper`, `work`, `began`), so that whatever reads or commits the effect of one does so with the
-other; of a copy, it holds the `tree` instead. Beside them the holder has its `lock` and its `socket`, and
-`operation.lock` keeps rebases, commits and drops of the world apart.
+"""The record of a world and its folder: `<data>/worlds/ID` with `world.json` and `view`, which is laid out like the
+view of a command (`upper`, `work`, `began`), so that code that reads or commits the effect of one works with the other;
+of a copy, it holds the `tree` instead. Beside them the holder has its `lock` and its `socket`, and `operation.lock`
+keeps rebases, commits and drops of the world apart.
 
 `began` is the stamp of the base: files beneath that changed later were changed by others. It is a file at first, then a
-link to the latest `began.*`. A world whose stamp is lost gets one as old as the world (`mend`): what changed since then
-counts as changed by others, and a rebase merges it."""
+link to the latest `began.*`. A world whose stamp is lost gets one as old as the world (`mend`): files that changed
+since then count as changed by others, and a rebase merges them."""
 
 import os
 import re
@@ -52,7 +52,7 @@ class World(Value, frozen=True):
     """Why it is a copy and nothing better."""
     owner: str = ""
     label: str = ""
-    """What it is for, in a few words."""
+    """The purpose of the world, in a few words."""
     made_ms: int = 0
 
     @property
@@ -91,13 +91,13 @@ class WorldFolders:
     def all(self) -> Iterator[World]:
         """The oldest first, without those that are made to try something."""
         with suppress(FileNotFoundError):
-            found = []
+            worlds = []
             for name in os.listdir(self.folder):
                 if name.startswith(_TRIAL):
                     continue
                 with suppress(NotFound):
-                    found.append(self.get(name))
-            yield from sorted(found, key=lambda world: (world.made_ms, world.id))
+                    worlds.append(self.get(name))
+            yield from sorted(worlds, key=lambda world: (world.made_ms, world.id))
 
     def view(self, world: World) -> str:
         """The folder with what was changed in it."""
@@ -105,31 +105,31 @@ class WorldFolders:
 
     def ancestors(self, world: World) -> list[World]:
         """The worlds beneath it, the lowest first."""
-        found: list[World] = []
+        worlds: list[World] = []
         while world.parent:
             world = self.get(world.parent)
-            found.insert(0, world)
-        return found
+            worlds.insert(0, world)
+        return worlds
 
     def make(self, world: World, fill: Callable[[str], None] = lambda _view: None) -> World:
         """A new one with an empty layer, or with what fills it. It has its name when it is whole."""
         world = replace(world, id=world.id or new_id("world"), made_ms=time.time_ns() // 1_000_000)
         path = self.path(world.id)
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        made = f"{self.folder}/.{new_id('new')}"
-        os.mkdir(made, 0o700)
+        new_folder = f"{self.folder}/.{new_id('new')}"
+        os.mkdir(new_folder, 0o700)
         try:
-            _make_view(f"{made}/view", world)
-            fill(f"{made}/view")
-            create_file(f"{made}/{_RECORD}", msgspec.json.encode(world))
+            _make_view(f"{new_folder}/view", world)
+            fill(f"{new_folder}/view")
+            create_file(f"{new_folder}/{_RECORD}", msgspec.json.encode(world))
             faultpoint("world.made")
-        except BaseException:  # a copy may be large, and is nobody's
-            remove_tree(made)
+        except BaseException:  # a copy may be large, and would have no owner
+            remove_tree(new_folder)
             raise
         try:
-            os.rename(made, path)
-        except OSError:  # somebody else has just made it
-            remove_tree(made)
+            os.rename(new_folder, path)
+        except OSError:  # another process has just made it
+            remove_tree(new_folder)
             return self.get(world.id)
         return world
 
@@ -210,21 +210,21 @@ class WorldFolders:
 
     def remove(self, world: World) -> None:
         """It is gone with one step; the rest is tidying."""
-        gone = f"{self.folder}/{_DROPPED}{world.id}"
-        remove_tree(gone)
-        os.rename(self.path(world.id), gone)
+        dropped_folder = f"{self.folder}/{_DROPPED}{world.id}"
+        remove_tree(dropped_folder)
+        os.rename(self.path(world.id), dropped_folder)
         faultpoint("world.dropped")
-        remove_tree(gone)
+        remove_tree(dropped_folder)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with worlds, in words."""
+        """The problems of worlds, in words."""
         with suppress(FileNotFoundError):
-            known = {world.id: world for world in self.all()}
+            worlds = {world.id: world for world in self.all()}
             for name in sorted(os.listdir(self.folder)):
-                if _ID.fullmatch(name) and name not in known and not name.startswith(_TRIAL):
+                if _ID.fullmatch(name) and name not in worlds and not name.startswith(_TRIAL):
                     yield f"the world {name} cannot be read; its changes are in {self.folder}/{name}/view"
-            for world in known.values():
-                if world.parent and world.parent not in known:
+            for world in worlds.values():
+                if world.parent and world.parent not in worlds:
                     yield f"the world {world.id} is one of {world.parent}, which is gone"
                 if not os.path.isdir(world.root):
                     yield f"the project {world.root} of the world {world.id} is gone"
@@ -242,7 +242,9 @@ class WorldFolders:
 
 
 def _make_view(view: str, world: World) -> None:
-    """An empty one. Its top has the permissions of the root, because whoever works there sees them."""
+    """Make an empty view. Its top has the permissions of the root, because they are visible to commands in the
+    world.
+    """
     os.mkdir(view, 0o700)
     if world.how == "overlay":
         for name in ("upper", "work"):

@@ -1,4 +1,4 @@
-"""What can be done with worlds (`Agent.worlds`). A commit is a call in the log of a chat."""
+"""The operations on worlds (`Agent.worlds`). A commit is a call in the log of a chat."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ _AT_WORK: tuple[Status, ...] = ("pending", "running", "interrupting")
 
 
 class Committed(Value, frozen=True):
-    """What a commit did, and where it is recorded: `chat.files.undo()` of that chat takes it back."""
+    """The changes of a commit, and the call that records it: `chat.files.undo()` of that chat takes it back."""
 
     chat: str
     call: str
@@ -63,7 +63,7 @@ class Worlds:
             world=world.parent,
             mode=self._options.mode if self._options.mode in ("auto-edit", "autopilot") else "ask",
             interactive=True,  # the question waits until a person answers it
-            tools=(),  # nobody works in a chat that may do so
+            tools=(),  # no model works in a chat for commits
             instructions="",
             skills=(),
         )
@@ -84,7 +84,7 @@ class Worlds:
         return await asyncio.to_thread(lambda: [*self._home.folders.all()])
 
     async def effect(self, id: str) -> Effect:
-        """What a commit would change now, and what stands in its way."""
+        """The changes that a commit would make now, and its conflicts."""
         return await asyncio.to_thread(self._home.effect, id)
 
     async def diff(self, id: str) -> str:
@@ -92,26 +92,26 @@ class Worlds:
         return await asyncio.to_thread(self._home.diff, id)
 
     async def commit(self, id: str, into: Chat | None = None, answer: Answering | None = None) -> Committed:
-        """Make what was changed in it the project's own (or its parent's), as one call in the log of `into`, which
-        must work there; without one, of a new chat. Conflict if somebody changed the same files: nothing is made. What
-        is sensitive about the changes is asked in that chat: `answer` answers; ToolError if the question stays open."""
+        """Commit the changes of the world to the project (or to its parent), as one call in the log of `into`, which
+        must work there; without one, of a new chat. Conflict if others changed the same files: nothing is made.
+        Sensitive changes are asked about in that chat: `answer` answers; ToolError if the question stays open."""
         world = await self.get(id)
         chat = into or self._begin(self.committing(world))
         if into is None:
             await chat.open()
             await chat.command(Rename(f"commit {world.label or id}"))
         progress = await applied(chat.commit_world(id))
-        while progress.done is None and answer is not None and (following := await answer(chat)) is not None:
+        while progress.completion is None and answer is not None and (following := await answer(chat)) is not None:
             progress = await applied(following)
-        done = progress.done
-        if done is None:
+        completion = progress.completion
+        if completion is None:
             raise ToolError(
                 f"The commit of {id} waits for an approval in chat {chat.id}. Answer it there, or with: "
                 f"treadle approve {chat.id}"
             )
-        if not done.success:
-            raise Conflict(done.error or done.result)
-        return Committed(chat.id, done.call, progress.files, done.result)
+        if not completion.success:
+            raise Conflict(completion.error or completion.result)
+        return Committed(chat.id, completion.call, progress.files, completion.result)
 
     async def bring_in(self, name: str, id: str) -> Effect:
         """The commit alone, for a tool that records the effect as its own outcome. `name` is the call's
@@ -132,8 +132,8 @@ class Worlds:
         return self._home.run_inside(id, command)
 
     def reached(self, id: str) -> AbstractContextManager[str]:
-        """A path at which this process finds its files, while it is in here. What is written there is the world's, but
-        nobody notes it: no undo, and a rebase cannot merge it. Blocks."""
+        """A path at which this process finds the files of the world, inside the block. Changes there belong to the
+        world, but are not recorded: no undo, and a rebase cannot merge them. Blocks."""
         return self._home.reached(id)
 
     async def drop(self, id: str) -> None:

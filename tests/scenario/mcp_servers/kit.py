@@ -63,7 +63,7 @@ class Kit:
         store = SqliteStore(self.folder / "treadle.db")
         for listed in await store.list():
             chat = listed.summary.chat
-            assert await check(store, chat, settled=False) == []
+            assert await check(store, chat, is_idle=False) == []
             if self.replayed:
                 result = await replay(store, chat)
                 assert result.divergence is None, result.divergence.text

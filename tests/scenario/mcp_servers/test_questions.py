@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.lazily import Lazy
 from tests.scenario.kit import of
 from tests.scenario.mcp_servers.kit import Kit, action, results, seen
-from treadle.models.scripted import Call, Say, ScriptedModel, Turn, Used
+from treadle.models.scripted import Call, ReportUsage, Say, ScriptedModel, Turn
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
@@ -60,9 +60,11 @@ async def test_it_may_ask_the_model_only_if_the_user_says_so(kit: Kit) -> None:
 
 
 async def test_a_model_that_it_asks_is_the_chats_and_costs_the_chat(kit: Kit) -> None:  # L-02, L-11
-    turns = [Turn((part, Used(Usage(100, 10)))) for part in (Call("odd__sample"), Call("odd__sample"), Say("Done."))]
-    answer = Turn((Say("It is \x1b[1mblue."), Used(Usage(5_000, 200))))
-    model = ScriptedModel(turns, others={"sampling": answer})
+    turns = [
+        Turn((part, ReportUsage(Usage(100, 10)))) for part in (Call("odd__sample"), Call("odd__sample"), Say("Done."))
+    ]
+    answer = Turn((Say("It is \x1b[1mblue."), ReportUsage(Usage(5_000, 200))))
+    model = ScriptedModel(turns, side_answers={"sampling": answer})
     agent = kit.agent(model, {"odd": {**kit.odd, "sampling": "allow"}}, builtin=False)
     chat = kit.chat(agent, run_budget=Budget(tokens=5_800))
     events = await seen(chat.send("Go."))
@@ -75,7 +77,7 @@ async def test_a_model_that_it_asks_is_the_chats_and_costs_the_chat(kit: Kit) ->
 
 
 async def test_it_asks_for_leave_and_waits_for_it(kit: Kit) -> None:
-    model = ScriptedModel([Call("odd__sample"), Call("odd__sample"), Say("Done.")], others={"sampling": "Blue."})
+    model = ScriptedModel([Call("odd__sample"), Call("odd__sample"), Say("Done.")], side_answers={"sampling": "Blue."})
     agent = kit.agent(model, {"odd": {**kit.odd, "sampling": "ask"}})
     chat = kit.chat(agent, interactive=True)
     asked = action(await seen(chat.send("Go.")))

@@ -99,7 +99,7 @@ async def test_prompts_and_resources_are_those_of_the_world(kit: Kit) -> None:
     await seen(kit.chat(agent, world=world.id).send("Note it."))
     place = (str(kit.root), "", world.id)
     words = "/odd:tidy quickly the shelf"
-    assert (await agent.mcp.spoken(words, *place))[0].startswith("Tidy the shelf quickly: of the world")
+    assert (await agent.mcp.expand_message(words, *place))[0].startswith("Tidy the shelf quickly: of the world")
     assert "of the world" in (await agent.mcp.resource("@odd:notes://all", *place)).text
     assert "some notes" in (await agent.mcp.resource("@odd:notes://all", str(kit.root))).text
     await agent.worlds.drop(world.id)  # what was started for it has ended

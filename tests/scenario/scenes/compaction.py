@@ -13,7 +13,7 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Turn, Used
+from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.protocol import commands as c
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
@@ -24,7 +24,7 @@ from treadle.types import ChatId
 async def compactions(world: World) -> ChatId:
     """By a summary, twice: there is nothing to mask."""
     said = [Say("Yes.") for _ in range(24)]
-    model = ScriptedModel(said, others={"compaction": "Much was said."}, follow="turns")
+    model = ScriptedModel(said, side_answers={"compaction": "Much was said."}, follow="turns")
     return await ask(world, model, *(f"{n} {'word ' * 1_500}" for n in range(24)), context_window=40_000)
 
 
@@ -39,13 +39,13 @@ async def a_compaction_that_only_masks(world: World) -> ChatId:
 @scene
 async def a_compaction_by_hand_and_one_by_force(world: World) -> ChatId:
     steps = [
-        [Say("One."), Used(Usage(100, 2))],
+        [Say("One."), ReportUsage(Usage(100, 2))],
         Say("Two."),
         Say("Three."),
         [Fail("context_limit", "too long"), Say("Four.")],
     ]
-    counted = Turn((Say("They counted."), Used(Usage(50, 9))))
-    model = ScriptedModel(steps, others={"compaction": counted}, info=PRICED, follow="turns")
+    counted = Turn((Say("They counted."), ReportUsage(Usage(50, 9))))
+    model = ScriptedModel(steps, side_answers={"compaction": counted}, info=PRICED, follow="turns")
     agent = world.agent(model)
     chat = agent.chat(options=world.options())
     await watch(chat.send("One?"))
@@ -60,7 +60,7 @@ async def a_compaction_by_hand_and_one_by_force(world: World) -> ChatId:
 @scene
 async def compactions_that_fail(world: World) -> ChatId:
     broken = Turn((Fail("bad_request", "no summary today", times=0),))
-    model = ScriptedModel([Say("One."), Say("Two.")], others={"compaction": broken})
+    model = ScriptedModel([Say("One."), Say("Two.")], side_answers={"compaction": broken})
     agent = world.agent(model)
     chat = agent.chat(options=world.options())
     await watch(chat.send("One?"))
@@ -87,7 +87,7 @@ async def a_compaction_beyond_the_budget(world: World) -> ChatId:
 @scene
 async def an_interrupt_of_a_summary(world: World) -> ChatId:
     held = Held()
-    model = ScriptedModel([Call("look", what="a"), Say("")], others={"summary": Turn((HOLD,))}, sleep=held.hold)
+    model = ScriptedModel([Call("look", what="a"), Say("")], side_answers={"summary": Turn((HOLD,))}, sleep=held.hold)
     agent = world.agent(model)
     chat = agent.chat(options=world.options())
     await chat.send("Look.")
@@ -103,7 +103,7 @@ async def an_interrupt_of_a_compaction(world: World) -> ChatId:
     held = Held()
     said = [Say("Yes.") for _ in range(4)]
     others: Any = {"compaction": Turn((Say("Half"), HOLD))}
-    model = ScriptedModel(said, others=others, follow="turns", sleep=held.hold)
+    model = ScriptedModel(said, side_answers=others, follow="turns", sleep=held.hold)
     agent = world.agent(model)
     chat = agent.chat(options=world.options(context_window=40_000))
     await watch(chat.send("word " * 12_000))
@@ -118,7 +118,7 @@ async def an_interrupt_of_a_compaction(world: World) -> ChatId:
 
 @scene
 async def a_retry_beyond_the_budget(world: World) -> ChatId:
-    steps = [[Say("Half"), Used(Usage(2_000, 10)), Fail("network", times=9), Say("Never.")]]
+    steps = [[Say("Half"), ReportUsage(Usage(2_000, 10)), Fail("network", times=9), Say("Never.")]]
     agent = world.agent(ScriptedModel(steps, info=PRICED))
     chat = agent.chat(options=world.options(run_budget=Budget(tokens=5_000)))
     await watch(chat.send("Go."))

@@ -9,7 +9,7 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Used
+from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Usage
 from treadle.protocol.deltas import Delta
@@ -21,7 +21,7 @@ async def retries(world: World) -> ChatId:
     steps = [
         [Fail("rate_limit", "slow down", retry_after=0.01), Say("One."), Call("look", what="a")],
         [Say("Two"), Fail("network", times=2), Say(".")],
-        [Used(Usage(50, 1)), Fail("cut_stream", times=1), Say("Three.")],
+        [ReportUsage(Usage(50, 1)), Fail("cut_stream", times=1), Say("Three.")],
     ]
     model = ScriptedModel(steps, info=PRICED)
     agent = world.agent(model)

@@ -10,7 +10,7 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Delay, Say, ScriptedModel, Turn, Used
+from treadle.models.scripted import Call, Delay, ReportUsage, Say, ScriptedModel, Turn
 from treadle.protocol import commands as c
 from treadle.protocol.content import Usage
 from treadle.protocol.options import Budget
@@ -61,7 +61,7 @@ async def the_guard_asks(world: World) -> ChatId:
 @scene
 async def budgets(world: World) -> ChatId:
     """Tokens, money, tool calls and turns; a run of which the first call is too dear; a chat that has nothing left."""
-    used = Used(Usage(1_000, 100))
+    used = ReportUsage(Usage(1_000, 100))
     steps = [[Call("look", what="a"), used], [Call("look", what="b"), used], [Call("look", what="c"), used]] * 3
     agent = world.agent(ScriptedModel(steps, info=PRICED, follow="calls"))
     chat = agent.chat(options=world.options(run_budget=Budget(tokens=3_500)))

@@ -12,7 +12,7 @@ from tests.scenario.scenes.world import (
     scene,
     watch,
 )
-from treadle.models.scripted import Call, Delay, Fail, Hang, Say, ScriptedModel, Think, Turn, Used
+from treadle.models.scripted import Call, Delay, Fail, Hang, ReportUsage, Say, ScriptedModel, Think, Turn
 from treadle.ports.model import ModelInfo
 from treadle.protocol import commands as c
 from treadle.protocol.content import Usage
@@ -146,7 +146,11 @@ async def an_earlier_message_is_edited(world: World) -> ChatId:
 
 @scene
 async def the_model_is_changed(world: World) -> ChatId:
-    said = [[Think("Hm."), Say("One."), Used(Usage(500, 20))], [Say("Two."), Call("look", what="a")], Say("Three.")]
+    said = [
+        [Think("Hm."), Say("One."), ReportUsage(Usage(500, 20))],
+        [Say("Two."), Call("look", what="a")],
+        Say("Three."),
+    ]
     agent = world.agent(ScriptedModel(said, info=PRICED))
     chat = agent.chat(options=world.options(model="scripted:priced"))
     await watch(chat.send("One?"))

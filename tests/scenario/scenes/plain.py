@@ -6,7 +6,7 @@ from tests.scenario.scenes.world import (
     ask,
     scene,
 )
-from treadle.models.scripted import Call, Fail, Finish, RawCall, Say, ScriptedModel, Think, Turn, Used
+from treadle.models.scripted import Call, Fail, Finish, RawCall, ReportUsage, Say, ScriptedModel, Think, Turn
 from treadle.protocol.content import Thinking, Usage
 from treadle.protocol.deltas import FinishDelta, NoticeDelta, ThinkingBlock
 from treadle.types import ChatId
@@ -14,7 +14,7 @@ from treadle.types import ChatId
 
 @scene
 async def plain_answers(world: World) -> ChatId:
-    said = [Think("Hm."), ThinkingBlock(Thinking("deep", "c2lnbmVk")), Say("Hello."), Used(Usage(10, 5, 2, 1))]
+    said = [Think("Hm."), ThinkingBlock(Thinking("deep", "c2lnbmVk")), Say("Hello."), ReportUsage(Usage(10, 5, 2, 1))]
     model = ScriptedModel([said, [Say("Bye."), Finish("length")], [Say("")]], info=PRICED)
     return await ask(world, model, "Hello?", "And now?", "Nothing more.")
 
@@ -59,14 +59,14 @@ async def a_chat_without_a_root(world: World) -> ChatId:
 
 @scene
 async def a_run_without_words(world: World) -> ChatId:
-    model = ScriptedModel([Call("look", what="a"), Say("")], others={"summary": "It was looked at."})
+    model = ScriptedModel([Call("look", what="a"), Say("")], side_answers={"summary": "It was looked at."})
     return await ask(world, model, "Look.")
 
 
 @scene
 async def a_summary_that_fails(world: World) -> ChatId:
-    broken = Turn((Used(Usage(100, 7)), Say("It w"), Fail("overloaded", times=0)))
-    model = ScriptedModel([Call("look", what="a"), Say("")], others={"summary": broken}, info=PRICED)
+    broken = Turn((ReportUsage(Usage(100, 7)), Say("It w"), Fail("overloaded", times=0)))
+    model = ScriptedModel([Call("look", what="a"), Say("")], side_answers={"summary": broken}, info=PRICED)
     return await ask(world, model, "Look.")
 
 

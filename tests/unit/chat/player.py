@@ -10,11 +10,11 @@ from treadle.chat.decide import (
     AppendEvents,
     CallModel,
     Compact,
-    Rest,
     Restore,
     RunCalls,
     RunCheck,
     RunLimits,
+    StayIdle,
     Step,
     Summarize,
     Wait,
@@ -127,7 +127,7 @@ class Player:
                 self._worker(e.ModelCall("summary", COST, "done"))
             case AppendEvents(events=events):
                 self._worker(*events)
-            case Wait() | Rest():
+            case Wait() | StayIdle():
                 self.fresh = True
         return step
 
@@ -260,7 +260,7 @@ class Player:
             case "fault":
                 self._worker(e.SessionError("internal", "x"))
             case how:
-                kind = {"undo": e.Undone, "redo": e.Redone, "keep": e.Kept}[request.kind]
+                kind = {"undo": e.Undone, "redo": e.Redone, "keep": e.ChangesKept}[request.kind]
                 self._worker(kind(request.restore, error="" if how == "done" else "no space"))
 
     # -- checking -----------------------------------------------------------------------------------------------------
@@ -283,11 +283,11 @@ class Player:
         if isinstance(step, Wait):
             assert shown.status == "requires_action", shown.status
             assert open_actions(self.state), "waits for nobody"
-        elif isinstance(step, Rest):
+        elif isinstance(step, StayIdle):
             assert shown.status in ("idle", "error")
         else:
             assert shown.status in ("pending", "running", "interrupting"), (shown.status, step)
-        assert shown.runnable == (not isinstance(step, Wait | Rest))
+        assert shown.runnable == (not isinstance(step, Wait | StayIdle))
         self._check_ends(step)
 
     def _check_ends(self, step: Step) -> None:
@@ -315,7 +315,7 @@ class Player:
             assert not open_actions(self.state)
             assert not self.state.calls
             assert self.state.open_turn is None
-            assert self.state.answered is None
+            assert self.state.answered_turn is None
 
     def _check_turns(self) -> None:
         """A turn is a bracket around its calls: nothing of it comes later, and the next one does not begin within it

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.chat.logs import answer, chat, ran, said
-from treadle.chat.decide import AppendEvents, CallModel, Compact, Rest, RunCalls, RunLimits, Summarize, Wait, decide
+from treadle.chat.decide import AppendEvents, CallModel, Compact, RunCalls, RunLimits, StayIdle, Summarize, Wait, decide
 from treadle.chat.state import ChatState
 from treadle.protocol import events as e
 from treadle.protocol.content import Usage
@@ -31,7 +31,7 @@ def capped(rule: str, *more: e.Event) -> ChatState:
 
 
 def test_the_plain_course_of_a_run() -> None:  # L-01
-    assert step(chat()) == Rest()
+    assert step(chat()) == StayIdle()
     assert step(chat(said())) == CallModel()
     state = chat(said(), *answer(1, "a"))
     assert step(state) == RunCalls(state.calls)
@@ -110,7 +110,7 @@ def test_unused_steering_is_the_next_run() -> None:  # L-08
 
 @pytest.mark.parametrize("reason", ["interrupted", "error", "budget"])
 def test_after_a_stop_the_queue_waits_for_a_person(reason: e.EndReason) -> None:
-    assert step(chat(said(), e.QueueChanged("added", "a", "a"), e.RunEnd(reason))) == Rest()
+    assert step(chat(said(), e.QueueChanged("added", "a", "a"), e.RunEnd(reason))) == StayIdle()
 
 
 def test_five_identical_calls_stop_and_three_nudge() -> None:  # L-10
@@ -234,7 +234,7 @@ def test_a_compaction_that_fails_by_our_own_fault_is_not_made_for_ever() -> None
     idle = chat(
         said(), *answer(1, text="hi"), e.RunEnd("done"), e.CompactionStart("manual"), e.SessionError("internal")
     )
-    assert step(idle) == Rest()
+    assert step(idle) == StayIdle()
 
 
 def test_a_budget_that_is_gone_ends_the_turn_that_was_begun() -> None:  # L-02, L-11

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from treadle.chat.divergence import IGNORED, first_divergence, same
+from treadle.chat.divergence import IGNORED, first_divergence, is_same_event
 from treadle.protocol import events as e
 from treadle.protocol.content import ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
@@ -88,9 +88,9 @@ def test_what_is_measured_or_drawn_by_lot_is_no_difference() -> None:
         (e.LimitReached("wall_s", 10.1, 10), e.LimitReached("wall_s", 10.2, 10)),
     ]
     for left, right in pairs:
-        assert same(*log("c", left), *log("c", right))
-    assert not same(*log("c", e.LimitReached("tokens", 10, 10)), *log("c", e.LimitReached("tokens", 11, 10)))
-    assert not same(*log("c", done), *log("c", replace(done, result="no")))
+        assert is_same_event(*log("c", left), *log("c", right))
+    assert not is_same_event(*log("c", e.LimitReached("tokens", 10, 10)), *log("c", e.LimitReached("tokens", 11, 10)))
+    assert not is_same_event(*log("c", done), *log("c", replace(done, result="no")))
 
 
 def test_long_values_are_cut_in_the_text() -> None:

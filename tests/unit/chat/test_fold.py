@@ -5,7 +5,7 @@ from treadle.chat.fold import _APPLY, NO_EFFECT
 from treadle.chat.fold_helpers import title_of
 from treadle.chat.state import ChatState, awaits_action, known_files, open_actions, runnable_calls, status, summary
 from treadle.protocol import events as e
-from treadle.protocol.content import AssistantEntry, ResultsEntry, Seen, ToolResult, Usage, UserEntry
+from treadle.protocol.content import AssistantEntry, KnownFile, ResultsEntry, ToolResult, Usage, UserEntry
 from treadle.protocol.options import ChatOptions
 from treadle.types import call_key
 
@@ -134,7 +134,7 @@ def test_an_edit_cuts_the_conversation_and_begins_anew() -> None:  # L-09
 
 def test_a_cut_takes_back_what_was_known_of_files() -> None:  # L-09, T-13
     def saw(turn: int, **files: str) -> list[e.Event]:
-        seen = tuple(Seen(path, digest) for path, digest in files.items())
+        seen = tuple(KnownFile(path, digest) for path, digest in files.items())
         return [*answer(turn, "a"), e.ExecutionComplete(call_key(turn, 0), True, seen=seen)]
 
     read = chat(said("one"), *saw(1, a="1"), e.RunEnd("done"))

@@ -14,7 +14,7 @@ def test_versions_are_independent_lists(moves: list[tuple[str, int, int]]) -> No
     versions: list[tuple[History[int], list[int]]] = [(History(), [])]
     for op, pick, value in moves:
         shared, plain = versions[pick % len(versions)]
-        made = (shared.append(value), [*plain, value]) if op == "append" else (shared.cut(value), plain[:value])
+        made = (shared.append(value), [*plain, value]) if op == "append" else (shared.take_first(value), plain[:value])
         versions.append(made)
     for shared, plain in versions:
         assert list(shared) == plain == shared.slice(0)
@@ -24,7 +24,7 @@ def test_versions_are_independent_lists(moves: list[tuple[str, int, int]]) -> No
 
 
 def test_an_index_outside_is_an_error_although_the_list_behind_is_longer() -> None:
-    short = History([1, 2, 3]).cut(1)
+    short = History([1, 2, 3]).take_first(1)
     with pytest.raises(IndexError):
         short[1]
     with pytest.raises(IndexError):

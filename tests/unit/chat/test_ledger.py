@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.faults.chance import examples
 from treadle.chat.ledger import LedgerEntry, covers, fingerprint, last_undo, redone, trails, unnamed
-from treadle.protocol.events import FilesChanged, Kept, Redone, RestoreRequested, Undone
+from treadle.protocol.events import ChangesKept, FilesChanged, Redone, RestoreRequested, Undone
 from treadle.protocol.files import DiffStat, FileChange, FileState, Link, Trail, change_of, encode_path
 from treadle.workspace.history.path_undo import Blocked, PathUndo, State
 
@@ -131,7 +131,7 @@ class World:
             change_of(trail.path, trail.links[0].before, trail.links[-1].after, DiffStat())
             for trail in trails(self.entries, request)
         )
-        self.entries.append(LedgerEntry(self.tick(), Kept(request.restore, files), files, request))
+        self.entries.append(LedgerEntry(self.tick(), ChangesKept(request.restore, files), files, request))
         for write in self.scope(0, 0):
             if write.path in {file.path for file in files}:
                 write.kept = True
@@ -290,7 +290,7 @@ def entry(seq: int, path: str, before: FileState | None, after: FileState | None
 
 
 def restored(seq: int, request: RestoreRequested, *files: FileChange) -> LedgerEntry:
-    kind = {"undo": Undone, "redo": Redone, "keep": Kept}[request.kind]
+    kind = {"undo": Undone, "redo": Redone, "keep": ChangesKept}[request.kind]
     return LedgerEntry(seq, kind(request.restore, files), files, request)
 
 

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.faults.chance import examples
 from tests.unit.chat.player import LIMITS, Player
-from treadle.chat.decide import Rest, RunCalls, decide
+from treadle.chat.decide import RunCalls, StayIdle, decide
 from treadle.chat.state import open_actions, summary
 from treadle.protocol import commands as c
 from treadle.protocol.content import UserEntry
@@ -84,7 +84,7 @@ class ChatMachine(RuleBasedStateMachine):
     def archive_and_back(self, data: st.DataObject) -> None:
         if self.player.command(c.ChangeOptions({"archived": True})) == "":
             assert self.player.command(c.Send("hello", queue_id="late")) == "archived"
-            assert self.player.work(lambda options: data.draw(st.sampled_from(options))) == Rest()
+            assert self.player.work(lambda options: data.draw(st.sampled_from(options))) == StayIdle()
             self.player.command(c.ChangeOptions({"archived": False}))
 
     @rule(late=st.booleans())

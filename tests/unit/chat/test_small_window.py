@@ -1,12 +1,12 @@
 """What a small model is not offered (L-10)."""
 
 from treadle.chat.small_window import withheld
-from treadle.chat.state import ChatState, Run, Sight
+from treadle.chat.state import ChatState, RunState, Sight
 from treadle.protocol.tools import ToolSpec
 from treadle.types import ChatId
 
 
 def test_repeats_whose_calls_were_compacted_away_withhold_none_of_them() -> None:
-    state = ChatState(ChatId("c"), run=Run(0, 10, signatures=("same", "same")), seen={"a": (Sight("h"),)})
+    state = ChatState(ChatId("c"), run=RunState(0, 10, signatures=("same", "same")), seen_files={"a": (Sight("h"),)})
     specs = [ToolSpec("same"), ToolSpec("change", needs="reading"), ToolSpec("more", needs="output")]
     assert withheld(state, specs) == {"more"}

@@ -66,8 +66,8 @@ def test_an_old_log_in_the_order_of_today_comes_to_the_same(name: str) -> None:
     assert entries(after) == entries(before)
     assert status(after) == status(before)
     settled = before.run is None
-    assert checker.check_turns(lifted(log), settled=settled) == []
-    assert checker.check_results(lifted(log), settled=settled) == []
+    assert checker.check_turns(lifted(log), is_idle=settled) == []
+    assert checker.check_results(lifted(log), is_idle=settled) == []
 
 
 @pytest.mark.parametrize("name", NEW)
@@ -113,5 +113,5 @@ def test_an_end_that_was_lost_does_not_close_the_next_turn() -> None:
     log = log_of(e.UserMessage("go"), e.TurnStart(1), first, e.RecordLost("assistant.turn_end", "damaged"))
     state = fold_all(ChatState(), log)
     state = fold_all(state, [e.Envelope(5, CHAT, 5, e.TurnStart(2), 1)])
-    assert state.answered is None
+    assert state.answered_turn is None
     assert state.open_turn is not None

@@ -3,7 +3,7 @@
 import asyncio
 
 from treadle import Agent, tool
-from treadle.models.scripted import Call, Delay, Fail, Say, ScriptedModel, Turn, Used
+from treadle.models.scripted import Call, Delay, Fail, ReportUsage, Say, ScriptedModel, Turn
 from treadle.ports.model import ModelInfo, ModelRequest
 from treadle.ports.toolset import Invocation
 from treadle.protocol.content import Usage, UserEntry
@@ -14,7 +14,7 @@ PRICED = ModelInfo("scripted", "priced", window=200_000, usd_per_million_input=1
 
 
 async def test_a_cost_that_the_provider_tells_is_believed() -> None:  # L-11
-    model = ScriptedModel([[Say("Hello."), Used(Usage(1_000, 10, usd=0.5))]], info=PRICED)
+    model = ScriptedModel([[Say("Hello."), ReportUsage(Usage(1_000, 10, usd=0.5))]], info=PRICED)
     async with Agent(model=model) as agent:
         chat = agent.chat()
         await chat.ask("Hello?")
@@ -23,7 +23,7 @@ async def test_a_cost_that_the_provider_tells_is_believed() -> None:  # L-11
 
 
 async def test_a_failed_attempt_costs_what_the_provider_counted() -> None:  # L-11
-    model = ScriptedModel([[Used(Usage(1_000, 500)), Say("Hel"), Fail("network"), Say("lo.")]], info=PRICED)
+    model = ScriptedModel([[ReportUsage(Usage(1_000, 500)), Say("Hel"), Fail("network"), Say("lo.")]], info=PRICED)
     async with Agent(model=model, retry_base_s=0.0) as agent:
         chat = agent.chat()
         await chat.ask("Hello?")
@@ -32,8 +32,8 @@ async def test_a_failed_attempt_costs_what_the_provider_counted() -> None:  # L-
 
 
 async def test_a_failed_side_call_costs_what_the_provider_counted() -> None:  # L-02
-    broken = Turn((Used(Usage(1_000, 500)), Fail("bad_request", times=0)))
-    model = ScriptedModel([Say("One."), Say("Two.")], others={"compaction": broken}, info=PRICED)
+    broken = Turn((ReportUsage(Usage(1_000, 500)), Fail("bad_request", times=0)))
+    model = ScriptedModel([Say("One."), Say("Two.")], side_answers={"compaction": broken}, info=PRICED)
     async with Agent(model=model) as agent:
         chat = agent.chat()
         await chat.ask("One?")
@@ -47,7 +47,7 @@ async def test_a_failed_side_call_costs_what_the_provider_counted() -> None:  # 
 
 async def test_a_compaction_of_an_idle_chat_may_take_its_time() -> None:  # L-19
     slow = Turn((Delay(0.1), Say("They counted.")))
-    model = ScriptedModel([Say("One."), Say("Two.")], others={"compaction": slow})
+    model = ScriptedModel([Say("One."), Say("Two.")], side_answers={"compaction": slow})
     async with Agent(model=model) as agent:
         chat = agent.chat()
         await chat.ask("One?")
@@ -72,8 +72,10 @@ async def ask_thrice(invocation: Invocation) -> str:
 
 
 async def test_calls_at_once_in_the_middle_of_a_tool_keep_to_one_budget() -> None:  # L-11, E-01
-    turns = [Turn((part, Used(Usage(10, 10)))) for part in (Call("ask_thrice"), Say("Done."))]
-    model = ScriptedModel(turns, others={"sampling": Turn((Delay(0.05), Say("Blue."), Used(Usage(10, 10))))})
+    turns = [Turn((part, ReportUsage(Usage(10, 10)))) for part in (Call("ask_thrice"), Say("Done."))]
+    model = ScriptedModel(
+        turns, side_answers={"sampling": Turn((Delay(0.05), Say("Blue."), ReportUsage(Usage(10, 10))))}
+    )
     async with Agent(model=model, tools=[ask_thrice], builtin=False) as agent:
         chat = agent.chat(run_budget=Budget(tokens=1_000))  # of a call that is not over, 600 and more are expected
         await chat.ask("Go.")

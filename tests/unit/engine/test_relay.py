@@ -43,10 +43,10 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store
 class Reader:
     """A process that only reads: the log, and what its worker passes on."""
 
-    def __init__(self, agent: Agent, chat: ChatId, after: int = 0) -> None:
+    def __init__(self, agent: Agent, chat: ChatId, after_seq: int = 0) -> None:
         self.agent = agent
         self.chat = chat
-        self.after = after
+        self.after = after_seq
         self.reach: Reach = (0, 0, 0)
         self.seen: list[Envelope] = []
 
@@ -115,7 +115,7 @@ async def test_text_comes_as_it_is_made_and_to_a_late_reader_as_far_as_it_is(sto
         await first.until(lambda reader: reader.text() == TEXT)
         assert len(first.of(MessageDelta)) > 1, "it came in pieces"
         assert len(first.of(MessageDelta)) < 40, "but not in as many as it was made of"
-        late = Reader(reading, chat, after=first.after)
+        late = Reader(reading, chat, after_seq=first.after)
         await late.until(lambda reader: reader.text() == TEXT)
         await first.look()
         assert first.text() == TEXT, "nothing came twice"

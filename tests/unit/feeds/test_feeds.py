@@ -83,7 +83,7 @@ async def test_a_reader_that_is_ahead_does_not_keep_the_others_waiting() -> None
     feed = Feed(CHAT)
     feed.readers = [Reader(world.deps.log.hub, CHAT, 1, 10), Reader(world.deps.log.hub, CHAT, 1, 10)]
     await world.write(world.there)
-    for record in await world.store.read(CHAT, after=1):
+    for record in await world.store.read(CHAT, after_seq=1):
         feed.readers[0].take_in(wire.decode(CHAT, record))
     assert await world.store.wait(CHAT, feed.head, 30.0) == 2
     assert feed.head == 1

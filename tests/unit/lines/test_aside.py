@@ -24,7 +24,7 @@ def test_caches_are_one_line_whatever_gitignore_says() -> None:  # W-04
 
 def test_only_what_lies_in_such_a_folder_is_a_cache() -> None:
     files = [change("node_modules", None, file(), 1), change("src/target/a.c", None, file(), 1)]
-    assert sort_out(files).told == tuple(files)
+    assert sort_out(files).reported_files == tuple(files)
 
 
 def test_a_tag_makes_no_cache_and_a_tracked_file_lies_in_none() -> None:  # S-23

@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.lines.changes import merged
-from treadle.lines.hunks import shown
+from treadle.lines.hunks import build_file_diff
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of
 
 
@@ -28,25 +28,25 @@ FOLDER, LINK, FIFO = FileState("directory", 0o755), FileState("link", target="th
     ],
 )
 def test_what_no_line_shows_is_said(before: FileState | None, after: FileState | None, notes: tuple[str, ...]) -> None:
-    told = shown(change_of("f", before, after, DiffStat()), (b"", b""))
+    told = build_file_diff(change_of("f", before, after, DiffStat()), (b"", b""))
     assert (told.notes, told.hunks) == (notes, ())
 
 
 def test_lines_are_counted_and_numbered() -> None:
     change = change_of("f", file("a"), file("b", 0o600), DiffStat(99, 99))
-    told = shown(change, (b"one\ntwo\n", b"one\n2\n3\n"))
+    told = build_file_diff(change, (b"one\ntwo\n", b"one\n2\n3\n"))
     assert (told.change.added, told.change.removed) == (2, 1)
     assert told.notes == ("mode 644, now 600",)
     assert [hunk.number for hunk in told.hunks] == [1]
 
 
 def test_another_kind_of_thing_has_lines_if_one_side_has() -> None:
-    told = shown(change_of("f", LINK, file("b"), DiffStat()), (None, b"x\n"))
+    told = build_file_diff(change_of("f", LINK, file("b"), DiffStat()), (None, b"x\n"))
     assert told.notes == ("link to there, now file", "no lines to show (0 bytes, now 5)")
 
 
 def test_what_is_no_text_has_its_size() -> None:
-    told = shown(change_of("f", file("a", size=1_200), file("b", size=7), DiffStat()), (None, b"x"))
+    told = build_file_diff(change_of("f", file("a", size=1_200), file("b", size=7), DiffStat()), (None, b"x"))
     assert told.notes == ("no lines to show (1,200 bytes, now 7)",)
 
 

@@ -19,11 +19,11 @@ TIDY = Prompt("odd", "tidy", "", ("how", "what"), ("how",))
     ],
 )
 def test_words_are_the_arguments_of_a_prompt(words: str, given: dict[str, str]) -> None:
-    assert TIDY.given(words) == given
+    assert TIDY.parse_arguments(words) == given
 
 
 def test_what_is_missing_is_said() -> None:
     assert TIDY.hint == "how [what]"
-    assert Prompt("odd", "plain").given("whatever") == {}
+    assert Prompt("odd", "plain").parse_arguments("whatever") == {}
     with pytest.raises(InvalidInput, match="/odd:tidy needs how"):
-        TIDY.given("what=shelf")
+        TIDY.parse_arguments("what=shelf")

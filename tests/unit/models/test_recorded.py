@@ -7,7 +7,7 @@ import pytest
 
 from treadle.errors import ConfigError, ModelError, ScriptError
 from treadle.models.recorded import RecordedModel, RecordingModel
-from treadle.models.scripted import Call, Fail, Say, ScriptedModel, Think, Turn, Used
+from treadle.models.scripted import Call, Fail, ReportUsage, Say, ScriptedModel, Think, Turn
 from treadle.ports.model import Model, ModelRequest
 from treadle.protocol.content import AssistantEntry, Thinking, Usage, UserEntry
 from treadle.protocol.deltas import Delta, NoticeDelta, ThinkingBlock
@@ -26,7 +26,10 @@ async def test_records_and_plays(tmp_path: Path) -> None:
     block = ThinkingBlock(Thinking("deep", '{"sig":"x"}'))
     script = ScriptedModel(
         [
-            Turn((Think("hm"), Say("first"), Call("f", a=1), block, NoticeDelta("k", "n"), Used(Usage(1, 2))), chunk=2),
+            Turn(
+                (Think("hm"), Say("first"), Call("f", a=1), block, NoticeDelta("k", "n"), ReportUsage(Usage(1, 2))),
+                chunk=2,
+            ),
             (Say("half"), Fail("rate_limit", "wait", status=429, retry_after=2.0)),
         ]
     )

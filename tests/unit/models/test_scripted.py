@@ -13,11 +13,11 @@ from treadle.models.scripted import (
     Fail,
     Finish,
     RawCall,
+    ReportUsage,
     Say,
     ScriptedModel,
     Think,
     Turn,
-    Used,
 )
 from treadle.ports.model import ModelRequest
 from treadle.protocol.content import AssistantEntry, Entry, Thinking, ToolRequest, Usage, UserEntry
@@ -43,7 +43,15 @@ async def ask(model: ScriptedModel, asked: ModelRequest, turn: int = 1) -> Model
 
 async def test_says_thinks_calls_and_reports() -> None:
     model = ScriptedModel(
-        [(Think("hm"), Say("I look"), Call("read_file", path="a"), Call("read_file", path="b"), Used(Usage(10, 2)))]
+        [
+            (
+                Think("hm"),
+                Say("I look"),
+                Call("read_file", path="a"),
+                Call("read_file", path="b"),
+                ReportUsage(Usage(10, 2)),
+            )
+        ]
     )
     answer = await ask(model, request(), turn=3)
     assert answer == ModelAnswer(
@@ -127,7 +135,7 @@ async def test_chunks_and_odd_parts() -> None:
 
 
 async def test_calls_that_are_no_turn_have_their_own_answers() -> None:  # L-02
-    model = ScriptedModel([Say("turn")], others={"compaction": "the gist"})
+    model = ScriptedModel([Say("turn")], side_answers={"compaction": "the gist"})
     compaction = ModelRequest("sum up", [UserEntry("all")], purpose="compaction")
     title = ModelRequest("name it", [UserEntry("all")], purpose="title")
     await ask(model, request())

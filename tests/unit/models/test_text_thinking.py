@@ -13,7 +13,7 @@ from treadle.models.capability_ladder import Ladder
 from treadle.models.openai_chat.adapter import OpenAIChat
 from treadle.models.scripted import Call, Say, Think, Turn
 from treadle.models.text_thinking import TAGS, TextThinking
-from treadle.models.wire.signed_thinking import SignedBlock, moved, seal
+from treadle.models.wire.signed_thinking import SignedBlock, seal, shift_position
 from treadle.ports.model import ModelInfo
 from treadle.protocol.content import Thinking
 from treadle.protocol.deltas import CallDelta, Delta, FinishDelta, TextDelta, ThinkingBlock, ThinkingDelta
@@ -175,7 +175,7 @@ def test_sealed_thinking_keeps_its_place_in_the_text() -> None:
     assert answer.text == "Yes, 42."
     assert answer.thinking[-1].opaque == '[4,0,{"a":1}]'
     plain = '{"a": 1}'
-    assert moved(plain, -3) == plain
+    assert shift_position(plain, -3) == plain
 
 
 # -- on every rung ----------------------------------------------------------------------------------------------------

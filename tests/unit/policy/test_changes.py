@@ -109,8 +109,8 @@ async def test_the_card_shows_words_effect_and_reason() -> None:  # S-08
         Rehearsal("A .env +1", RAISING["sensitive"]), "run_command", command="make all"
     )
     assert verdict.decision == "ask"
-    assert "make all" in verdict.shown
-    assert "A .env +1" in verdict.shown
+    assert "make all" in verdict.approval_text
+    assert "A .env +1" in verdict.approval_text
     assert "secrets" in verdict.reason
 
 

@@ -21,8 +21,8 @@ async def test_a_changed_path_makes_a_harmless_command_unknown() -> None:
     verdict = await judge.verdict("run_command", command="ls")
     assert verdict.decision == "ask"
     assert "earlier commands changed PATH" in verdict.reason
-    assert "PATH=/project/evil:/usr/bin" in verdict.shown
-    assert "in the folder: sub" in verdict.shown
+    assert "PATH=/project/evil:/usr/bin" in verdict.approval_text
+    assert "in the folder: sub" in verdict.approval_text
     assert verdict.offers == ()
     assert (await judge.verdict("run_command", command="ls", fresh=True)).decision == "allow"
 
@@ -48,7 +48,7 @@ async def test_what_it_needs_of_the_network_is_asked_for_with_what_it_inherits()
     verdict = await judge.rehearsed(Rehearsal(""), "run_command", command="pip install x")
     assert verdict.decision == "ask"
     assert verdict.wants == ("pypi",)
-    assert "PATH=/project/evil:/usr/bin" in verdict.shown
+    assert "PATH=/project/evil:/usr/bin" in verdict.approval_text
 
 
 def test_the_judge_sees_the_folder() -> None:

@@ -62,7 +62,7 @@ async def test_words_that_need_the_network_are_asked_about_with_hosts_to_choose(
 async def test_a_command_that_failed_for_want_of_the_network_is_asked_about() -> None:  # S-03
     verdict = await judged("make deps", wants="example.org npm")
     assert (verdict.decision, verdict.wants) == ("ask", ("example.org", "npm"))
-    assert verdict.shown.endswith("it failed")
+    assert verdict.approval_text.endswith("it failed")
     assert [offer.rule.pattern for offer in verdict.offers] == ["example.org", "npm", "all"]
     assert (await judged("make deps", wants="all")).wants == ("all",)
     assert (await judged("python -m pip install six", wants="all", granted=("pypi",))).wants == ("all",)

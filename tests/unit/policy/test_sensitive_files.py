@@ -90,7 +90,7 @@ def test_no_pattern_breaks_it(pattern: str, path: str) -> None:
 def test_sensitive_by_default(path: str) -> None:
     found = judge(path, {})
     assert found is not None
-    assert found.why
+    assert found.reason
 
 
 @pytest.mark.parametrize(

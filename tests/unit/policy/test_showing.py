@@ -1,7 +1,7 @@
 """What a person is shown of a call is whole, inert and bounded (S-08, S-12)."""
 
 from treadle.policy.acts import Act
-from treadle.policy.shown_call import shown
+from treadle.policy.shown_call import render_call
 from treadle.ports.toolset import Invocation
 from treadle.protocol.options import ChatOptions
 from treadle.types import CallKey, ChatId
@@ -12,12 +12,12 @@ def call(name: str = "t", **arguments: object) -> Invocation:
 
 
 def test_the_name_and_every_argument() -> None:
-    text = shown(call("write_file", path="a", content="x\n  y\n", n=[1]), Act("edit"))
+    text = render_call(call("write_file", path="a", content="x\n  y\n", n=[1]), Act("edit"))
     assert text == "write_file\n  path: a\n  content:\n    x\n      y\n    \n  n: [1]"
 
 
 def test_it_is_inert_and_bounded() -> None:
-    text = shown(call("run_command", command="ls \x1b[2K\r\u202egnp", long="x" * 30_000), Act("command"))
+    text = render_call(call("run_command", command="ls \x1b[2K\r\u202egnp", long="x" * 30_000), Act("command"))
     assert "\x1b" not in text
     assert "\r" not in text
     assert "\u202e" not in text
@@ -25,14 +25,16 @@ def test_it_is_inert_and_bounded() -> None:
 
 
 def test_what_is_left_out_still_counts() -> None:
-    assert shown(call(long="x" * 30_000), Act("other")) != shown(call(long="x" * 29_999 + "y"), Act("other"))
+    assert render_call(call(long="x" * 30_000), Act("other")) != render_call(
+        call(long="x" * 29_999 + "y"), Act("other")
+    )
 
 
 def test_a_command_is_shown_with_the_folder_and_the_variables_that_it_inherits() -> None:  # S-18
     act = Act("command", folder="deep/er", variables={"PATH": "/evil\x1b:/bin", "B": None})
-    assert shown(call("run_command", command="make"), act) == (
+    assert render_call(call("run_command", command="make"), act) == (
         "run_command\n  command: make\n  in the folder: deep/er\n"
         "  set by an earlier command: PATH=/evil\\x1b:/bin\n  set by an earlier command: B is unset"
     )
-    given = shown(call("run_command", command="make", cwd="x"), Act("command", folder="x"))
+    given = render_call(call("run_command", command="make", cwd="x"), Act("command", folder="x"))
     assert given == "run_command\n  command: make\n  cwd: x"

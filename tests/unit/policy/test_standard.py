@@ -81,7 +81,7 @@ async def test_headless_what_would_ask_is_denied_with_what_a_person_could_do() -
 
 async def test_a_tool_that_always_asks_can_be_ruled() -> None:
     verdict = await Judge(mode="autopilot").verdict("deploy", target="prod")
-    assert (verdict.decision, verdict.shown) == ("ask", "deploy\n  target: prod")
+    assert (verdict.decision, verdict.approval_text) == ("ask", "deploy\n  target: prod")
     (offer,) = verdict.offers
     assert "with any arguments" in offer.covers
     assert (await Judge(rules=(offer.rule,)).verdict("deploy")).decision == "allow"
@@ -329,8 +329,8 @@ async def test_input_to_a_running_program_is_judged_as_a_command() -> None:
 async def test_what_is_shown_holds_no_escapes() -> None:  # S-12
     verdict = await Judge().verdict("run_command", command="make 'a\x1b[2Jb'")
     assert verdict.decision == "ask"
-    assert "\x1b" not in verdict.shown + verdict.reason
-    assert SPECS["run_command"].name in verdict.shown
+    assert "\x1b" not in verdict.approval_text + verdict.reason
+    assert SPECS["run_command"].name in verdict.approval_text
 
 
 @pytest.mark.parametrize("mode", ["ask", "confirm", "review", "autopilot"])

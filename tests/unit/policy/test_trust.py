@@ -69,15 +69,15 @@ def test_only_ordinary_files_of_a_size_to_be_read(tmp_path: Path) -> None:
 
 def test_consent_is_remembered_by_recipient(tmp_path: Path) -> None:
     consent = Consent(tmp_path / "home")
-    assert not consent.given("OpenAI", "openai")
+    assert not consent.is_given("OpenAI", "openai")
     consent.give("OpenAI")
-    assert Consent(tmp_path / "home").given("OpenAI", "openai-responses")
-    assert not consent.given("the server example.com", "openai")
+    assert Consent(tmp_path / "home").is_given("OpenAI", "openai-responses")
+    assert not consent.is_given("the server example.com", "openai")
 
 
 @pytest.mark.parametrize("accepted", ["openai", "OpenAI", "*"])
 def test_a_setting_accepts_beforehand(tmp_path: Path, accepted: str) -> None:
-    assert Consent(tmp_path / "home", (accepted,)).given("OpenAI", "openai")
+    assert Consent(tmp_path / "home", (accepted,)).is_given("OpenAI", "openai")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import msgspec
 
 from treadle.protocol.content import Usage
 from treadle.protocol.http_answers import Accepted, ChatLine, ChatList
-from treadle.protocol.wire import whole
+from treadle.protocol.wire import to_wire_form
 
 
 def test_a_client_passes_over_fields_of_a_newer_server() -> None:
@@ -23,7 +23,7 @@ def test_a_client_passes_over_fields_of_a_newer_server() -> None:
         usage=Usage(),
         last_error=None,
     )
-    newer = {"chats": [whole(line) | {"mood": "good"}], "next": "", "total": 1}
+    newer = {"chats": [to_wire_form(line) | {"mood": "good"}], "next": "", "total": 1}
     assert msgspec.json.decode(msgspec.json.encode(newer), type=ChatList) == ChatList(chats=(line,), next="")
     said = b'{"chat": "c_1", "status": "pending", "head": 4, "since": 2}'
     assert msgspec.json.decode(said, type=Accepted) == Accepted(chat="c_1", status="pending", head=4)

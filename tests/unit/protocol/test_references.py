@@ -83,7 +83,7 @@ CHANGED = FileChange(
 )
 
 
-@pytest.mark.parametrize("kind", [e.FilesChanged, e.Undone, e.Redone, e.Kept])
+@pytest.mark.parametrize("kind", [e.FilesChanged, e.Undone, e.Redone, e.ChangesKept])
 def test_changes_refer_to_their_manifest_and_to_images(kind: type[e.Event]) -> None:
     named = {"restore": "r"} if issubclass(kind, e.Restored) else {}
     event = kind(files=(CHANGED,), manifest=LIST, total=250, **named)

@@ -14,7 +14,7 @@ from tests.faults.chance import SOAK
 from tests.unit.sandbox.grounds import Grounds, grounds, missing
 from treadle.errors import SandboxError
 from treadle.sandbox import probe_fixture as stage
-from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, RETRY_S, Findings, choose, examine, known
+from treadle.sandbox.choose import FOLDER, LEVELS, REMEMBERED, RETRY_S, Findings, choose, examine, load_findings
 from treadle.sandbox.probe import bubblewrap_version, examine_level
 from treadle.sandbox.report import ESCAPES, EscapeResult, LevelReport
 
@@ -64,14 +64,14 @@ def test_a_failure_is_tried_again_after_a_while(examined: tuple[Grounds, Finding
     place, findings = examined
     failed = [LevelReport(level, failure="it was busy") for level in LEVELS]
     home = remember(place, with_reports(findings, *failed, age_s=age_s))
-    assert [each.failure for each in known(home).reports] == [each.failure for each in findings.reports]
+    assert [each.failure for each in load_findings(home).reports] == [each.failure for each in findings.reports]
 
 
 def test_a_bubblewrap_without_views_is_tried_again_after_a_while(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     less = [msgspec.structs.replace(each, views=False) for each in findings.reports]
     home = remember(place, with_reports(findings, *less, age_s=RETRY_S + 1))
-    assert [each.views for each in known(home).reports] == [each.views for each in findings.reports]
+    assert [each.views for each in load_findings(home).reports] == [each.views for each in findings.reports]
 
 
 def test_what_holds_is_remembered_for_good(examined: tuple[Grounds, Findings]) -> None:
@@ -80,7 +80,7 @@ def test_what_holds_is_remembered_for_good(examined: tuple[Grounds, Findings]) -
         pytest.skip("the strongest level does not hold here")
     marked = [msgspec.structs.replace(each, nested=not each.nested) for each in findings.reports]
     home = remember(place, with_reports(findings, *marked, age_s=1e6))
-    assert known(home).reports == tuple(marked)
+    assert load_findings(home).reports == tuple(marked)
 
 
 def test_a_level_is_not_lowered_by_one_failure(bubblewrap: Grounds, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,22 +130,22 @@ def test_it_is_tried_again_when_something_changed(examined: tuple[Grounds, Findi
     place, findings = examined
     machine = msgspec.structs.replace(findings.machine, **{spoilt: "another"})
     home = remember(place, Findings(machine, ()))
-    assert known(home).reports != ()
-    assert known(home).machine == findings.machine
+    assert load_findings(home).reports != ()
+    assert load_findings(home).machine == findings.machine
 
 
 def test_it_is_tried_again_when_more_is_tried_today(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     less = [msgspec.structs.replace(each, tried=each.tried[1:]) for each in findings.reports]
     home = remember(place, with_reports(findings, *less))
-    assert [each.complete for each in known(home).reports] == [True] * len(LEVELS)
+    assert [each.complete for each in load_findings(home).reports] == [True] * len(LEVELS)
 
 
 def test_a_damaged_memory_is_no_memory(examined: tuple[Grounds, Findings]) -> None:
     place, findings = examined
     home = remember(place, findings)
     (home / FOLDER / REMEMBERED).write_text("{")
-    assert known(home).machine == findings.machine
+    assert load_findings(home).machine == findings.machine
 
 
 def test_an_open_way_out_lowers_the_level_with_a_word(examined: tuple[Grounds, Findings]) -> None:

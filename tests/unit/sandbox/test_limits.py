@@ -88,8 +88,8 @@ def test_a_machine_that_was_short_before(machine: Machine) -> None:
 
 def test_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert limits._written(VIEW) == 0
+    assert limits._count_disk_bytes(VIEW) == 0
     (tmp_path / VIEW / "upper" / "deep").mkdir(parents=True)
     (tmp_path / VIEW / "upper" / "deep" / "file").write_bytes(os.urandom(1 << 20))
     (tmp_path / VIEW / "upper" / "link").symlink_to("/usr")
-    assert 1 << 20 <= limits._written(VIEW) < 1 << 21
+    assert 1 << 20 <= limits._count_disk_bytes(VIEW) < 1 << 21

@@ -7,7 +7,9 @@ from treadle.ports.sandbox import AllHosts, Confinement, Hosts, PrivateHome, Unw
 from treadle.sandbox.macos import BINARY, SandboxExec, profile
 
 ROOT = "/Users/me/project"
-WHOLE = Confinement(root=ROOT, protected=(f"{ROOT}/.git/hooks",), hidden=("/Users/me/.ssh",), writable=("/opt/cache",))
+WHOLE = Confinement(
+    root=ROOT, protected=(f"{ROOT}/.git/hooks",), hidden_paths=("/Users/me/.ssh",), writable=("/opt/cache",)
+)
 
 
 def test_everything_is_unwritable_but_the_root_and_what_was_named() -> None:

@@ -46,4 +46,4 @@ def test_hidden_are_treadles_data_and_the_keys_that_exist(tmp_path: Path) -> Non
     (home / ".ssh").mkdir(parents=True)
     own.mkdir()
     (home / ".netrc").symlink_to(own / "netrc")
-    assert places.hidden(str(own), user_home=str(home)) == (str(own), str(home / ".ssh"), str(own / "netrc"))
+    assert places.find_hidden_paths(str(own), user_home=str(home)) == (str(own), str(home / ".ssh"), str(own / "netrc"))

@@ -18,7 +18,7 @@ import pytest
 
 from tests.unit.sandbox.grounds import missing, python_for_everyone
 from treadle.errors import ToolError
-from treadle.ports.commands import Command, CommandSpec, Ended
+from treadle.ports.commands import Command, CommandExit, CommandSpec
 from treadle.ports.sandbox import LAID
 from treadle.sandbox.supervisor import command as supervised
 from treadle.sandbox.supervisor import folder as names
@@ -39,7 +39,9 @@ def job(script: str, cwd: Path | str = "/", **changes: Any) -> CommandSpec:
     return CommandSpec(("/bin/bash", "-c", script), str(cwd), {"PATH": os.environ["PATH"]}, **changes)
 
 
-async def run(commands: SupervisedCommands, script: str, call: str = CALL, **changes: Any) -> tuple[Command, Ended]:
+async def run(
+    commands: SupervisedCommands, script: str, call: str = CALL, **changes: Any
+) -> tuple[Command, CommandExit]:
     command = await commands.start(CHAT, CallKey(call), job(script, **changes))
     ended = await command.wait(60)
     assert ended is not None
@@ -85,7 +87,7 @@ async def test_whoever_waits_does_not_look_all_the_time(
 
 async def test_output_end_and_where_it_ran(commands: SupervisedCommands, tmp_path: Path) -> None:
     command, ended = await run(commands, "pwd; echo err >&2; exit 3", cwd=tmp_path)
-    assert ended == Ended("exited", 3, size=len(str(tmp_path)) + 5, lines=2)
+    assert ended == CommandExit("exited", 3, size=len(str(tmp_path)) + 5, lines=2)
     assert command.read(0, 1000).data == f"{tmp_path}\nerr\n".encode()
     assert command.read(3, 2).data == str(tmp_path)[3:5].encode()
     assert command.read(-4, 100).data == b"err\n"
@@ -163,7 +165,7 @@ async def test_it_outlives_whoever_started_it(commands: SupervisedCommands, tmp_
     assert command is not None
     assert await command.wait(0.05) is None
     (tmp_path / "go").touch()
-    assert await command.wait(60) == Ended("exited", 7, size=4, lines=1)
+    assert await command.wait(60) == CommandExit("exited", 7, size=4, lines=1)
     assert command.read(0, 100).data == b"out\n"
 
 
@@ -294,7 +296,7 @@ async def test_what_was_forgotten_is_known_to_have_ended(commands: SupervisedCom
     await until(lambda: not names.locked(command.folder))
     await commands.forget(CHAT, CALL)
     assert os.listdir(command.folder) == [names.EXIT]
-    assert await commands.known(CHAT) == []
+    assert await commands.list_commands(CHAT) == []
     again, same = await run(commands, f"echo ran >> {tmp_path}/counter")
     assert same == ended
     assert again.read(0, 10).data == b""
@@ -305,7 +307,7 @@ async def test_what_runs_is_not_forgotten(commands: SupervisedCommands) -> None:
     command = await commands.start(CHAT, CALL, job("echo up; sleep 1000", background=True, title="a server"))
     await commands.forget(CHAT, CALL)
     await output(command, b"up")
-    (known,) = await commands.known(CHAT)
+    (known,) = await commands.list_commands(CHAT)
     assert (known.call, known.running, known.background, known.title) == (CALL, True, True, "a server")
     assert await commands.running(CHAT) == [CALL]
     assert await commands.running(ChatId("c_2")) == []
@@ -325,7 +327,7 @@ async def test_input_comes_in_order_and_once_a_token(commands: SupervisedCommand
     await command.write(b"first\n", token="a")
     await command.write(long, token="b")
     await command.write(b"", token="c", end=True)
-    assert await command.wait(60) == Ended("exited", 0, size=10 + len(long), lines=20_002)
+    assert await command.wait(60) == CommandExit("exited", 0, size=10 + len(long), lines=20_002)
     assert command.read(0, 1 << 20).data == b"first\n" + long + b"end\n"
     with pytest.raises(ToolError, match="has ended"):
         await command.write(b"x", token="d")

@@ -19,7 +19,7 @@ import pytest
 from treadle import faultpoint
 from treadle.errors import ToolError
 from treadle.file_system import replace_file
-from treadle.ports.commands import CommandSpec, Ended
+from treadle.ports.commands import CommandExit, CommandSpec
 from treadle.sandbox.supervisor import commands as worker_side
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -123,7 +123,7 @@ async def test_a_start_that_overtakes_a_stop_is_stopped(commands: SupervisedComm
     await commands.prevent(CHAT, CALL)
     faultpoint.install(None)
     assert passed
-    assert await (await commands.start(CHAT, CALL, line)).wait(20) == Ended("stopped", -15)
+    assert await (await commands.start(CHAT, CALL, line)).wait(20) == CommandExit("stopped", -15)
     assert not (tmp_path / "ran").exists()
 
 
@@ -138,7 +138,7 @@ async def test_a_stop_that_overtakes_a_start_prevents_it(commands: SupervisedCom
                 worker_side._bury_unborn(path)
 
         faultpoint.install(strike)
-        assert await (await commands.start(CHAT, call, line)).wait(20) == Ended("stopped", -15)
+        assert await (await commands.start(CHAT, call, line)).wait(20) == CommandExit("stopped", -15)
         faultpoint.install(None)
     assert not (tmp_path / "ran").exists()
 
@@ -175,7 +175,9 @@ async def test_nobody_waits_for_a_supervisor_that_died_before_the_command_was_it
         os.kill(supervisor, signal.SIGKILL)
     with pytest.raises(ToolError, match="supervisor could not be started"):
         await starting
-    assert await (await commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran"))).wait(20) == Ended("stopped", -15)
+    assert await (await commands.start(CHAT, CALL, job(f"touch {tmp_path}/ran"))).wait(20) == CommandExit(
+        "stopped", -15
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -191,7 +193,7 @@ async def test_another_supervisor_takes_over_from_one_that_died_early(
         await until(lambda: commands._children)
     finally:
         os.kill(supervisor, signal.SIGKILL)
-    assert await (await second).wait(20) == Ended("exited", 0)
+    assert await (await second).wait(20) == CommandExit("exited", 0)
     assert (tmp_path / "counter").read_text() == "ran\n"
     with suppress(ToolError):  # if it was told before the other one had the command
         await first
@@ -208,7 +210,7 @@ async def test_a_command_whose_supervisor_dies_before_it_begins_never_does(tmp_p
     slow.go()
     await until(lambda: not alive(child))
     assert not (tmp_path / "ran").exists()
-    assert await (await starting).wait(20) == Ended("lost")
+    assert await (await starting).wait(20) == CommandExit("lost")
 
 
 async def test_a_start_that_is_given_up_does_not_happen_later(
@@ -318,8 +320,8 @@ async def test_what_is_forgotten_while_others_wait_and_stop(commands: Supervised
     await until(lambda: names.look(command.folder) == names.ENDED)
     await asyncio.gather(*(commands.forget(CHAT, CALL) for _ in range(3)))
     async with asyncio.timeout(60):
-        assert await asyncio.gather(*waiting) == [Ended("exited", 3)] * 3
-        assert await command.stop() == Ended("exited", 3)
+        assert await asyncio.gather(*waiting) == [CommandExit("exited", 3)] * 3
+        assert await command.stop() == CommandExit("exited", 3)
     await until(lambda: not names.locked(command.folder))
     assert names.STOP not in os.listdir(command.folder), "a stop that came late leaves nothing"
 
@@ -333,7 +335,7 @@ async def test_those_who_wait_learn_at_once_that_a_supervisor_was_killed(command
         ended = await asyncio.gather(*waiting, *stopping)
     assert {end.ending for end in ended if end} == {"lost"}
     await asyncio.gather(*(commands.forget(CHAT, CALL) for _ in range(3)))
-    assert await command.wait(0) == Ended("lost")
+    assert await command.wait(0) == CommandExit("lost")
 
 
 def owner_of(folder: str) -> int:

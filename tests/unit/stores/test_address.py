@@ -7,7 +7,7 @@ import pytest
 
 from treadle.errors import ConfigError
 from treadle.stores import open_store
-from treadle.stores.address import shown
+from treadle.stores.address import redact_address
 from treadle.stores.postgres import PostgresStore
 from treadle.stores.sqlite import SqliteStore
 
@@ -50,7 +50,7 @@ def test_anything_else_is_refused_without_its_password() -> None:
     ],
 )
 def test_what_is_shown(address: str, seen: str) -> None:
-    assert shown(address) == seen
+    assert redact_address(address) == seen
 
 
 def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

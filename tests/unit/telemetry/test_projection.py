@@ -20,7 +20,7 @@ CHAT = ChatId("c_0123456789abcdef")
 
 
 def portions(log: Sequence[Envelope], *, said: bool = False) -> list[Portion]:
-    projection = Projection(log[0].chat, said=said)
+    projection = Projection(log[0].chat, include_content=said)
     return [made for one in log if (made := projection.take(one)) is not None]
 
 
@@ -54,7 +54,7 @@ def _again(log: Sequence[Envelope], made: Sequence[Portion]) -> list[Portion]:
     """As they are made by workers that each begin to read at the run in which a portion ends."""
     found = []
     for portion in made:
-        projection = Projection(log[0].chat, said=True)
+        projection = Projection(log[0].chat, include_content=True)
         found += [
             again
             for one in log[portion.trace.first - 1 : portion.seq]

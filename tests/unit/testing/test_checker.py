@@ -126,8 +126,8 @@ async def test_turns_that_are_wrong(
 async def test_a_chat_in_the_middle_is_sound_but_not_settled(sound: tuple[MemoryStore, ChatId, Log]) -> None:
     log = sound[2]
     half = log[: _index(log, e.ExecutionComplete)]
-    assert checker.check_results(half, settled=False) == []
-    assert checker.check_turns(half, settled=False) == []
+    assert checker.check_results(half, is_idle=False) == []
+    assert checker.check_turns(half, is_idle=False) == []
     assert checker.check_results(half) != []
     assert checker.check_turns(half) != []
 

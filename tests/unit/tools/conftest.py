@@ -32,7 +32,7 @@ def call(project: Path) -> Call:
     ) -> Invocation:
         options = ChatOptions(root=str(project))
         return Invocation(
-            ChatId("c_1"), CallKey("1.0"), "tool", arguments, _plan, options, seen=_seen or {}, emit=_emit
+            ChatId("c_1"), CallKey("1.0"), "tool", arguments, _plan, options, known_files=_seen or {}, emit=_emit
         )
 
     return make

@@ -45,7 +45,7 @@ async def test_a_hook_sees_the_call(tmp_path: Path) -> None:
     )
     project = tmp_path / "project"
     project.mkdir()
-    assert await hooks(program(tmp_path, "guard", body)).before(SPEC, invocation(project)) == ""
+    assert await hooks(program(tmp_path, "guard", body)).before_call(SPEC, invocation(project)) == ""
     told, cwd, names = json.loads((tmp_path / "seen").read_text())
     assert told == {
         "when": "before",
@@ -72,7 +72,7 @@ async def test_a_hook_sees_the_call(tmp_path: Path) -> None:
     ],
 )
 async def test_it_answers_by_how_it_ends(tmp_path: Path, body: str, reason: str) -> None:
-    assert await hooks(body).before(SPEC, invocation(tmp_path)) == reason
+    assert await hooks(body).before_call(SPEC, invocation(tmp_path)) == reason
 
 
 @pytest.mark.parametrize(
@@ -87,26 +87,26 @@ async def test_it_answers_by_how_it_ends(tmp_path: Path, body: str, reason: str)
     ],
 )
 async def test_one_that_fails_refuses(tmp_path: Path, body: str, why: str) -> None:
-    reason = await hooks(body).before(SPEC, invocation(tmp_path))
+    reason = await hooks(body).before_call(SPEC, invocation(tmp_path))
     assert why in reason
     assert "not carried out" in reason
 
 
 async def test_one_that_hangs_refuses(tmp_path: Path) -> None:
-    reason = await hooks("sleep 600", timeout_s=0.3).before(SPEC, invocation(tmp_path))
+    reason = await hooks("sleep 600", timeout_s=0.3).before_call(SPEC, invocation(tmp_path))
     assert "took longer than 0.3 seconds" in reason
 
 
 async def test_one_that_never_reads_is_given_a_megabyte_all_the_same(tmp_path: Path) -> None:
     big = msgspec.structs.replace(invocation(tmp_path), arguments={"content": "x" * 1_000_000})
-    assert await hooks("exit 0").before(SPEC, big) == ""
+    assert await hooks("exit 0").before_call(SPEC, big) == ""
 
 
 async def test_it_is_asked_about_its_tools_only(tmp_path: Path) -> None:
     guard = hooks("exit 2", tools=("run_command",))
-    assert await guard.before(SPEC, invocation(tmp_path)) == ""
-    assert await guard.before(ToolSpec("run_command"), invocation(tmp_path)) != ""
-    assert await hooks("exit 2", when="after").before(SPEC, invocation(tmp_path)) == ""
+    assert await guard.before_call(SPEC, invocation(tmp_path)) == ""
+    assert await guard.before_call(ToolSpec("run_command"), invocation(tmp_path)) != ""
+    assert await hooks("exit 2", when="after").before_call(SPEC, invocation(tmp_path)) == ""
 
 
 # -- after ------------------------------------------------------------------------------------------------------------
@@ -124,14 +124,14 @@ async def test_it_is_asked_about_its_tools_only(tmp_path: Path) -> None:
     ],
 )
 async def test_the_result_can_be_reworded(tmp_path: Path, body: str, text: str) -> None:
-    outcome = await hooks(body, "after").after(SPEC, invocation(tmp_path), Outcome("done", summary="ok"))
+    outcome = await hooks(body, "after").after_call(SPEC, invocation(tmp_path), Outcome("done", summary="ok"))
     assert (outcome.text, outcome.summary, outcome.success) == (text, "ok", True)
 
 
 async def test_a_hook_behind_a_call_sees_its_result(tmp_path: Path) -> None:
     body = f"json.dump(json.load(sys.stdin), open({str(tmp_path / 'seen')!r}, 'w'))\n"
     behind = hooks(program(tmp_path, "look", body), "after")
-    await behind.after(SPEC, invocation(tmp_path), Outcome("no", success=False, summary="s"))
+    await behind.after_call(SPEC, invocation(tmp_path), Outcome("no", success=False, summary="s"))
     told = json.loads((tmp_path / "seen").read_text())
     assert (told["when"], told["success"], told["result"], told["summary"]) == ("after", False, "no", "s")
 
@@ -162,7 +162,9 @@ async def test_python_hooks_see_every_call(tmp_path: Path) -> None:
     async def after(spec: ToolSpec, call: Invocation, outcome: Outcome) -> Outcome:
         return Outcome(f"{spec.name} said: {outcome.text.splitlines()[0]}")
 
-    [text] = await run(tmp_path, [FunctionHooks(before=before), FunctionHooks(after=after, tools=["write_file"])])
+    [text] = await run(
+        tmp_path, [FunctionHooks(before_call=before), FunctionHooks(after_call=after, tools=["write_file"])]
+    )
     assert text.startswith("write_file said: ")
     assert (tmp_path / "a.txt").read_text() == "a"
 
@@ -171,7 +173,7 @@ async def test_a_python_hook_that_raises_before_a_call_refuses_it(tmp_path: Path
     async def before(spec: ToolSpec, call: Invocation) -> str:
         raise RuntimeError("broken")
 
-    [text] = await run(tmp_path, FunctionHooks(before=before))
+    [text] = await run(tmp_path, FunctionHooks(before_call=before))
     assert "RuntimeError: broken" in text
     assert not (tmp_path / "a.txt").exists()
 
@@ -180,14 +182,14 @@ async def test_one_that_raises_behind_a_call_is_said_and_the_run_goes_on(tmp_pat
     async def after(spec: ToolSpec, call: Invocation, outcome: Outcome) -> Outcome:
         raise RuntimeError("broken")
 
-    [text] = await run(tmp_path, FunctionHooks(after=after))
+    [text] = await run(tmp_path, FunctionHooks(after_call=after))
     assert text.endswith("[A hook failed after this call: RuntimeError: broken]")
     assert (tmp_path / "a.txt").read_text() == "a"
 
 
 async def test_the_first_refusal_counts(tmp_path: Path) -> None:
     both = Chain([hooks("exit 0"), hooks("echo one >&2; exit 2"), hooks("echo two >&2; exit 2")])
-    assert (await both.before(SPEC, invocation(tmp_path))).endswith("one")
+    assert (await both.before_call(SPEC, invocation(tmp_path))).endswith("one")
 
 
 async def test_what_a_program_of_the_user_changes_belongs_to_the_call(tmp_path: Path) -> None:  # S-16, W-10
@@ -262,14 +264,14 @@ async def test_a_projects_hooks_do_not_exist_without_trust(tmp_path: Path, caplo
     with caplog.at_level(logging.WARNING, "treadle"):
         guard = of_project(set())
         for _ in range(2):
-            assert await guard.before(SPEC, invocation(tmp_path)) == ""
+            assert await guard.before_call(SPEC, invocation(tmp_path)) == ""
     assert not (tmp_path / "ran").exists()
     assert len([record for record in caplog.records if "not trusted" in record.message]) == 1
 
 
 async def test_trusted_ones_run_only_in_a_sandbox(tmp_path: Path) -> None:
     trusted = {brings(tmp_path, f"touch {tmp_path}/ran; exit 2")}
-    reason = await of_project(trusted, sandbox=False).before(SPEC, invocation(tmp_path))
+    reason = await of_project(trusted, sandbox=False).before_call(SPEC, invocation(tmp_path))
     assert "run only in a sandbox" in reason
     assert not (tmp_path / "ran").exists()
 
@@ -277,7 +279,7 @@ async def test_trusted_ones_run_only_in_a_sandbox(tmp_path: Path) -> None:
 @pytest.mark.skipif(not bwrap(), reason="bubblewrap does not work here")
 async def test_in_the_sandbox_they_may_refuse_and_touch_nothing(tmp_path: Path) -> None:
     trusted = {brings(tmp_path, "touch ran || { echo read-only >&2; exit 2; }")}
-    reason = await of_project(trusted).before(SPEC, invocation(tmp_path))
+    reason = await of_project(trusted).before_call(SPEC, invocation(tmp_path))
     assert "read-only" in reason
     assert not (tmp_path / "ran").exists()
 
@@ -285,17 +287,17 @@ async def test_in_the_sandbox_they_may_refuse_and_touch_nothing(tmp_path: Path) 
 async def test_changed_content_is_trusted_no_more(tmp_path: Path) -> None:
     trusted = {brings(tmp_path, "exit 2")}
     brings(tmp_path, "touch ran; exit 2")
-    assert await of_project(trusted).before(SPEC, invocation(tmp_path)) == ""
+    assert await of_project(trusted).before_call(SPEC, invocation(tmp_path)) == ""
 
 
 async def test_trusted_ones_that_cannot_be_read_stop_everything(tmp_path: Path) -> None:
     (tmp_path / ".treadle").mkdir()
     (tmp_path / FILE).write_text("[[hooks]]\nwhen = 7\n")
-    reason = await of_project({(tmp_path / FILE).read_bytes()}).before(SPEC, invocation(tmp_path))
+    reason = await of_project({(tmp_path / FILE).read_bytes()}).before_call(SPEC, invocation(tmp_path))
     assert "cannot be read" in reason
 
 
 async def test_a_project_without_hooks_costs_nothing(tmp_path: Path) -> None:
     guard = of_project(set())
-    assert await guard.before(SPEC, invocation(tmp_path)) == ""
-    assert await guard.after(SPEC, invocation(tmp_path), Outcome("x")) == Outcome("x")
+    assert await guard.before_call(SPEC, invocation(tmp_path)) == ""
+    assert await guard.after_call(SPEC, invocation(tmp_path), Outcome("x")) == Outcome("x")

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs
 
-from treadle.lines.hunks import Shown
+from treadle.lines.hunks import FileDiff
 from treadle.model_choice import ModelChoice
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
@@ -95,7 +95,7 @@ class Worked(Recorded):
             Hunk(1, "@@ -1,2 +1,2 @@", ("-a = 1", "+a = 2", " b = 3"), 1, 1),
             Hunk(2, "@@ -40,1 +40,2 @@", (" return a", "+    # mended"), 1, 0),
         )
-        return [Shown(FileChange("a.py", "modified", 2, 1), hunks), Shown(FileChange("new.py", "created", 1, 0))]
+        return [FileDiff(FileChange("a.py", "modified", 2, 1), hunks), FileDiff(FileChange("new.py", "created", 1, 0))]
 
     async def preview_back(self, seq: int) -> list[str]:
         return ["a.py", "new.py, which goes"]

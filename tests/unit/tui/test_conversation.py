@@ -3,7 +3,7 @@
 from treadle.protocol import events as e
 from treadle.protocol.content import PlanStep, Thinking, ToolRequest, Usage
 from treadle.protocol.options import ChatOptions
-from treadle.tui.blocks import Calls, Checklist, Ended, Gone, Note, Said, Spoken, Thought
+from treadle.tui.blocks import AnswerBlock, Calls, Checklist, EmptyBlock, Note, RunEndBlock, ThoughtBlock, UserBlock
 from treadle.tui.conversation import Conversation
 from treadle.types import CallKey, ChatId
 
@@ -28,7 +28,7 @@ class Told:
 
     @property
     def shown(self) -> list[str]:
-        return [type(block).__name__ for block in self.conversation.blocks if not isinstance(block, Gone)]
+        return [type(block).__name__ for block in self.conversation.blocks if not isinstance(block, EmptyBlock)]
 
 
 def begun() -> Told:
@@ -48,7 +48,7 @@ def done(key: str, **more: object) -> e.ExecutionComplete:
 def test_what_was_shown_live_is_what_the_log_shows() -> None:  # D-04
     told = begun()
     told(e.ReasoningDelta(1, "Hm."), e.MessageDelta(1, "Let me "), e.MessageDelta(1, "look."))
-    assert told.shown == ["Said", "Thought", "Spoken"]
+    assert told.shown == ["UserBlock", "ThoughtBlock", "AnswerBlock"]
     told(
         e.AssistantMessage(1, "Let me look.", (Thinking("Hm."),), (call("1.0", "read_file", '{"path": "a.py"}'),)),
         e.ExecutionStart(CallKey("1.0"), "read_file", args_summary="a.py", effect="read"),
@@ -62,8 +62,8 @@ def test_what_was_shown_live_is_what_the_log_shows() -> None:  # D-04
         again.apply(envelope)
     live, read = told.conversation.blocks, again.blocks
     assert [type(block) for block in live] == [type(block) for block in read]
-    assert [block for block in live if not isinstance(block, Thought)] == [
-        block for block in read if not isinstance(block, Thought)
+    assert [block for block in live if not isinstance(block, ThoughtBlock)] == [
+        block for block in read if not isinstance(block, ThoughtBlock)
     ]
     assert not told.conversation.view.busy
     assert not any(block.live for block in live)
@@ -71,9 +71,9 @@ def test_what_was_shown_live_is_what_the_log_shows() -> None:  # D-04
 
 def test_a_retry_drops_the_partial_text() -> None:  # M-11
     told = begun()(e.MessageDelta(1, "half an ans"), e.TurnRetry(1, 1, "overloaded", "busy"), e.AssistantReset(1))
-    assert told.shown == ["Said", "Note"]
+    assert told.shown == ["UserBlock", "Note"]
     told(e.MessageDelta(1, "whole"), e.AssistantMessage(1, "whole"))
-    assert [block.text for block in told.conversation.blocks if isinstance(block, Spoken)] == ["whole"]
+    assert [block.text for block in told.conversation.blocks if isinstance(block, AnswerBlock)] == ["whole"]
 
 
 def test_calls_with_nothing_said_between_them_are_one_group() -> None:
@@ -116,7 +116,7 @@ def test_going_back_takes_what_came_after_off_the_screen() -> None:  # W-03
     told(e.UserMessage("And now this."), e.TurnStart(2), e.AssistantMessage(2, "That, too."), e.RunEnd("done"))
     second = told.conversation.messages()[1].seq
     told(e.SessionRewound(second))
-    assert told.shown == ["Said", "Spoken", "Ended", "Note"]
+    assert told.shown == ["UserBlock", "AnswerBlock", "RunEndBlock", "Note"]
     assert [each.text for each in told.conversation.messages()] == ["Fix it."]
 
 
@@ -140,7 +140,7 @@ def test_events_that_were_seen_are_not_shown_twice() -> None:
     told = begun()(e.AssistantMessage(1, "Hello."))
     for envelope in told.log:
         told.conversation.apply(envelope)
-    assert told.shown == ["Said", "Spoken"]
+    assert told.shown == ["UserBlock", "AnswerBlock"]
 
 
 def test_the_end_of_a_run_says_what_it_changed_and_why_it_ended() -> None:  # W-04
@@ -149,7 +149,7 @@ def test_the_end_of_a_run_says_what_it_changed_and_why_it_ended() -> None:  # W-
     log = (e.FilesChanged(files), e.FilesChanged(twice), e.FilesChanged(twice))
     told = begun()(*log, e.SessionError("auth", "no key"), e.RunEnd("error"))
     end = told.conversation.blocks[-1]
-    assert isinstance(end, Ended)
+    assert isinstance(end, RunEndBlock)
     assert end.files == ("M a.py +3 -1", "A b.py +2", "M c.py")
     (error,) = [block for block in told.conversation.blocks if isinstance(block, Note)]
     assert error.mark == "error"
@@ -158,7 +158,10 @@ def test_the_end_of_a_run_says_what_it_changed_and_why_it_ended() -> None:  # W-
 
 def test_what_was_said_in_the_persons_place_is_told_apart() -> None:
     told = begun()(e.UserMessage("go on", source="autopilot"))
-    assert [block.source for block in told.conversation.blocks if isinstance(block, Said)] == ["person", "autopilot"]
+    assert [block.source for block in told.conversation.blocks if isinstance(block, UserBlock)] == [
+        "person",
+        "autopilot",
+    ]
     assert len(told.conversation.messages()) == 1
 
 
@@ -167,7 +170,7 @@ def test_the_end_of_a_run_says_what_this_run_cost() -> None:  # E-04
         return [e.UserMessage("Go."), e.TurnStart(1, "m:x"), e.TurnEnd(1, Usage(tokens)), e.RunEnd("done")]
 
     shown = Told()(*run(1_000), *run(20)).conversation
-    first, second = (block.text for block in shown.blocks if isinstance(block, Ended))
+    first, second = (block.text for block in shown.blocks if isinstance(block, RunEndBlock))
     assert "1,000 tokens in" in first
     assert "· 20 tokens in" in second
     assert shown.view.usage.input == 1_020

@@ -8,9 +8,19 @@ from rich.console import Console
 from treadle.presentation.call_line import MINUS
 from treadle.protocol.content import PlanStep
 from treadle.protocol.events import DiffStat, ExecutionComplete, OpenAction
-from treadle.tui.blocks import AnyBlock, Calls, Checklist, Gone, Note, Said, ShownCall, Spoken, Thought
+from treadle.tui.blocks import (
+    AnswerBlock,
+    AnyBlock,
+    Calls,
+    Checklist,
+    EmptyBlock,
+    Note,
+    ShownCall,
+    ThoughtBlock,
+    UserBlock,
+)
 from treadle.tui.card import asked_for, choices
-from treadle.tui.drawing import Look, drawn
+from treadle.tui.drawing import Look, draw_block
 from treadle.tui.marks import PLAIN, Marks, plain_text
 from treadle.tui.streaming import CODE_LINES, code_parts, settled_part
 from treadle.types import CallKey
@@ -20,7 +30,7 @@ DIFF = "edited a.py\n@@ -1,2 +1,3 @@\n-x = 1\n+x = 2\n+y = 3\n z = 4"
 
 
 def text(block: AnyBlock, *, width: int = 80, unfolded: bool = False, marks: Marks | None = None) -> str:
-    return lines(drawn(block, Look(width, 10_000, unfolded=unfolded, marks=marks or Marks())), width=width)
+    return lines(draw_block(block, Look(width, 10_000, unfolded=unfolded, marks=marks or Marks())), width=width)
 
 
 def lines(*renderables: object, width: int = 80) -> str:
@@ -33,17 +43,17 @@ def lines(*renderables: object, width: int = 80) -> str:
 def finished(name: str, summary: str = "", **more: object) -> ShownCall:
     key = CallKey(f"1.{summary}")
     result = ExecutionComplete(key, True, **more)  # type: ignore[arg-type]
-    return ShownCall(key=key, name=name, summary=summary, effect="read", done=result)
+    return ShownCall(key=key, name=name, summary=summary, effect="read", completion=result)
 
 
 @pytest.mark.parametrize(
     "block",
     [
-        Said(text=EVIL),
-        Said(text=EVIL, source="check"),
-        Spoken(text=EVIL),
-        Spoken(text=f"```python\n{EVIL}\n```"),
-        Thought(text=EVIL, live=True),
+        UserBlock(text=EVIL),
+        UserBlock(text=EVIL, source="check"),
+        AnswerBlock(text=EVIL),
+        AnswerBlock(text=f"```python\n{EVIL}\n```"),
+        ThoughtBlock(text=EVIL, live=True),
         Note(text=EVIL),
         Note(text=EVIL, mark="done"),
         Calls(calls=(ShownCall(key=CallKey("1"), name=EVIL, summary=EVIL, output=EVIL),)),
@@ -69,7 +79,11 @@ def test_reads_fold_into_one_line_and_unfold() -> None:
 
 def test_a_failed_call_is_never_folded_away() -> None:
     failed = ShownCall(
-        key=CallKey("1"), name="read_file", summary="b", effect="read", done=ExecutionComplete(CallKey("1"), False)
+        key=CallKey("1"),
+        name="read_file",
+        summary="b",
+        effect="read",
+        completion=ExecutionComplete(CallKey("1"), False),
     )
     shown = text(Calls(calls=(finished("read_file", "a"), failed, finished("read_file", "c"))))
     assert "✗ read_file b" in shown
@@ -94,9 +108,9 @@ def test_a_running_command_shows_its_last_lines_and_its_time() -> None:
 
 
 def test_thinking_is_one_line_with_its_duration() -> None:
-    shown = text(Thought(text="one\ntwo\nthree", began_ms=1_000, ended_ms=5_000))
+    shown = text(ThoughtBlock(text="one\ntwo\nthree", began_ms=1_000, ended_ms=5_000))
     assert shown.strip() == "✻ thought for 4 s"
-    assert "three" in text(Thought(text="one\ntwo\nthree"), unfolded=True)
+    assert "three" in text(ThoughtBlock(text="one\ntwo\nthree"), unfolded=True)
 
 
 def test_a_terminal_without_unicode_gets_other_signs() -> None:
@@ -105,11 +119,11 @@ def test_a_terminal_without_unicode_gets_other_signs() -> None:
 
 
 def test_what_is_gone_takes_no_room() -> None:
-    assert drawn(Gone(), Look(80, 0, marks=Marks())) is None
+    assert draw_block(EmptyBlock(), Look(80, 0, marks=Marks())) is None
 
 
 def test_narrow_screens_break_words_nowhere() -> None:
-    shown = text(Spoken(text="a sentence of several words that is wider than the screen"), width=20)
+    shown = text(AnswerBlock(text="a sentence of several words that is wider than the screen"), width=20)
     assert all(len(line) <= 20 for line in shown.splitlines())
     assert "sentence" in shown
     assert "several" in shown
@@ -147,8 +161,8 @@ def test_long_code_that_is_coming_is_drawn_in_parts_and_looks_the_same() -> None
     for end in range(1, len(code), 5):
         coming = "Look:\n```python\n" + "\n".join(code[:end])
         parts = code_parts(coming)
-        assert [line.strip() for part in parts for line in text(Spoken(text=part)).strip("\n").split("\n")] == [
-            line.strip() for line in text(Spoken(text=coming)).strip("\n").split("\n")
+        assert [line.strip() for part in parts for line in text(AnswerBlock(text=part)).strip("\n").split("\n")] == [
+            line.strip() for line in text(AnswerBlock(text=coming)).strip("\n").split("\n")
         ]
         assert parts[:-1] == code_parts(f"{coming}\nmore\nand more")[: len(parts) - 1], "what is settled stays"
     assert len(code_parts(coming)) > 3

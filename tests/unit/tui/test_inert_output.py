@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 
 from tests.hostile_text import HOSTILE, TEXTS, check_inert, hostile, hostile_events
 from tests.unit.tui.recorded import Recorded
-from treadle.lines.hunks import Shown
+from treadle.lines.hunks import FileDiff
 from treadle.presentation.rich_text import RichText, Text
 from treadle.protocol import events as e
 from treadle.protocol.files import FileChange, Hunk
@@ -20,7 +20,7 @@ from treadle.skills.reading import OwnCommand
 from treadle.tui.app import Start, TreadleApp
 from treadle.tui.connection import ChatRow, JobRow, ModelRow
 from treadle.tui.conversation import Conversation
-from treadle.tui.drawing import Look, drawn
+from treadle.tui.drawing import Look, draw_block
 from treadle.tui.launch import make_app
 from treadle.tui.marks import Marks
 from treadle.tui.screens import Confirm, Reading
@@ -43,7 +43,7 @@ class Hostile(Recorded):
         return [hostile(ModelRow, HOSTILE)]
 
     async def changes(self, **_more: Any) -> list[Any]:
-        return [Shown(hostile(FileChange, HOSTILE), (hostile(Hunk, HOSTILE),), (HOSTILE,))]
+        return [FileDiff(hostile(FileChange, HOSTILE), (hostile(Hunk, HOSTILE),), (HOSTILE,))]
 
     async def preview_back(self, seq: int) -> list[str]:
         return [HOSTILE]
@@ -63,7 +63,7 @@ def test_no_event_is_drawn_alive(text: str) -> None:  # S-12, S-22
         conversation.apply(e.Envelope(1, envelope.chat, envelope.time_ms, envelope.data))
         for block in conversation.blocks:
             for unfolded in (False, True):
-                renderable = drawn(block, Look(100, 10_000, unfolded=unfolded, marks=Marks()))
+                renderable = draw_block(block, Look(100, 10_000, unfolded=unfolded, marks=Marks()))
                 if renderable is not None:
                     with console.capture() as capture:
                         console.print(renderable)

@@ -14,19 +14,19 @@ def test_history_goes_back_and_forth_and_is_there_the_next_time(tmp_path: Path) 
     first.add("two\nlines")
     first.add("two\nlines")
     second = History(tmp_path)
-    assert second.before("a draft") == "two\nlines"
-    assert second.before("two\nlines") == "one"
-    assert second.before("one") is None
-    assert second.behind() == "two\nlines"
-    assert second.behind() == "a draft"
-    assert second.behind() is None
+    assert second.recall_previous("a draft") == "two\nlines"
+    assert second.recall_previous("two\nlines") == "one"
+    assert second.recall_previous("one") is None
+    assert second.recall_next() == "two\nlines"
+    assert second.recall_next() == "a draft"
+    assert second.recall_next() is None
     assert (tmp_path / "history.jsonl").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_damaged_history_costs_only_itself(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(b'\xff\xfe\n"ok"\n{')
-    assert History(tmp_path).before("") is None
-    assert History(tmp_path / "nowhere").before("") is None
+    assert History(tmp_path).recall_previous("") is None
+    assert History(tmp_path / "nowhere").recall_previous("") is None
 
 
 def test_names_are_those_that_git_knows_or_would(tmp_path: Path) -> None:

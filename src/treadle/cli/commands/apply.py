@@ -23,7 +23,7 @@ _SHORTER = "apply it in parts"
 
 
 class Wish(NamedTuple):
-    """What the flags say."""
+    """The flags of the command."""
 
     source: str | None
     path: str | None
@@ -76,7 +76,7 @@ async def apply(wish: Wish, as_json: bool) -> int:
             print_patch(terminal, diff)
         if wish.preview or not files:
             if as_json:
-                write_json({"preview": wish.preview, "applied": False, "files": wire.whole(files), "diff": diff})
+                write_json({"preview": wish.preview, "applied": False, "files": wire.to_wire_form(files), "diff": diff})
             elif files:
                 terminal.note(f"would change {count(len(files), 'file')}; nothing was changed", "dim")
             else:
@@ -85,11 +85,11 @@ async def apply(wish: Wish, as_json: bool) -> int:
         question = f"apply to {count(len(files), 'file')}? [y/N] "
         if not await may_go_on(terminal, question, asks=not (wish.yes or as_json)):
             return EXIT_ERROR
-        return await _made(terminal, chat, command, wish, as_json)
+        return await _run_apply(terminal, chat, command, wish, as_json)
 
 
 def _text(wish: Wish) -> str | None:
-    """What is to be applied; None: the last answer of the chat."""
+    """Return the text to apply; None for the last answer of the chat."""
     from treadle.cli.piped import PATCH_LIMIT, is_piped, read_file, read_text
 
     if wish.source not in (None, "-"):
@@ -123,14 +123,14 @@ def _command(wish: Wish, text: str) -> "Apply":
         if wish.path or len(patches) != 1:
             raise InvalidInput(f"the text has {len(blocks)} fenced blocks; say which with --block 1 to {len(blocks)}")
         blocks = patches
-    chosen = text
+    content = text
     if blocks and not (wish.block is None and _is_patch(text) and not _is_patch(blocks[0])):
-        chosen = blocks[(wish.block or 1) - 1]
+        content = blocks[(wish.block or 1) - 1]
     if wish.path:
-        return Apply(wish.path, chosen)
-    if not _is_patch(chosen):
+        return Apply(wish.path, content)
+    if not _is_patch(content):
         raise InvalidInput("this is no patch; say with --to PATH which file it should become")
-    return Apply(patch=chosen)
+    return Apply(patch=content)
 
 
 def _is_patch(text: str) -> bool:
@@ -152,7 +152,7 @@ async def _chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, st
         chat = agent.chat(await find_chat(agent.deps.store, wish.chat))
         return chat, (await chat.state()).options.root
     root = str(project_root(wish.root, force=wish.force_root))
-    # Whoever says `apply` wants these files written: of the modes the one that lets edits pass.
+    # `apply` is a request to write these files, so the chat uses the mode that lets edits pass.
     chat = agent.chat(
         options=config.settings.chat_options(root),
         mode="auto-edit",
@@ -163,7 +163,7 @@ async def _chat(agent: "Agent", config: "Config", wish: Wish) -> "tuple[Chat, st
 
 
 async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[FileChange, ...], str]":
-    """What it would change, found by the tool that will change it. Nothing is written."""
+    """Return the changes and their preview, computed by the tool that will make them. Nothing is written."""
     from treadle.ports.toolset import Invocation
     from treadle.protocol.options import ChatOptions
     from treadle.protocol.tools import PATCH_TOOL, WRITE_TOOL, ToolSpec
@@ -181,7 +181,7 @@ async def _planned(agent: "Agent", root: str, command: "Apply") -> "tuple[tuple[
     return () if rehearsal is None else rehearsal.files, await tool.preview(invocation)
 
 
-async def _made(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:
+async def _run_apply(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, as_json: bool) -> int:
     """Carry it out in the way of every call: policy, checkpoint, log."""
     from treadle.cli.dialogue import answer_next
     from treadle.following import applied
@@ -189,25 +189,25 @@ async def _made(terminal: Terminal, chat: "Chat", command: "Apply", wish: Wish, 
 
     await chat.open()
     if not wish.chat:
-        named = wish.source if wish.source not in (None, "-") else "standard input"
-        await chat.command(Rename(f"apply {named}"))
-    came = await applied(chat.apply(command.path, content=command.content, patch=command.patch))
+        source_name = wish.source if wish.source not in (None, "-") else "standard input"
+        await chat.command(Rename(f"apply {source_name}"))
+    outcome = await applied(chat.apply(command.path, content=command.content, patch=command.patch))
     while (answer := await answer_next(terminal, chat, asks=not as_json)) is not None:
-        came = await applied(answer)
-    return _tell(terminal, chat, came, as_json)
+        outcome = await applied(answer)
+    return _tell(terminal, chat, outcome, as_json)
 
 
-def _tell(terminal: Terminal, chat: "Chat", came: "Applied", as_json: bool) -> int:
+def _tell(terminal: Terminal, chat: "Chat", outcome: "Applied", as_json: bool) -> int:
     from treadle.presentation.notices import summary
     from treadle.protocol import wire
 
-    done, files = came.done, came.files
-    made = done is not None and done.success
-    error = done.error if done is not None and not done.success else ""
+    completion, files = outcome.completion, outcome.files
+    is_applied = completion is not None and completion.success
+    error = completion.error if completion is not None and not completion.success else ""
     if as_json:
-        write_json({"chat": chat.id, "applied": made, "error": error, "files": wire.whole(files)})
+        write_json({"chat": chat.id, "applied": is_applied, "error": error, "files": wire.to_wire_form(files)})
     elif error:
         raise ToolError(error)
-    elif made:
+    elif is_applied:
         terminal.note(f"applied: {summary(files)} · back: treadle undo {chat.id}", "dim")
-    return EXIT_OK if made else EXIT_ERROR
+    return EXIT_OK if is_applied else EXIT_ERROR

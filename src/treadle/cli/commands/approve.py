@@ -1,4 +1,5 @@
-"""`treadle pending`: what chats ask of a person; `treadle approve`: the answer to it, from any process (S-08)."""
+"""`treadle pending`: the actions that chats ask a person for; `treadle approve`: the answer, from any process
+(S-08)."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,12 +35,12 @@ async def pending(agent: "Agent", as_json: bool) -> None:
     for chat, action in await asked_of_people(agent):
         id = f"{chat.id}:{action.action}"
         lines = "".join(f"\n  {line}" for line in waiting(action))
-        rows.append(({"chat": chat.id, "id": id, **wire.whole(action)}, spans(Span(id, ("bold",)), lines)))
+        rows.append(({"chat": chat.id, "id": id, **wire.to_wire_form(action)}, spans(Span(id, ("bold",)), lines)))
     write_list(terminal, rows, "no chat waits for a person", as_json=as_json)
 
 
 class Approval(NamedTuple):
-    """What the flags answer."""
+    """The answer, as the flags give it."""
 
     deny: bool
     feedback: str
@@ -63,7 +64,7 @@ class Approval(NamedTuple):
 
 
 @click.command("approve")
-@click.argument("asked", metavar="[ID]", default="")
+@click.argument("approval_ref", metavar="[ID]", default="")
 @click.option("--deny", is_flag=True, help="Refuse instead.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
 @click.option("--edit", metavar="COMMAND", help="Run this command instead of the one that is asked for.")
@@ -76,7 +77,7 @@ class Approval(NamedTuple):
 @json_option("Print every event as one line of JSON.")
 @gathered(Approval, "reply")
 @in_agent(works=True)
-async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) -> int:
+async def approve(agent: "Agent", approval_ref: str, reply: Approval, as_json: bool) -> int:
     """Approve or refuse what a chat asks for, and continue it.
 
     ID is a chat (as for resume), chat:action as pending shows it, or the action alone if no other chat has it. Without
@@ -86,7 +87,7 @@ async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) ->
     from treadle.cli.dialogue import follow
     from treadle.presentation.notices import waiting
 
-    chat, action = await find_approval(agent, asked)
+    chat, action = await find_approval(agent, approval_ref)
     since = await _seq_of(chat, action)
     following = await _decision(chat, action, reply)
     if not as_json:
@@ -97,19 +98,19 @@ async def approve(agent: "Agent", asked: str, reply: Approval, as_json: bool) ->
     if reply.leave:
         await chat.carry_out(following.command, work=False)
         return 0
-    after = since - 1 if as_json else (await chat.state()).head
-    return await follow(chat, following, after, as_json=as_json, resumed=True)
+    after_seq = since - 1 if as_json else (await chat.state()).head
+    return await follow(chat, following, after_seq, as_json=as_json, resumed=True)
 
 
 async def _seq_of(chat: "Chat", action: "OpenAction") -> int:
     from treadle.protocol.events import PermissionRequested
 
-    asked = (
+    request_seqs = (
         each.seq
         for each in reversed(await chat.events_of(PermissionRequested))
         if isinstance(each.data, PermissionRequested) and each.data.action == action.action
     )
-    return next(asked, (await chat.state()).head + 1)
+    return next(request_seqs, (await chat.state()).head + 1)
 
 
 async def _decision(chat: "Chat", action: "OpenAction", reply: Approval) -> "Following":

@@ -52,27 +52,27 @@ async def chats(
         from treadle.ports.store import ChatFilter
         from treadle.searching import search as hits
 
-        found = [hit.listed async for hit in hits(agent.deps.store, ChatFilter(archived=archived), search)]
+        matches = [hit.listed async for hit in hits(agent.deps.store, ChatFilter(archived=archived), search)]
     else:
-        found = await agent.chats(archived=archived, limit=most + 1 if most and not narrow else 0)
-    found = _of_project(found, project)
+        matches = await agent.chats(archived=archived, limit=most + 1 if most and not narrow else 0)
+    matches = _of_project(matches, project)
     if as_json:
-        found = found[:most] if most else found
-        for listed in found:
+        matches = matches[:most] if most else matches
+        for listed in matches:
             write_json(as_dict(listed))
         return
     terminal = Terminal()
-    if not found:
+    if not matches:
         none = "no such chat" if narrow else "no chats yet; begin one with: treadle run PROMPT"
         terminal.note(none, "dim")
-    shown = found[:most] if most else found
-    for listed in shown:
+    page = matches[:most] if most else matches
+    for listed in page:
         terminal.line(_line(terminal, listed))
-    if len(shown) < len(found) and limit is None:
+    if len(page) < len(matches) and limit is None:
         terminal.note(f"these are the {most} newest; all of them: treadle chats --all", "dim")
 
 
-def _of_project(found: "list[Listed]", project: str | None) -> "list[Listed]":
+def _of_project(matches: "list[Listed]", project: str | None) -> "list[Listed]":
     import os
 
     from treadle.cli.session import project_root
@@ -80,21 +80,23 @@ def _of_project(found: "list[Listed]", project: str | None) -> "list[Listed]":
 
     if project is not None:
         here = str(project_root(project if project != "." else None, force=True))
-        found = [each for each in found if each.summary.root and is_below(here, os.path.realpath(each.summary.root))]
-    return found
+        matches = [
+            each for each in matches if each.summary.root and is_below(here, os.path.realpath(each.summary.root))
+        ]
+    return matches
 
 
 def as_dict(listed: "Listed") -> dict[str, object]:
     from treadle.protocol import wire
     from treadle.protocol.views import shown_status
 
-    shown: dict[str, object] = wire.whole(listed.summary)
-    shown["status"] = shown_status(listed.summary.status, listed.leased)
+    fields: dict[str, object] = wire.to_wire_form(listed.summary)
+    fields["status"] = shown_status(listed.summary.status, listed.leased)
     for name in ("created", "updated"):
-        shown[name] = wire.iso_time(getattr(listed.summary, f"{name}_ms"))
+        fields[name] = wire.iso_time(getattr(listed.summary, f"{name}_ms"))
     for name in ("created_ms", "updated_ms", "runnable", "wake_ms"):
-        del shown[name]
-    return shown | {"leased": listed.leased}
+        del fields[name]
+    return fields | {"leased": listed.leased}
 
 
 def _line(terminal: Terminal, listed: "Listed") -> Line:
@@ -111,8 +113,8 @@ def _line(terminal: Terminal, listed: "Listed") -> Line:
     line = spans(f"{summary.chat} ", aged, "  ", Span(f"{status_words(status):15}", (colour,)), details)
     if summary.last_error is None:
         return line
-    why = f"{summary.last_error.error_class}: {summary.last_error.message}"
-    return (*line, Span(f"\n    {inert_line(why, max(20, terminal.width - 4))}", ("red",)))
+    error_text = f"{summary.last_error.error_class}: {summary.last_error.message}"
+    return (*line, Span(f"\n    {inert_line(error_text, max(20, terminal.width - 4))}", ("red",)))
 
 
 def age(time_ms: int) -> str:

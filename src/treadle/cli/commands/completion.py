@@ -15,7 +15,7 @@ _FILES = ("FILE", "[FILE]", "DIR", "[DIR]", "PATH")
 
 
 class Value(NamedTuple):
-    """What may stand behind an option."""
+    """The values that an option accepts."""
 
     words: tuple[str, ...] = ()
     chats: bool = False
@@ -34,7 +34,7 @@ class Spelled(NamedTuple):
     words: tuple[str, ...]
     """Names of its own commands, or the values of its argument."""
     chats: bool
-    """Whether its argument is a chat."""
+    """True if the argument is a chat."""
 
 
 @click.command("completion")
@@ -45,8 +45,8 @@ def completion(shell: str) -> None:
     For bash: eval "$(treadle completion bash)" in ~/.bashrc. For zsh: the same with zsh in ~/.zshrc, below compinit.
     For fish: treadle completion fish > ~/.config/fish/completions/treadle.fish, once.
     """
-    made = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](list(_commands()))
-    print_line(made)
+    script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](list(_commands()))
+    print_line(script)
 
 
 def _commands() -> Iterator[Spelled]:
@@ -81,8 +81,8 @@ def _spelled(name: str, line: str, command: click.Command) -> Spelled:
 def _value(parameter: click.Parameter) -> Value:
     if isinstance(parameter.type, click.Choice):
         return Value(tuple(map(str, parameter.type.choices)))
-    named = parameter.metavar or ""
-    return Value(chats=named in _CHATS, files=named in _FILES)
+    metavar = parameter.metavar or ""
+    return Value(chats=metavar in _CHATS, files=metavar in _FILES)
 
 
 # -- bash -------------------------------------------------------------------------------------------------------------
@@ -216,14 +216,14 @@ def _fish(commands: list[Spelled]) -> str:
     ]
     for each in commands:
         lines.append(f"complete -c treadle -n $none -f -a {each.name} -d {_quoted(each.line)}")
-        when = f"complete -c treadle -n '__fish_seen_subcommand_from {each.name}'"
+        prefix = f"complete -c treadle -n '__fish_seen_subcommand_from {each.name}'"
         for flag, line in each.options.items():
             if flag.startswith("--"):
-                lines.append(f"{when} -l {flag[2:]} -d {_quoted(line)}{_fish_value(each.values.get(flag))}")
+                lines.append(f"{prefix} -l {flag[2:]} -d {_quoted(line)}{_fish_value(each.values.get(flag))}")
         if each.words:
-            lines.append(f"{when} -f -a {_quoted(' '.join(each.words))}")
+            lines.append(f"{prefix} -f -a {_quoted(' '.join(each.words))}")
         if each.chats:
-            lines.append(f"{when} -f -a 'last (treadle completion --ids)'")
+            lines.append(f"{prefix} -f -a 'last (treadle completion --ids)'")
     return "\n".join(lines)
 
 

@@ -35,24 +35,24 @@ def config(chat: str | None, as_json: bool) -> None:
         _show_settings(configured(), as_json)
 
 
-async def _show_chat(config: "Config", named: str, as_json: bool) -> None:
+async def _show_chat(config: "Config", chat_ref: str, as_json: bool) -> None:
     """The options of a chat: from the chat, where they are not what the settings say."""
     import msgspec
 
     from treadle.cli.session import find_chat, open_agent
 
     async with open_agent(config) as agent:
-        chat = await find_chat(agent.deps.store, named)
+        chat = await find_chat(agent.deps.store, chat_ref)
         options = (await agent.chat(chat).state()).options
     usual = config.settings.chat_options(options.root)
     rows = {}
     for name in options.__struct_fields__:
         value = getattr(options, name)
-        same = value == getattr(usual, name) and name != "root"
-        rows[name] = (msgspec.to_builtins(value), config.sources.get(name, "default") if same else f"chat {chat}")
+        is_default = value == getattr(usual, name) and name != "root"
+        rows[name] = (msgspec.to_builtins(value), config.sources.get(name, "default") if is_default else f"chat {chat}")
     if as_json:
-        shown = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
-        write_json({"chat": chat, "options": shown})
+        entries = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
+        write_json({"chat": chat, "options": entries})
     else:
         _table([(name, _word(value), source) for name, (value, source) in rows.items()])
 
@@ -63,7 +63,7 @@ def _show_settings(config: "Config", as_json: bool) -> None:
     from treadle.config import FILE_NAME
     from treadle.home import HOME_VARIABLE
     from treadle.models.providers import ADDRESSES, KEYS
-    from treadle.stores.address import shown as shown_address
+    from treadle.stores.address import redact_address as shown_address
 
     home = f"environment {HOME_VARIABLE}" if os.environ.get(HOME_VARIABLE) else "default"
     addresses = {name: _address(name) for name in ADDRESSES}

@@ -47,7 +47,7 @@ async def copilot(stdio: bool, port: int, host: str, **flags: Any) -> None:
         options = config.settings.chat_options("")
         if not options.model and (choice := await agent.choose_model()) is not None:
             options = msgspec.structs.replace(options, model=choice.model)
-        runtime = Runtime(agent, models, options, hooks, lambda named: str(project_root(named or here)), token)
+        runtime = Runtime(agent, models, options, hooks, lambda root: str(project_root(root or here)), token)
         if stdio:
             await serve_stdio(runtime)
         else:

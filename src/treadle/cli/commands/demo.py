@@ -1,6 +1,6 @@
-"""`treadle demo`: the promise, shown. A real run in a child process is killed with SIGKILL at the worst moment, when an
-edit is on disk and its outcome not yet in the log, and resumed. Only the model is a script. What it works on is a small
-project with a failing test; the fix would do harm if it were made twice: `total / n / n` is no mean."""
+"""`treadle demo`: shows that a run survives a kill. A real run in a child process is killed with SIGKILL at the worst
+moment, when an edit is on disk and its outcome not yet in the log, and resumed. Only the model is a script. It works on
+a small project with a failing test; making the fix twice would do harm: `total / n / n` is no mean."""
 
 import json
 import os
@@ -87,14 +87,14 @@ def demo(keep: bool) -> None:
     with it first, and the kill is offered when you leave it.
     """
     folder = Path(tempfile.mkdtemp(prefix="treadle-demo-")).resolve()
-    shown = Demo(folder, Terminal())
+    demonstration = Demo(folder, Terminal())
     try:
-        if not on_a_terminal() or os.environ.get("TERM") == "dumb" or shown.open_app():
-            shown.play(keep)
+        if not on_a_terminal() or os.environ.get("TERM") == "dumb" or demonstration.open_app():
+            demonstration.play(keep)
     finally:
-        shown.end_child()
+        demonstration.end_child()
         if not keep:
-            remove_tree(str(folder))  # the view of a command leaves a folder that nobody may enter
+            remove_tree(str(folder))  # the view of a command leaves a folder without access rights
 
 
 class Demo:
@@ -107,11 +107,11 @@ class Demo:
         self._child: subprocess.Popen[bytes] | None = None
 
     def open_app(self) -> bool:
-        """The app on the same project, with the same script. Whether the kill is wanted behind it."""
+        """Run the app on the same project, with the same script. Return True if the user then wants to see the kill."""
         import asyncio
 
         from treadle.cli.dialogue import agreed
-        from treadle.cli.open_app import Wanted, run_app
+        from treadle.cli.open_app import AppArguments, run_app
 
         place = self._folder / "app"
         place.mkdir()
@@ -120,8 +120,8 @@ class Demo:
         for name in [name for name in os.environ if name.startswith("TREADLE_")]:
             del os.environ[name]
         os.environ["TREADLE_HOME"] = str(place / "home")
-        wanted = Wanted(TASK, model=f"scripted:{place / 'demo.toml'}", mode="ask")
-        run_app(wanted, str(place / "project"), FIRST_WORDS)
+        arguments = AppArguments(TASK, model=f"scripted:{place / 'demo.toml'}", mode="ask")
+        run_app(arguments, str(place / "project"), FIRST_WORDS)
         return asyncio.run(agreed("See the same run killed with kill -9 in the middle, and resumed? [y]es · [n]o: "))
 
     def play(self, keep: bool) -> None:
@@ -179,14 +179,14 @@ class Demo:
         from treadle.protocol.events import ExecutionComplete, ExecutionStart, RunEnd
 
         events = asyncio.run(self._events())
-        done = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionComplete))
-        begun = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionStart))
+        completions = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionComplete))
+        starts = Counter(envelope.data.call for envelope in events if isinstance(envelope.data, ExecutionStart))
         edits = sum(isinstance(one.data, ExecutionStart) and one.data.name == "edit_file" for one in events)
         tests = subprocess.run(test_command(), shell=True, cwd=self._project, capture_output=True, timeout=PATIENCE_S)
         workers = sorted({envelope.epoch for envelope in events if envelope.epoch})
         checks = {
-            f"{len(done)} calls by {len(workers)} processes, each begun once and with one result": (
-                begun == done and set(done.values()) == {1} and len(workers) > 1
+            f"{len(completions)} calls by {len(workers)} processes, each begun once and with one result": (
+                starts == completions and set(completions.values()) == {1} and len(workers) > 1
             ),
             "the edit was made once": edits == 1 and self._source().count(RIGHT) == 1 and WRONG not in self._source(),
             "the run is complete in the log": any(

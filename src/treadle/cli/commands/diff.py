@@ -1,4 +1,4 @@
-"""`treadle diff`: what a run changed and what is left of it, with the numbers by which hunks are undone and kept."""
+"""`treadle diff`: the changes of a run that still stand, with the numbers by which hunks are undone and kept."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from treadle.cli.group import in_agent
 from treadle.cli.options import (
     EXIT_ERROR,
     EXIT_OK,
-    Named,
+    SelectionArguments,
     caches_option,
     even_kept_option,
     gathered,
@@ -20,7 +20,7 @@ from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert_line
 
 if TYPE_CHECKING:
-    from treadle.cli.changes import Chosen
+    from treadle.cli.changes import SelectedChanges
     from treadle.runtime import Agent
 
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 @even_kept_option
 @caches_option
 @json_option("Print one JSON object a file.")
-@gathered(Named, "wanted")
+@gathered(SelectionArguments, "arguments")
 @in_agent()
-async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: bool) -> int:
+async def diff(agent: "Agent", arguments: SelectionArguments, runs: bool, stat: bool, as_json: bool) -> int:
     """Show what a run changed in the project, hunk by hunk.
 
-    ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
-    What was undone or kept is left out.
+    ID is a chat; without it, the newest that works in this project. PATH limits the output to files, or to files below
+    folders. Changes that were undone or kept are left out.
     """
     from treadle.cli.changes import choose, refuse_unknown_words
     from treadle.files import interrupted_text
 
     terminal = Terminal()
-    choice = await choose(agent, wanted)
+    choice = await choose(agent, arguments)
     interrupted_call = await choice.files.interrupted_call()
     if runs:
         await _list_runs(terminal, choice, as_json)
     elif not await _show(terminal, choice, stat, as_json):
-        await refuse_unknown_words(choice, wanted)
+        await refuse_unknown_words(choice, arguments)
         if not as_json and not interrupted_call:
             terminal.note(f"chat {choice.chat.id} has changed nothing that is neither undone nor kept", "dim")
     if interrupted_call:
@@ -57,26 +57,26 @@ async def diff(agent: "Agent", wanted: Named, runs: bool, stat: bool, as_json: b
     return EXIT_ERROR if interrupted_call else EXIT_OK
 
 
-async def _show(terminal: Terminal, choice: "Chosen", stat: bool, as_json: bool) -> bool:
+async def _show(terminal: Terminal, choice: "SelectedChanges", stat: bool, as_json: bool) -> bool:
     """Print the changes. Returns False if there are none."""
     from treadle.cli.changes import print_changes, print_diff
     from treadle.presentation.notices import summary
     from treadle.protocol import wire
 
-    found = await choice.files.diff(choice.span, choice.paths, even_kept=choice.even_kept)
+    file_diffs = await choice.files.diff(choice.span, choice.paths, even_kept=choice.even_kept)
     if as_json:
-        for each in found:
-            write_json(wire.whole(each.change) | {"notes": each.notes, "hunks": each.hunks})
-    elif files := [each.change for each in found]:
+        for each in file_diffs:
+            write_json(wire.to_wire_form(each.change) | {"notes": each.notes, "hunks": each.hunks})
+    elif files := [each.change for each in file_diffs]:
         if stat:
             print_changes(terminal, files, choice.aside)
         else:
-            print_diff(terminal, found, choice.aside)
+            print_diff(terminal, file_diffs, choice.aside)
         terminal.note(f"{summary(files, choice.aside)} · undo: treadle undo {choice.chat.id}", "dim")
-    return bool(found)
+    return bool(file_diffs)
 
 
-async def _list_runs(terminal: Terminal, choice: "Chosen", as_json: bool) -> None:
+async def _list_runs(terminal: Terminal, choice: "SelectedChanges", as_json: bool) -> None:
     from treadle.presentation.notices import summary
     from treadle.protocol import wire
     from treadle.protocol.events import UserMessage
@@ -88,8 +88,15 @@ async def _list_runs(terminal: Terminal, choice: "Chosen", as_json: bool) -> Non
         task = tasks.get(span.since, "")
         if as_json:
             write_json(
-                {"run": number, "message": span.since, "task": task, "files": [wire.whole(each) for each in files]}
+                {
+                    "run": number,
+                    "message": span.since,
+                    "task": task,
+                    "files": [wire.to_wire_form(each) for each in files],
+                }
             )
         else:
-            left = summary(files) if files else "nothing left"
-            terminal.line(f"{number:>3}  message {span.since:<6} {left:24} {inert_line(task, terminal.width - 50)}")
+            remaining = summary(files) if files else "nothing left"
+            terminal.line(
+                f"{number:>3}  message {span.since:<6} {remaining:24} {inert_line(task, terminal.width - 50)}"
+            )

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 @click.command("diff-runs")
-@click.argument("left", metavar="A")
+@click.argument("left_ref", metavar="A")
 @click.argument("right", metavar="B")
 @json_option("Print one JSON object.")
 @in_agent()
-async def diff_runs(agent: "Agent", left: str, right: str, as_json: bool) -> int:
+async def diff_runs(agent: "Agent", left_ref: str, right: str, as_json: bool) -> int:
     """Find the first difference between two chats.
 
     A and B are chats' ids, the beginnings of them, or last. Times, ids and folders do not count. The exit code is 0
@@ -29,11 +29,13 @@ async def diff_runs(agent: "Agent", left: str, right: str, as_json: bool) -> int
     from treadle.transfer import read_chat
 
     store = agent.deps.store
-    chats = [await find_chat(store, named) for named in (left, right)]
+    chats = [await find_chat(store, chat_ref) for chat_ref in (left_ref, right)]
     logs = [await read_chat(store, chat) for chat in chats]
-    found = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
+    divergence = first_divergence(logs[0], logs[1], (chats[0], chats[1]))
     if as_json:
-        write_json({"chats": chats, "same": found is None, "divergence": inert(found.text) if found else ""})
+        write_json(
+            {"chats": chats, "same": divergence is None, "divergence": inert(divergence.text) if divergence else ""}
+        )
     else:
-        Terminal().line(inert(found.text) if found else f"no difference in {len(logs[0])} events")
-    return EXIT_ERROR if found else EXIT_OK
+        Terminal().line(inert(divergence.text) if divergence else f"no difference in {len(logs[0])} events")
+    return EXIT_ERROR if divergence else EXIT_OK

@@ -1,4 +1,4 @@
-"""`treadle doctor`: what this installation has, what it lacks, and how strong its sandbox is (S-03)."""
+"""`treadle doctor`: the capabilities of this installation, missing ones, and the strength of its sandbox (S-03)."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ _COLOURS: "dict[Verdict, Colour]" = {"refused": "green", "undone": "yellow", "al
 class Finding(NamedTuple):
     """One line of the overview. `well` is None where it is a matter of taste."""
 
-    what: str
+    subject: str
     text: str
     well: bool | None = True
 
@@ -46,10 +46,10 @@ def doctor(context: click.Context) -> int:
 
     findings = list(_look_around(configured()))
     terminal = Terminal()
-    width = max(len(each.what) for each in findings)
+    width = max(len(each.subject) for each in findings)
     for each in findings:
         sign = Span("✓", ("green",)) if each.well else "·" if each.well is None else Span("✗", ("red",))
-        terminal.line(spans(sign, f" {each.what:{width}}  {inert_line(each.text)}"))
+        terminal.line(spans(sign, f" {each.subject:{width}}  {inert_line(each.text)}"))
     return EXIT_ERROR if any(each.well is False for each in findings) else EXIT_OK
 
 
@@ -60,7 +60,7 @@ def sandbox(as_json: bool) -> int:
 
     All attempts are made for real, against files, listeners and a process that are set up for them. The exit code is 1
     when commands run without a sandbox, or cannot run because the one that is set does not hold here. The second table
-    is of commands that go through Treadle as in a chat that nobody watches.
+    is of commands that go through Treadle as in an unattended chat.
     """
     import asyncio
 
@@ -76,20 +76,20 @@ def sandbox(as_json: bool) -> int:
     findings = examine(config.home)
     without = examine_level("none", "", config.home / FOLDER)
     demand = config.settings.sandbox
-    held = [each.level for each in findings.reports if each.holds and demand in ("auto", each.level)]
-    commands = {level: asyncio.run(try_commands(config.home, level)) for level in held}
+    levels = [each.level for each in findings.reports if each.holds and demand in ("auto", each.level)]
+    commands = {level: asyncio.run(try_commands(config.home, level)) for level in levels}
     failure = ""
     try:
         choice = choose(config.home, config.settings.sandbox)
         level: str = choice.level
-        told = f"in force: {_in_force(choice)}"
+        status_line = f"in force: {_in_force(choice)}"
     except SandboxError as error:
         level, failure = "", str(error)
-        told = f"in force: nothing, commands do not run: {error}"
+        status_line = f"in force: nothing, commands do not run: {error}"
     if as_json:
         reports = [msgspec.to_builtins(each) | {"holds": each.holds} for each in findings.reports]
-        tried = msgspec.to_builtins(commands)
-        write_json({"level": level, "failure": failure, "reports": reports, "commands": tried})
+        command_results = msgspec.to_builtins(commands)
+        write_json({"level": level, "failure": failure, "reports": reports, "commands": command_results})
     else:
         terminal = Terminal()
         tables = {each.level: each.tried for each in (*findings.reports, without) if each.tried}
@@ -99,7 +99,7 @@ def sandbox(as_json: bool) -> int:
         for report in findings.reports:
             if report.failure:
                 terminal.line(inert_line(f"{report.level} does not work here: {report.failure}"))
-        terminal.line(inert_line(told))
+        terminal.line(inert_line(status_line))
     return EXIT_OK if level not in ("", "none") else EXIT_ERROR
 
 
@@ -126,9 +126,9 @@ def _models(config: "Config") -> Finding:
     offers = [(each.provider, provider_state(registry, each)) for each in all_offers(registry) if each.models]
     ready = [provider for provider, state in offers if state == "ready"]
     unasked = [provider for provider, state in offers if state == "not asked"]
-    found = [*ready, *([f"{', '.join(unasked)} (not asked; treadle models --remote asks)"] if unasked else [])]
+    parts = [*ready, *([f"{', '.join(unasked)} (not asked; treadle models --remote asks)"] if unasked else [])]
     nothing = "no key and no server is known yet; treadle models --all shows what is missing"
-    return Finding("models", "; ".join(found) or nothing, True if ready else None)
+    return Finding("models", "; ".join(parts) or nothing, True if ready else None)
 
 
 def _home(config: "Config") -> Finding:
@@ -147,8 +147,8 @@ def _sandbox(config: "Config") -> Iterator[Finding]:
     except SandboxError as error:
         yield Finding("sandbox", str(error), well=False)
         return
-    wanted = None if config.settings.sandbox == "none" else False
-    yield Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else wanted)
+    well_without_sandbox = None if config.settings.sandbox == "none" else False
+    yield Finding("sandbox", _in_force(choice), well=True if choice.level != "none" else well_without_sandbox)
     if choice.level in HIDING:
         yield Finding("secrets", f"files with secrets look empty to commands, except {SEARCH_LIMITS}")
     else:
@@ -159,15 +159,15 @@ def _sandbox(config: "Config") -> Iterator[Finding]:
 
 def _in_force(choice: "ChosenSandbox") -> str:
     views = ", with copy-on-write views" if choice.sandbox.views else ""
-    why = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
-    return f"{choice.level}{views}{why}"
+    reasons = f" ({'; '.join(choice.reasons)})" if choice.reasons else ""
+    return f"{choice.level}{views}{reasons}"
 
 
 def _print_table(terminal: Terminal, texts: Sequence[str], columns: "Mapping[Level, Sequence[EscapeResult]]") -> None:
     width = max(len(text) for text in texts)
     terminal.line(" " * width + "".join(f"  {level:12}" for level in columns).rstrip())
     for number, text in enumerate(texts):
-        verdicts = [tried[number].verdict for tried in columns.values()]
+        verdicts = [results[number].verdict for results in columns.values()]
         cells = [Span(f"  {each:12}", (_COLOURS[each],)) for each in verdicts[:-1]]
         last = verdicts[-1]
         terminal.line(spans(f"{text:{width}}", *cells, Span(f"  {last}", (_COLOURS[last],))))

@@ -47,8 +47,8 @@ class Evaluation(NamedTuple):
 @click.option("--only", default="", metavar="A,B", help="Only tasks of these names or tags.")
 @click.option("--repos", "repositories", metavar="DIR", help="Where the repositories lie that a JSONL suite names.")
 @click.option("--retry-errors", is_flag=True, help="Make attempts again that ended in an error.")
-@gathered(Evaluation, "wanted")
-def eval_(wanted: Evaluation) -> None:
+@gathered(Evaluation, "flags")
+def eval_(flags: Evaluation) -> None:
     """Measure how well models do a suite of tasks.
 
     SUITE is a folder of tasks, or a file of JSON lines in the way of SWE-bench. Every attempt is a chat in a world
@@ -56,35 +56,35 @@ def eval_(wanted: Evaluation) -> None:
     after a stop: what is done is not done again, what was under way is resumed. `compare A B` tells what got better and
     what got worse from one result to another. The exit code is 1 if every attempt ended in an error.
     """
-    if wanted.words[0] == COMPARE:
-        _compare(*map(Path, wanted.words[1:]))
+    if flags.words[0] == COMPARE:
+        _compare(*map(Path, flags.words[1:]))
         return
     import asyncio
 
     from treadle.cli.session import configured
     from treadle.evaluation import read_suite
-    from treadle.evaluation.suites import chosen
+    from treadle.evaluation.suites import select_tasks
 
-    suite = Path(wanted.words[0])
-    repositories = Path(wanted.repositories) if wanted.repositories else None
-    tasks = chosen(read_suite(suite, repositories), [word for word in wanted.only.split(",") if word])
+    suite = Path(flags.words[0])
+    repositories = Path(flags.repositories) if flags.repositories else None
+    tasks = select_tasks(read_suite(suite, repositories), [word for word in flags.only.split(",") if word])
     name = suite.resolve().stem
-    folder = Path(wanted.out or Path("eval-results", name)).absolute()
+    folder = Path(flags.out or Path("eval-results", name)).absolute()
     try:
-        asyncio.run(_evaluate(configured(), wanted, folder, tasks, name))
+        asyncio.run(_evaluate(configured(), flags, folder, tasks, name))
     except KeyboardInterrupt:
         print_note("stopped; run the same command to continue")
         raise
 
 
-def _compare(before: Path, after: Path) -> None:
+def _compare(old_path: Path, new_path: Path) -> None:
     from treadle.cli.terminal import Terminal
     from treadle.evaluation import compare, read_results
 
-    Terminal().line(compare(read_results(before), read_results(after)))
+    Terminal().line(compare(read_results(old_path), read_results(new_path)))
 
 
-async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
+async def _evaluate(config: "Config", flags: Evaluation, folder: Path, tasks: "list[Task]", suite: str) -> None:
     from msgspec.structs import replace
 
     from treadle.cli.session import open_agent
@@ -97,23 +97,23 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
     from treadle.inert import inert_line
     from treadle.lines.changes import count
 
-    names = (wanted.models or config.settings.model).split(",")
+    names = (flags.models or config.settings.model).split(",")
     models = tuple(config.model_of(name.strip()) for name in names if name.strip())
     if not models:
         raise InvalidInput("no model is set; name one or more with --model")
     (folder / STORE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plan = Plan(models, wanted.attempts, wanted.jobs, config.settings.chat_options(""), wanted.retry_errors)
+    plan = Plan(models, flags.attempts, flags.jobs, config.settings.chat_options(""), flags.retry_errors)
     terminal = Terminal()
     for task in tasks:
         if lacking := missing(task):
             terminal.note(f"left out, because {', '.join(lacking)} is not here: {task.name}", "yellow")
     number = len(planned(tasks, plan))
     terminal.note(f"{count(number, 'attempt')}, kept in {folder}", "dim")
-    made = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
+    counter = itertools.count(number - len(waiting(tasks, plan, folder)) + 1)
     inside = replace(config, settings=replace(config.settings, store=str(folder / STORE)))
     async with open_agent(inside, works=True) as agent:
         results = await evaluate(
-            agent, tasks, plan, folder, lambda result: terminal.line(f"[{next(made)}/{number}] {_line(result)}")
+            agent, tasks, plan, folder, lambda result: terminal.line(f"[{next(counter)}/{number}] {_line(result)}")
         )
     report = text_report(results)
     (folder / "report.txt").write_text(report + "\n", encoding="utf-8")
@@ -128,6 +128,8 @@ async def _evaluate(config: "Config", wanted: Evaluation, folder: Path, tasks: "
 def _line(result: "Result") -> str:
 
     mark = "✓" if result.solved else "✗"
-    why = f" · {result.error}" if result.error else ""
-    text = f"{mark} {result.task} · {result.model} · {result.attempt} · {result.ended}, {result.turns} turns{why}"
+    error_text = f" · {result.error}" if result.error else ""
+    text = (
+        f"{mark} {result.task} · {result.model} · {result.attempt} · {result.ended}, {result.turns} turns{error_text}"
+    )
     return inert_line(text)

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 @click.command("export")
-@click.argument("named", metavar="ID")
+@click.argument("chat_ref", metavar="ID")
 @in_agent()
-async def export(agent: "Agent", named: str) -> None:
+async def export(agent: "Agent", chat_ref: str) -> None:
     """Write a chat to standard output as JSON lines.
 
-    ID is a chat's id, the beginning of it, or last. Every line is an event with its seq and type; what lies outside
-    the log travels with the event that names it, so that the file is complete.
+    ID is a chat's id, the beginning of it, or last. Every line is an event with its seq and type; data outside the log
+    is included in the event that names it, so that the file is complete.
     """
     from treadle.cli.session import find_chat
     from treadle.transfer import export_chat
 
     store, is_terminal = agent.deps.store, sys.stdout.isatty()
-    async for line in export_chat(store, await find_chat(store, named)):
+    async for line in export_chat(store, await find_chat(store, chat_ref)):
         sys.stdout.buffer.write(inert_json(line) if is_terminal else line)
     sys.stdout.buffer.flush()

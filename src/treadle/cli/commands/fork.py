@@ -22,21 +22,21 @@ def fork(point: str, model: str | None, as_json: bool) -> None:
     ID is a chat's id, the beginning of it, or last. SEQ is the number of its last event in the copy; without it
     everything is copied. Prints the id of the copy, which is the last chat from then on.
     """
-    named, at, seq = point.partition("@")
+    chat_ref, at, seq = point.partition("@")
     if at and not seq.isdecimal():
         raise InvalidInput(f"{point!r} names no event; write ID@SEQ with a number, as in last@12")
     from treadle.cli.session import with_agent
 
-    with_agent(lambda agent: _fork(agent, named, int(seq) if at else None, model, as_json))
+    with_agent(lambda agent: _fork(agent, chat_ref, int(seq) if at else None, model, as_json))
 
 
-async def _fork(agent: "Agent", named: str, seq: int | None, model: str | None, as_json: bool) -> None:
+async def _fork(agent: "Agent", chat_ref: str, seq: int | None, model: str | None, as_json: bool) -> None:
     from treadle.cli.session import find_chat
     from treadle.config import load
     from treadle.transfer import fork
 
     store = agent.deps.store
-    chat = await find_chat(store, named)
+    chat = await find_chat(store, chat_ref)
     if model is not None:
         model = load().model_of(model)
         agent.deps.models.get(model)

@@ -35,22 +35,22 @@ async def fsck(repair: bool, as_json: bool) -> int:
     from treadle.cli.session import configured
     from treadle.lines.changes import count
     from treadle.stores import open_store
-    from treadle.stores.address import shown
+    from treadle.stores.address import redact_address
     from treadle.stores.sqlite import SqliteStore
 
     config = configured()
     terminal = Terminal()
-    where = shown(config.store)
+    location = redact_address(config.store)
     store = open_store(config.store)
     if isinstance(store, SqliteStore) and not store.path.exists():
-        terminal.note(f"there is no database at {where}; nothing to check", "dim")
+        terminal.note(f"there is no database at {location}; nothing to check", "dim")
         return EXIT_OK
     try:
         problems = list(await store.check(repair=repair))
         if isinstance(store, SqliteStore) and any(problem.kind == "database" for problem in problems):
             _tell(terminal, problems)
             return await _rescue(terminal, config, store.path)
-        problems += await _kept(store, config, repair=repair)
+        problems += await _inspect_snapshots(store, config, repair=repair)
     finally:
         await store.close()
     if as_json:
@@ -58,30 +58,30 @@ async def fsck(repair: bool, as_json: bool) -> int:
             write_json(problem)
         return EXIT_ERROR if any(not problem.repaired for problem in problems) else EXIT_OK
     _tell(terminal, problems)
-    left = [problem for problem in problems if not problem.repaired]
+    unrepaired = [problem for problem in problems if not problem.repaired]
     if not problems:
-        terminal.note(f"{where} is sound", "green")
-    elif left and not repair:
-        terminal.note(f"{count(len(left), 'problem')}; mend them with: treadle fsck --repair", "yellow")
-    return EXIT_ERROR if left else EXIT_OK
+        terminal.note(f"{location} is sound", "green")
+    elif unrepaired and not repair:
+        terminal.note(f"{count(len(unrepaired), 'problem')}; mend them with: treadle fsck --repair", "yellow")
+    return EXIT_ERROR if unrepaired else EXIT_OK
 
 
-async def _kept(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
-    """What is wrong with what lies beside the database; that it cannot be looked at is one more problem."""
+async def _inspect_snapshots(store: "Store", config: "Config", *, repair: bool) -> "list[Problem]":
+    """Return the problems of the data beside the database. An error while reading that data is one more problem."""
     from treadle.housekeeping.damage import inspect
     from treadle.housekeeping.retention import retention_of
     from treadle.housekeeping.stale_database import look_ahead
     from treadle.stores.integrity import Problem
 
     try:
-        found = await inspect(store, config.home, retention_of(config.settings), repair=repair)
-        return found + await look_ahead(store, config.home, repair=repair)
+        problems = await inspect(store, config.home, retention_of(config.settings), repair=repair)
+        return problems + await look_ahead(store, config.home, repair=repair)
     except (StoreError, OSError) as error:
         return [Problem("snapshot", f"the undo data could not be checked: {error}")]
 
 
 async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
-    """The file itself is damaged: whatever can be read goes into another, and it is said what cannot."""
+    """Rescue a damaged database file: copy all readable records into another file, and report the rest."""
     from treadle.housekeeping.salvaging import rescue
     from treadle.stores.sqlite import SqliteStore
 
@@ -90,11 +90,11 @@ async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
     except StoreError as error:
         terminal.note(f"{error}; restore a backup of {path}", "red")
         return EXIT_ERROR
-    beside = SqliteStore(saved.made.path)
+    salvaged_store = SqliteStore(saved.salvaged.path)
     try:
-        _tell(terminal, [*saved.problems, *await _kept(beside, config, repair=False)])
+        _tell(terminal, [*saved.problems, *await _inspect_snapshots(salvaged_store, config, repair=False)])
     finally:
-        await beside.close()
+        await salvaged_store.close()
     _tell_rescue(terminal, saved, path)
     return EXIT_ERROR
 
@@ -102,20 +102,22 @@ async def _rescue(terminal: Terminal, config: "Config", path: Path) -> int:
 def _tell_rescue(terminal: Terminal, saved: "Rescue", path: Path) -> None:
     from treadle.lines.changes import count
 
-    made = saved.made
-    terminal.line(f"sound: {count(saved.whole, 'chat')} of {made.chats:,}, {count(made.records, 'record')} in all")
-    for chat, number in list(saved.lost.items())[:_TOLD]:
+    salvaged = saved.salvaged
+    terminal.line(
+        f"sound: {count(saved.intact_chats, 'chat')} of {salvaged.chats:,}, {count(salvaged.records, 'record')} in all"
+    )
+    for chat, number in list(saved.lost_records.items())[:_TOLD]:
         terminal.line(inert_line(f"lost: {count(number, 'record')} of {chat}"))
-    if len(saved.lost) > _TOLD:
-        terminal.line(f"lost: records of {count(len(saved.lost) - _TOLD, 'more chat')}")
-    if not made.chats:
+    if len(saved.lost_records) > _TOLD:
+        terminal.line(f"lost: records of {count(len(saved.lost_records) - _TOLD, 'more chat')}")
+    if not salvaged.chats:
         terminal.line("lost: everything; no chat can be read")
-    if made.nameless:
-        terminal.line(inert_line(f"lost: what else was known of {', '.join(made.nameless[:_TOLD])}"))
-    terminal.note(f"salvaged into {made.path}; {path} was not changed", "yellow")
+    if salvaged.nameless:
+        terminal.line(inert_line(f"lost: what else was known of {', '.join(salvaged.nameless[:_TOLD])}"))
+    terminal.note(f"salvaged into {salvaged.path}; {path} was not changed", "yellow")
     terminal.note(
         f"to go on with it: end everything that uses {path}, move it and its -wal and -shm files elsewhere, and then: "
-        f"mv {made.path} {path}",
+        f"mv {salvaged.path} {path}",
         "dim",
     )
 

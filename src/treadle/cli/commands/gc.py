@@ -21,9 +21,9 @@ from treadle.cli.terminal import Terminal, write_json
 async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     """Remove undo data that is no longer needed.
 
-    What a chat changed can be undone as long as it is kept: for 30 days after the chat last changed, or until all of it
-    takes more than 5 GB, when the oldest goes first. What was used within a day, and what a chat at work refers to,
-    always stays.
+    The changes of a chat can be undone as long as their data is kept: for 30 days after the chat last changed, or until
+    all of it takes more than 5 GB, when the oldest goes first. Data that was used within a day, or that a chat at work
+    refers to, always stays.
 
     The worlds of sub-agents and of a race's attempts go 14 days (world_days) after their chats, and the chat that began
     them, last changed. Worlds that you opened yourself stay until you drop them.
@@ -37,32 +37,32 @@ async def gc(days: float | None, dry_run: bool, as_json: bool) -> None:
     from treadle.stores.sqlite import SqliteStore
 
     config = configured()
-    found = Collected()
+    collected = Collected()
     store = open_store(config.store)  # the one whose chats may need what is here, and no other
     if not isinstance(store, SqliteStore) or store.path.exists():
         try:
-            found = await collect(store, config.home, retention_of(config.settings, days), dry=dry_run)
+            collected = await collect(store, config.home, retention_of(config.settings, days), dry=dry_run)
         finally:
             await store.close()
     if as_json:
-        told = msgspec.to_builtins(found) | {"dry_run": dry_run}
-        del told["line"]
-        write_json(told)
+        report = msgspec.to_builtins(collected) | {"dry_run": dry_run}
+        del report["line"]
+        write_json(report)
         return
     terminal = Terminal()
-    done = "would be removed" if dry_run else "removed"
-    terminal.line(f"{done}: {_counted(found.images, 'kept file')} ({_size(found.bytes)})")
-    rest = (
-        (found.commands, "output of a command", "outputs of commands"),
-        (found.captures, "snapshot of a project", "snapshots of projects"),
-        (found.trees, "list of a project's files", "lists of projects' files"),
-        (found.decisions, "journal", "journals"),
-        (found.worlds, "world of a sub-agent or a race", "worlds of sub-agents and races"),
+    heading = "would be removed" if dry_run else "removed"
+    terminal.line(f"{heading}: {_counted(collected.images, 'kept file')} ({_size(collected.bytes)})")
+    other_counts = (
+        (collected.commands, "output of a command", "outputs of commands"),
+        (collected.captures, "snapshot of a project", "snapshots of projects"),
+        (collected.trees, "list of a project's files", "lists of projects' files"),
+        (collected.decisions, "journal", "journals"),
+        (collected.worlds, "world of a sub-agent or a race", "worlds of sub-agents and races"),
     )
-    for number, one, many in rest:
+    for number, one, many in other_counts:
         if number:
-            terminal.line(f"{done}: {_counted(number, one, many)}")
-    terminal.note(f"{_counted(found.kept_images, 'kept file')} left ({_size(found.kept_bytes)})", "dim")
+            terminal.line(f"{heading}: {_counted(number, one, many)}")
+    terminal.note(f"{_counted(collected.kept_images, 'kept file')} left ({_size(collected.kept_bytes)})", "dim")
 
 
 def _counted(number: int, one: str, many: str = "") -> str:

@@ -19,11 +19,11 @@ from treadle.inert import inert_line
 async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     """Read a chat from JSON lines.
 
-    FILE is what export wrote; - reads standard input. Prints the chat's id. A wrong line is named, and then nothing
-    is imported; nor is anything of a file that was cut.
+    FILE is the output of export; - reads standard input. Prints the chat's id. If a line is wrong or the file was cut,
+    the error names the place and nothing is imported.
 
-    What the chat may do is decided here: its model, mode, rules, sandbox, budgets and project are those of a new chat.
-    What was under way there is ended, not continued.
+    The chat gets the model, mode, rules, sandbox, budgets and project of a new chat here. A run that was under way
+    there is ended, not continued.
     """
     from treadle.cli.piped import read_bytes
     from treadle.cli.session import configured, open_agent, present_root
@@ -33,7 +33,7 @@ async def import_(file: str, new_id: bool, owner: str, as_json: bool) -> None:
     config = configured()
     async with open_agent(config) as agent:
         root = present_root()
-        # What gives it power is that of a new chat here (S-09).
+        # Options that grant rights are those of a new chat here (S-09).
         local = agent.prepare(config.settings.chat_options(root)).options
         chat = await import_chat(agent.deps.store, lines, new_id, local=local, owner=owner)
     if as_json:

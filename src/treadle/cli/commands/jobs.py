@@ -20,18 +20,18 @@ _LOOK_S = 0.2
 
 
 class JobAct(NamedTuple):
-    """What is to be done, beside listing."""
+    """The action of the command, if it does not list jobs."""
 
     stop: str | None
     tail: str | None
     follow: bool
-    given: tuple[str, str] | None
+    job_input: tuple[str, str] | None
     diff: str | None
     commit: str | None
     discard: str | None
 
     def check(self) -> None:
-        acts = (self.stop, self.tail, self.given, self.diff, self.commit, self.discard)
+        acts = (self.stop, self.tail, self.job_input, self.diff, self.commit, self.discard)
         if sum(each is not None for each in acts) > 1:
             raise click.UsageError("--stop, --tail, --input, --diff, --commit and --discard exclude each other.")
         if self.follow and self.tail is None:
@@ -46,7 +46,7 @@ class JobAct(NamedTuple):
 )
 @click.option("--tail", metavar="HANDLE", help="Print the end of its output.")
 @click.option("--follow", is_flag=True, help="With --tail: print new output until it ends.")
-@click.option("--input", "given", nargs=2, metavar="HANDLE TEXT", help="Write a line to its input.")
+@click.option("--input", "job_input", nargs=2, metavar="HANDLE TEXT", help="Write a line to its input.")
 @click.option("--diff", metavar="HANDLE", help="Show its uncommitted changes.")
 @click.option("--commit", metavar="HANDLE", help="Show its changes and commit them to the project.")
 @click.option("--discard", metavar="HANDLE", help="Discard its uncommitted changes.")
@@ -64,26 +64,28 @@ async def jobs(agent: "Agent", id: str | None, everything: bool, act: JobAct, as
     from treadle.protocol import wire
 
     chat = await find_chat(agent.deps.store, id) if id else ""
-    found = await (agent.chat(chat).jobs() if chat else agent.jobs())
+    all_jobs = await (agent.chat(chat).jobs() if chat else agent.jobs())
     terminal = Terminal()
     if act.tail is not None:
-        await _tail(terminal, _named(found, act.tail), act.follow)
+        await _tail(terminal, _find_job(all_jobs, act.tail), act.follow)
         return
-    if act.given is not None:
-        await _named(found, act.given[0]).send(act.given[1])
+    if act.job_input is not None:
+        await _find_job(all_jobs, act.job_input[0]).send(act.job_input[1])
         return
     if act.diff is not None or act.commit is not None:
-        await _show_changes(terminal, agent, _named(found, act.diff or act.commit or ""), commit=act.commit is not None)
+        await _show_changes(
+            terminal, agent, _find_job(all_jobs, act.diff or act.commit or ""), commit=act.commit is not None
+        )
         return
     if act.discard is not None:
-        views = [await _named(found, act.discard).discard()]
+        views = [await _find_job(all_jobs, act.discard).discard()]
     elif act.stop is not None:
-        running = [job for job in found if job.view.status == "running"]
-        chosen = running if act.stop == ALL else [_named(found, act.stop)]
-        views = [await job.stop() for job in chosen]
+        running = [job for job in all_jobs if job.view.status == "running"]
+        jobs_to_stop = running if act.stop == ALL else [_find_job(all_jobs, act.stop)]
+        views = [await job.stop() for job in jobs_to_stop]
     else:
-        views = [job.view for job in found if everything or _is_open(job.view)]
-    rows = [(wire.whole(view), _line(terminal, view)) for view in views]
+        views = [job.view for job in all_jobs if everything or _is_open(job.view)]
+    rows = [(wire.to_wire_form(view), _line(terminal, view)) for view in views]
     write_list(terminal, rows, "no background command runs", as_json=as_json)
 
 
@@ -108,8 +110,10 @@ async def _show_changes(terminal: Terminal, agent: "Agent", job: "Job", *, commi
     if not commit:
         return
     outcome = await applied(agent.chat(job.view.chat).commit_job(job.view.job))
-    if outcome.done is None or not outcome.done.success:
-        raise ToolError("not committed" if outcome.done is None else outcome.done.error or outcome.done.result)
+    if outcome.completion is None or not outcome.completion.success:
+        raise ToolError(
+            "not committed" if outcome.completion is None else outcome.completion.error or outcome.completion.result
+        )
     amount = count(len(outcome.files), "change")
     terminal.note(f"committed {amount}; take it back with: treadle undo {job.view.chat}", "dim")
 
@@ -129,11 +133,11 @@ def _line(terminal: Terminal, view: "JobView") -> Line:
     return spans(f"{view.chat} {inert_line(view.job, 40):>6} ", aged, "  ", painted, f" {command}")
 
 
-def _named(found: "list[Job]", handle: str) -> "Job":
+def _find_job(all_jobs: "list[Job]", handle: str) -> "Job":
     """The job that a person means."""
     from treadle.errors import InvalidInput, NotFound
 
-    fit = [job for job in found if handle in (job.view.job, f"{job.view.chat}:{job.view.job}")]
+    fit = [job for job in all_jobs if handle in (job.view.job, f"{job.view.chat}:{job.view.job}")]
     if not fit:
         raise NotFound(f"there is no job {handle!r}; see them with: treadle jobs --all")
     running = [job for job in fit if job.view.status == "running"]

@@ -24,7 +24,7 @@ _HIDDEN = "…"
 
 
 class NewServer(NamedTuple):
-    """What `treadle mcp add` was told."""
+    """The arguments of `treadle mcp add`."""
 
     command: tuple[str, ...]
     url: str
@@ -93,39 +93,39 @@ def mcp() -> None:
     show_default=True,
     help="Let it call the chat's model, at your cost.",
 )
-@gathered(NewServer, "wanted")
-def add(name: str, wanted: NewServer) -> None:
+@gathered(NewServer, "new_server")
+def add(name: str, new_server: NewServer) -> None:
     """Add a server, or change one: a program, or an address with --url."""
     from treadle.cli.session import configured
     from treadle.mcp_hub.settings import OAuthClient, Server
     from treadle.mcp_hub.setup import Declarations
 
-    if (wanted.client_secret or wanted.callback_port) and not wanted.client_id:
+    if (new_server.client_secret or new_server.callback_port) and not new_server.client_id:
         raise click.UsageError("--client-secret and --callback-port belong to a --client-id.")
-    client = OAuthClient(wanted.client_id, wanted.client_secret, wanted.callback_port)
+    client = OAuthClient(new_server.client_id, new_server.client_secret, new_server.callback_port)
     server = Server(
-        command=wanted.command[0] if wanted.command else "",
-        args=wanted.command[1:],
-        url=wanted.url,
-        type=wanted.transport or "",
-        env=_pairs(wanted.env, "--env"),
-        headers=_pairs(wanted.headers, "--header"),
-        tools=wanted.tools or None,
-        accept_hints=wanted.accept_hints,
-        sandbox=wanted.sandbox,
-        write=wanted.write,
-        timeout_s=wanted.timeout,
-        scope=wanted.scope,
-        oauth=client if wanted.client_id else None,
-        sampling=wanted.sampling,
+        command=new_server.command[0] if new_server.command else "",
+        args=new_server.command[1:],
+        url=new_server.url,
+        type=new_server.transport or "",
+        env=_pairs(new_server.env, "--env"),
+        headers=_pairs(new_server.headers, "--header"),
+        tools=new_server.tools or None,
+        accept_hints=new_server.accept_hints,
+        sandbox=new_server.sandbox,
+        write=new_server.write,
+        timeout_s=new_server.timeout,
+        scope=new_server.scope,
+        oauth=client if new_server.client_id else None,
+        sampling=new_server.sampling,
     )
     Declarations(configured().home).add(name, server)
     Terminal().line(f"added {inert_line(name)}: {inert_line(server.place)}")
     Terminal().note(f"see whether it works: treadle mcp test {inert_line(name)}", "dim")
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = [each.partition("=") for each in given]
+def _pairs(assignments: tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in assignments]
     if any(not sign or not name for name, sign, _ in pairs):
         raise click.UsageError(f"{option} takes NAME=VALUE.")
     return {name: value for name, _, value in pairs}
@@ -135,10 +135,10 @@ def _with_servers(body: Body) -> Body:
     """Make a coroutine function a command: its first arguments are the servers and the folder of this project; of any
     folder, where there is no project."""
 
-    async def work(agent: "Agent", root: str | None, force_root: bool, **given: Any) -> Any:
+    async def work(agent: "Agent", root: str | None, force_root: bool, **flags: Any) -> Any:
         from treadle.cli.session import project_root
 
-        return await body(agent.mcp, str(project_root(root, force=root is None or force_root)), **given)
+        return await body(agent.mcp, str(project_root(root, force=root is None or force_root)), **flags)
 
     return root_options(wraps(body)(in_agent(works=True)(work)))
 
@@ -148,9 +148,9 @@ def _with_servers(body: Body) -> Body:
 @json_option("Print one JSON object a line.")
 async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None:
     """List the servers that chats of this project have."""
-    found, warnings = servers.declared(place)
+    declarations, warnings = servers.declared(place)
     terminal = Terminal()
-    for each in found:
+    for each in declarations:
         if as_json:
             write_json({"name": each.name, "place": each.server.place, "source": each.source})
             continue
@@ -159,7 +159,7 @@ async def list_servers(servers: "McpServers", place: str, as_json: bool) -> None
         terminal.line(spans(Span(f"{state:9}", ("dim",)), place))
     for text in warnings:
         terminal.note(inert_line(text), "yellow")
-    if not found and not as_json:
+    if not declarations and not as_json:
         terminal.note("no servers; add one with: treadle mcp add NAME -- COMMAND", "dim")
 
 
@@ -175,7 +175,7 @@ async def show(servers: "McpServers", place: str, name: str, as_json: bool) -> N
         return
     terminal = Terminal()
     for key, value in {"source": link.declared.source, **_declaration(link.declared)}.items():
-        terminal.line(f"{key:14} {inert_line(_shown(value))}")
+        terminal.line(f"{key:14} {inert_line(_format_value(value))}")
     _tell_tools(terminal, link)
 
 
@@ -183,17 +183,17 @@ def _declaration(declared: "Declared") -> dict[str, Any]:
     """Without the values of variables and headers: they may be secrets."""
     from msgspec import to_builtins
 
-    found = to_builtins(declared.server)
+    fields = to_builtins(declared.server)
     for key in ("env", "headers"):
-        if key in found:
-            found[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in found[key].items()}
-    client = found.get("oauth", {})
+        if key in fields:
+            fields[key] = {name: value if value.startswith("${") else _HIDDEN for name, value in fields[key].items()}
+    client = fields.get("oauth", {})
     if not client.get("clientSecret", "${").startswith("${"):
         client["clientSecret"] = _HIDDEN
-    return {**found, "confined": declared.confined}
+    return {**fields, "confined": declared.confined}
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={each}" for name, each in value.items())
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -203,11 +203,13 @@ def _tell_tools(terminal: Terminal, link: "Link") -> None:
     from treadle.mcp_hub.known import tool_name
 
     for tool in link.known.tools if link.known is not None else ():
-        hints = [hint for hint, said in (("only reads", tool.read_only), ("destructive", tool.destructive)) if said]
+        hints = [
+            hint for hint, is_hinted in (("only reads", tool.read_only), ("destructive", tool.destructive)) if is_hinted
+        ]
         name = tool_name(link.declared.name, tool.name)
-        offered = "" if link.declared.server.takes(tool.name) else "not offered; "
+        marker = "" if link.declared.server.takes(tool.name) else "not offered; "
         about = inert_line(tool.description.strip().partition("\n")[0], 70)
-        hint = Span(f"[{offered}says: {hints[0]}] " if hints else "", ("dim",))
+        hint = Span(f"[{marker}says: {hints[0]}] " if hints else "", ("dim",))
         terminal.line(spans(f"  {inert_line(name):40} ", hint, about))
 
 
@@ -219,14 +221,14 @@ async def try_server(servers: "McpServers", place: str, name: str) -> int:
     link = await _link(servers, name, place)
     terminal = Terminal()
     connection, _ = await servers.hub.connected(name, place)
-    await connection.settled()
+    await connection.wait_until_started()
     if connection.state != "ready":
         terminal.note(f"{inert_line(name)} does not work: {inert_line(connection.why)}", "red")
         return EXIT_ERROR
     await connection.ready()
     prompts, resources = await servers.prompts(place, server=name), await servers.resources(place, server=name)
-    known = link.known
-    terminal.line(f"{inert_line(known.title if known else name)} works")
+    server_info = link.known
+    terminal.line(f"{inert_line(server_info.title if server_info else name)} works")
     _tell_tools(terminal, link)
     for prompt in prompts:
         terminal.line(f"  {inert_line(prompt.command):40} {inert_line(prompt.description, 70)}")
@@ -255,7 +257,7 @@ def remove(name: str) -> None:
 async def login(servers: "McpServers", place: str, name: str) -> None:
     """Sign in to a server in the browser (OAuth)."""
 
-    async def shown(address: str) -> None:
+    async def show_address(address: str) -> None:
         import webbrowser
 
         Terminal().note(f"open this page to sign in:\n{inert_line(address)}")
@@ -263,8 +265,8 @@ async def login(servers: "McpServers", place: str, name: str) -> None:
         Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     await _link(servers, name, place)
-    asked = await servers.login(name, shown, place)
-    Terminal().line(f"signed in to {inert_line(name)}" if asked else f"{inert_line(name)} asks for no sign-in")
+    has_signed_in = await servers.login(name, show_address, place)
+    Terminal().line(f"signed in to {inert_line(name)}" if has_signed_in else f"{inert_line(name)} asks for no sign-in")
 
 
 @mcp.command("serve")

@@ -1,6 +1,6 @@
-"""`treadle models`: what can be used with the keys at hand, what is known of it, and what is missing for the rest
-(M-12); `treadle models fetch` gets models that run on this machine. Nothing is asked of any network unless `--remote`
-or `fetch` says so."""
+"""`treadle models`: the models that are usable with the present keys, their properties, and the missing parts of the
+others (M-12); `treadle models fetch` downloads models that run on this machine. No network is used unless `--remote` or
+`fetch` says so."""
 
 import os
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def models(context: click.Context, everything: bool, remote: bool, as_json: bool
 def fetch(name: str) -> None:
     """Download a model to run it on this machine, without any key.
 
-    NAME is smollm2 (0.1 GB) or qwen-coder (1.1 GB). What was downloaded before an interruption is kept.
+    NAME is smollm2 (0.1 GB) or qwen-coder (1.1 GB). Data downloaded before an interruption is kept.
     """
     from treadle.cli.session import configured
     from treadle.models.local.fetch import fetch as download
@@ -83,9 +83,9 @@ def fetch(name: str) -> None:
         terminal.note(f"{weights.info.ref} is here already: {there}")
         return
     terminal.note(f"fetching {weights.title}, {weights.size / 1e6:,.0f} MB")
-    told = Told(weights, terminal)
-    with told.shown():
-        path = download(weights, home, told)
+    progress = DownloadProgress(weights, terminal)
+    with progress.open_bar():
+        path = download(weights, home, progress)
     terminal.note(f"verified and kept in {path}")
     terminal.line(f"Use it with: treadle run --model {weights.info.ref} PROMPT")
 
@@ -103,10 +103,10 @@ async def _ask(registry: "ModelRegistry", offers: "Sequence[Offer]") -> None:
         except (ConfigError, ModelError) as error:
             offer.failure = str(error)
         else:
-            offer.asked = listed is not None
+            offer.has_answered = listed is not None
             offer.models = offer.models if listed is None else listed
 
-    await asyncio.gather(*(ask(offer) for offer in offers if not offer.why))
+    await asyncio.gather(*(ask(offer) for offer in offers if not offer.unusable_reason))
     await registry.close()
 
 
@@ -116,15 +116,15 @@ def _object(registry: "ModelRegistry", offers: "Sequence[Offer]", everything: bo
     models = []
     for offer in offers:
         for info in offer.models:
-            why = usable(registry, offer, info)
-            if everything or not why:
+            reason = usable(registry, offer, info)
+            if everything or not reason:
                 state = model_state(registry, offer, info)
-                models.append(_described(info) | {"usable": not why, "why": why, "state": state})
+                models.append(_described(info) | {"usable": not reason, "why": reason, "state": state})
     providers = {
         offer.provider: {
-            "usable": not offer.why,
-            "why": offer.why,
-            "asked": offer.asked,
+            "usable": not offer.unusable_reason,
+            "why": offer.unusable_reason,
+            "asked": offer.has_answered,
             "failure": offer.failure,
             "state": provider_state(registry, offer),
         }
@@ -165,26 +165,26 @@ def _print(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offe
 
 
 def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequence[Offer]", remote: bool) -> None:
-    """What is known of the providers, and how: nothing is called ready that was not looked at."""
+    """Print the state of the providers and how it is known. A provider that was not checked is not called ready."""
     from treadle.models.local.weights import PROVIDER
     from treadle.models.offering import provider_state, usable
 
     ready: dict[str, str] = {}
     missing: dict[str, str] = {}
     for offer in offers:
-        if offer.why:
-            missing[offer.provider] = offer.why
-        elif offer.asked:
+        if offer.unusable_reason:
+            missing[offer.provider] = offer.unusable_reason
+        elif offer.has_answered:
             ready[offer.provider] = f"answered just now; models: {len(offer.models)}"
         else:  # models on this machine are there one by one
-            found = {info.ref: usable(registry, offer, info) for info in offer.models}
-            missing |= {ref: why for ref, why in found.items() if why}
-            ready |= {ref: LOCALLY for ref, why in found.items() if not why and offer.provider == PROVIDER}
+            reasons = {info.ref: usable(registry, offer, info) for info in offer.models}
+            missing |= {ref: reason for ref, reason in reasons.items() if reason}
+            ready |= {ref: LOCALLY for ref, reason in reasons.items() if not reason and offer.provider == PROVIDER}
     _pairs(terminal, "Ready:", ready)
     unasked = [offer.provider for offer in offers if provider_state(registry, offer) == "not asked"]
     if unasked:
-        how = "they cannot be" if remote else "--remote asks whether their servers answer and take the key"
-        terminal.line(f"\nNot asked: {', '.join(unasked)} ({how})")
+        hint = "they cannot be" if remote else "--remote asks whether their servers answer and take the key"
+        terminal.line(f"\nNot asked: {', '.join(unasked)} ({hint})")
     _pairs(terminal, "Failed when asked:", {o.provider: o.failure for o in offers if o.failure})
     _pairs(terminal, "Not ready:", missing)
     if not ready and not unasked:
@@ -193,11 +193,11 @@ def _print_states(terminal: Terminal, registry: "ModelRegistry", offers: "Sequen
 
 def _row(info: "ModelInfo", state: "State") -> tuple[str, ...]:
     prices = (info.usd_per_million_input, info.usd_per_million_cached, info.usd_per_million_output)
-    known = any(prices)
-    can = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
-    traits = [name for name, has in can.items() if has] + MARKS.get(state, [])
-    shown = (f"{price:.4g}" if known else "" for price in prices)
-    return (inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *shown, " ".join(traits))
+    has_prices = any(prices)
+    abilities = {"tools": info.native_tools, "thinking": info.thinking, "vision": info.vision}
+    traits = [name for name, has in abilities.items() if has] + MARKS.get(state, [])
+    price_cells = (f"{price:.4g}" if has_prices else "" for price in prices)
+    return (inert_line(info.ref), _tokens(info.window), _tokens(info.max_output), *price_cells, " ".join(traits))
 
 
 def _tokens(count: int) -> str:
@@ -223,7 +223,7 @@ def _pairs(terminal: Terminal, title: str, pairs: dict[str, str]) -> None:
             terminal.line(spans(f"  {inert_line(name):{width}}  ", Span(inert_line(text), ("dim",))))
 
 
-class Told:
+class DownloadProgress:
     """Shows how far a download is: as a bar where someone sees it, else in a few lines."""
 
     def __init__(self, weights: "Weights", terminal: Terminal) -> None:
@@ -232,7 +232,7 @@ class Told:
         self._bar: Progress | None = None
         self._quarter = 0
 
-    def shown(self) -> AbstractContextManager[object]:
+    def open_bar(self) -> AbstractContextManager[object]:
         if not os.isatty(2):
             return nullcontext()
         from rich.console import Console
@@ -243,11 +243,11 @@ class Told:
         self._bar.add_task(inert_line(self._weights.name), total=self._weights.size)
         return self._bar
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, downloaded_bytes: int) -> None:
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done)
+            self._bar.update(self._bar.task_ids[0], completed=downloaded_bytes)
             return
-        quarter = done * QUARTERS // self._weights.size
+        quarter = downloaded_bytes * QUARTERS // self._weights.size
         if quarter > self._quarter:
-            self._terminal.note(f"{done / 1e6:,.0f} of {self._weights.size / 1e6:,.0f} MB")
+            self._terminal.note(f"{downloaded_bytes / 1e6:,.0f} of {self._weights.size / 1e6:,.0f} MB")
         self._quarter = quarter

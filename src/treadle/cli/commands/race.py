@@ -64,9 +64,9 @@ class RaceFlags(NamedTuple):
 @root_options
 @click.option("--chat", default="", metavar="ID", help="Continue this race after a crash or a restart.")
 @json_option("Print every change of an attempt, and at last the result, as a line of JSON.")
-@gathered(RaceFlags, "wanted")
+@gathered(RaceFlags, "race_flags")
 @in_loop
-async def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
+async def race(race_flags: RaceFlags, as_json: bool, **flags: Any) -> int:
     """Let several attempts at one task run at once, and keep the best.
 
     Each attempt is a chat in a copy-on-write world of the project, so they do not see each other, and the project stays
@@ -77,10 +77,10 @@ async def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
     from treadle.cli.drive import Signals
     from treadle.cli.session import configured, open_agent
 
-    first = wanted.models.split(",")[0].strip()
+    first = race_flags.models.split(",")[0].strip()
     config = configured({**flags, "model": first or None})
     async with open_agent(config, works=True) as agent:
-        running = await _begin(agent, config, wanted)
+        running = await _begin(agent, config, race_flags)
         with Signals(running.chat) as signals:
             await _show(running, as_json)
             return _end(running, as_json)
@@ -88,23 +88,25 @@ async def race(wanted: RaceFlags, as_json: bool, **flags: Any) -> int:
         return 128 + signals.ended_by
 
 
-async def _begin(agent: "Agent", config: "Config", wanted: RaceFlags) -> "RunningRace":
+async def _begin(agent: "Agent", config: "Config", race_flags: RaceFlags) -> "RunningRace":
     from treadle.cli.session import chosen_model, find_chat, project_root
     from treadle.subagents.running_race import RunningRace, order
 
-    if wanted.chat:
-        return RunningRace(agent, agent.chat(await find_chat(agent.deps.store, wanted.chat)))
-    models = tuple(name.strip() for name in wanted.models.split(",") if name.strip())
+    if race_flags.chat:
+        return RunningRace(agent, agent.chat(await find_chat(agent.deps.store, race_flags.chat)))
+    models = tuple(name.strip() for name in race_flags.models.split(",") if name.strip())
     if not models:
         models = (await chosen_model(agent, config),)
-    for name in (*models, *([wanted.judge] if wanted.judge else [])):
+    for name in (*models, *([race_flags.judge] if race_flags.judge else [])):
         agent.deps.models.get(name)
-        if told := agent.consent.disclose(name):
-            print_note(f"treadle: {inert_line(told)}")
-    given = order(wanted.task or "", wanted.worlds, models, wanted.passes, wanted.judge, wanted.everything)
-    root = project_root(wanted.root, force=wanted.force_root)
+        if disclosure := agent.consent.disclose(name):
+            print_note(f"treadle: {inert_line(disclosure)}")
+    race_order = order(
+        race_flags.task or "", race_flags.worlds, models, race_flags.passes, race_flags.judge, race_flags.everything
+    )
+    root = project_root(race_flags.root, force=race_flags.force_root)
     chat = agent.chat(options=config.settings.chat_options(str(root)), interactive=False, model=models[0])
-    return RunningRace(agent, chat, given)
+    return RunningRace(agent, chat, race_order)
 
 
 async def _show(running: "RunningRace", as_json: bool) -> None:
@@ -113,17 +115,17 @@ async def _show(running: "RunningRace", as_json: bool) -> None:
     terminal = Terminal()
     if terminal.live and not as_json:
         return await _live(running)
-    shown: dict[str, Row] = {}
+    last_rows: dict[str, Row] = {}
     async for rows in running:
         for row in rows:
-            if shown.get(row.chat) == row:
+            if last_rows.get(row.chat) == row:
                 continue
-            before = shown.get(row.chat)
-            shown[row.chat] = row
+            old_row = last_rows.get(row.chat)
+            last_rows[row.chat] = row
             if as_json:
                 write_json(_object(row))
                 terminal.end_line()
-            elif before is None or (before.status, before.ended) != (row.status, row.ended):
+            elif old_row is None or (old_row.status, old_row.ended) != (row.status, row.ended):
                 terminal.note(f"[{row.number}] {_state(row)} · {row.chat}")
 
 
@@ -166,8 +168,8 @@ def _cost(row: "Row") -> str:
 def _object(row: "Row") -> dict[str, object]:
     from treadle.protocol import wire
 
-    shown: dict[str, object] = wire.whole(row)
-    return {"type": "race.attempt", **shown}
+    fields: dict[str, object] = wire.to_wire_form(row)
+    return {"type": "race.attempt", **fields}
 
 
 def _end(running: "RunningRace", as_json: bool) -> int:
@@ -176,8 +178,8 @@ def _end(running: "RunningRace", as_json: bool) -> int:
 
     result = running.result
     if as_json:
-        told: dict[str, object] = wire.whole(result)
-        write_json({"type": "race.result", **told})
+        fields: dict[str, object] = wire.to_wire_form(result)
+        write_json({"type": "race.result", **fields})
     else:
         print_line(result.text)
         if result.committed:

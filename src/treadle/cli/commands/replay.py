@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 @click.command("replay")
-@click.argument("named", metavar="ID")
+@click.argument("chat_ref", metavar="ID")
 @json_option("Print one JSON object.")
 @in_agent()
-async def replay(agent: "Agent", named: str, as_json: bool) -> int:
+async def replay(agent: "Agent", chat_ref: str, as_json: bool) -> int:
     """Replay a recorded chat offline and compare.
 
-    ID is a chat's id, the beginning of it, or last. No model is called and nothing is run: what they answered is
-    taken from the log. The exit code is 0 when the same events come out, and 1 when they do not.
+    ID is a chat's id, the beginning of it, or last. No model is called and nothing is run: their answers are taken from
+    the log. The exit code is 0 when the same events come out, and 1 when they do not.
     """
     from treadle.cli.session import find_chat
     from treadle.replay import replay
 
-    chat = await find_chat(agent.deps.store, named)
+    chat = await find_chat(agent.deps.store, chat_ref)
     result = await replay(agent.deps.store, chat)
-    same = result.divergence is None and result.matches
+    is_same = result.divergence is None and result.matches
     different = inert(result.divergence.text) if result.divergence is not None else ""
     if as_json:
         write_json({"chat": chat, "same": result.matches, "events": len(result.events), "divergence": different})
     else:
-        told = f"{chat}: the same {len(result.events)} events" if same else different or f"{chat}: other events"
-        Terminal().line(told)
-    return EXIT_OK if same else EXIT_ERROR
+        verdict = f"{chat}: the same {len(result.events)} events" if is_same else different or f"{chat}: other events"
+        Terminal().line(verdict)
+    return EXIT_OK if is_same else EXIT_ERROR

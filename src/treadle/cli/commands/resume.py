@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Resumption(NamedTuple):
-    """What the flags answer; at most one of them."""
+    """The answer, as the flags give it; at most one of them."""
 
     approve: bool
     deny: bool
@@ -33,7 +33,7 @@ class Resumption(NamedTuple):
 
 
 @click.command("resume")
-@click.argument("named", metavar="ID")
+@click.argument("chat_ref", metavar="ID")
 @click.option("--approve", is_flag=True, help="Allow what the chat asks for.")
 @click.option("--deny", is_flag=True, help="Refuse what the chat asks for.")
 @click.option("--feedback", default="", metavar="TEXT", help="Tell the model why, with --deny.")
@@ -42,7 +42,7 @@ class Resumption(NamedTuple):
 @json_option("Print every event as one line of JSON.")
 @gathered(Resumption, "reply")
 @in_agent(works=True)
-async def resume(agent: "Agent", named: str, reply: Resumption, as_json: bool) -> int:
+async def resume(agent: "Agent", chat_ref: str, reply: Resumption, as_json: bool) -> int:
     """Continue a chat that was interrupted or waits for an answer.
 
     ID is a chat's id, the beginning of it, or last.
@@ -50,7 +50,7 @@ async def resume(agent: "Agent", named: str, reply: Resumption, as_json: bool) -
     from treadle.cli.dialogue import follow, someone_is_there
     from treadle.cli.session import find_chat
 
-    chat = agent.chat(await find_chat(agent.deps.store, named))
+    chat = agent.chat(await find_chat(agent.deps.store, chat_ref))
     head = await agent.deps.store.head(chat.id)
     asks = not as_json and someone_is_there()
     return await follow(chat, await _following(chat, reply), head, as_json=as_json, asks=asks, resumed=True)
@@ -90,5 +90,5 @@ def _read_results(file: str) -> "list[Result]":
     try:
         return msgspec.json.decode(read_bytes(file), type=Results).results
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        wanted = '{"results": [{"tool_call_id": "…", "output": …}]}'
-        raise InvalidInput(f"{file} holds no results ({error}); it should look like {wanted}") from error
+        example = '{"results": [{"tool_call_id": "…", "output": …}]}'
+        raise InvalidInput(f"{file} holds no results ({error}); it should look like {example}") from error

@@ -1,4 +1,4 @@
-"""`treadle review`: a run's work in one piece, for somebody who was not there (W-04)."""
+"""`treadle review`: all work of a run in one report, for a person who did not watch it (W-04)."""
 
 import io
 import shutil
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from treadle.cli.options import Named, caches_option, gathered, json_option, run_options, words_argument
+from treadle.cli.options import SelectionArguments, caches_option, gathered, json_option, run_options, words_argument
 from treadle.cli.terminal import Terminal, write_json
 from treadle.inert import inert_line
 
 if TYPE_CHECKING:
-    from treadle.cli.changes import Chosen
+    from treadle.cli.changes import SelectedChanges
     from treadle.files import RunSpan
     from treadle.handle import Chat
-    from treadle.lines.hunks import Shown
+    from treadle.lines.hunks import FileDiff
     from treadle.protocol import events as e
     from treadle.runtime import Agent
 
-    Work = tuple[Chosen, Sequence[Shown], Sequence[e.Envelope]]
+    Work = tuple[SelectedChanges, Sequence[FileDiff], Sequence[e.Envelope]]
 
 _WAYS = {"view": "on a copy, then committed", "direct": "written through"}
 COMMAND = "run_command"
@@ -31,36 +31,36 @@ COMMAND = "run_command"
 @run_options
 @caches_option
 @json_option("Print one JSON object.")
-@gathered(Named, "wanted")
-def review(wanted: Named, as_json: bool) -> None:
+@gathered(SelectionArguments, "arguments")
+def review(arguments: SelectionArguments, as_json: bool) -> None:
     """Show a run's work in one piece: task, commands, changes.
 
     ID is a chat; without it, the newest that works in this project.
     """
     from treadle.cli.session import with_agent
 
-    work = with_agent(lambda agent: _look(agent, wanted))
+    work = with_agent(lambda agent: _look(agent, arguments))
     if as_json:
         _write(work)
         return
     _page(lambda terminal: _print(terminal, work))
 
 
-async def _look(agent: "Agent", wanted: Named) -> "Work":
+async def _look(agent: "Agent", arguments: SelectionArguments) -> "Work":
     from msgspec.structs import replace
 
     from treadle.cli.changes import choose, refuse_unknown_words
 
-    choice = await choose(agent, wanted)
-    if wanted.run is None and not wanted.everything:
+    choice = await choose(agent, arguments)
+    if arguments.run is None and not arguments.everything:
         runs = await choice.files.runs()  # the last one also if all of it was undone
         choice = replace(choice, span=runs[-1] if runs else await _last_task(choice.chat))
-    found = await choice.files.diff(choice.span, choice.paths, even_kept=True)
-    if not found:
-        await refuse_unknown_words(choice, wanted)
+    file_diffs = await choice.files.diff(choice.span, choice.paths, even_kept=True)
+    if not file_diffs:
+        await refuse_unknown_words(choice, arguments)
     previous_seq = max(choice.span.since - 1, 0)
     limit = max(choice.span.upto - previous_seq, 1) if choice.span.upto else 0
-    return choice, found, await choice.chat.events(previous_seq, limit)
+    return choice, file_diffs, await choice.chat.events(previous_seq, limit)
 
 
 async def _last_task(chat: "Chat") -> "RunSpan":
@@ -80,37 +80,37 @@ def _print(terminal: Terminal, work: "Work") -> None:
     from treadle.presentation.notices import summary
     from treadle.protocol import events as e
 
-    choice, found, events = work
+    choice, file_diffs, events = work
     terminal.line(f"chat {choice.chat.id}", "bold")
     for envelope in events:
         if isinstance(envelope.data, e.UserMessage) and envelope.data.source == "person":
             terminal.line(f"> {envelope.data.content}", "cyan")
     for line in [*_commands(events), *_uncaptured(events), *_restored(events)]:
         terminal.line(line)
-    files = [each.change for each in found]
-    left = summary(files, choice.aside) if files else "nothing that is left"
-    terminal.line(f"changed: {left}", "bold")
-    print_diff(terminal, found, choice.aside)
+    files = [each.change for each in file_diffs]
+    remaining = summary(files, choice.aside) if files else "nothing that is left"
+    terminal.line(f"changed: {remaining}", "bold")
+    print_diff(terminal, file_diffs, choice.aside)
 
 
 def _write(work: "Work") -> None:
     from treadle.protocol import events as e
     from treadle.protocol import wire
 
-    choice, found, events = work
-    said = [each.data for each in events if isinstance(each.data, e.UserMessage) and each.data.source == "person"]
-    files = [wire.whole(each.change) | {"hunks": wire.whole(tuple(each.hunks))} for each in found]
-    told = {"chat": choice.chat.id, "messages": [each.content for each in said], "commands": _commands(events)}
-    write_json(told | {"uncaptured": _uncaptured(events), "restored": _restored(events), "files": files})
+    choice, file_diffs, events = work
+    messages = [each.data for each in events if isinstance(each.data, e.UserMessage) and each.data.source == "person"]
+    files = [wire.to_wire_form(each.change) | {"hunks": wire.to_wire_form(tuple(each.hunks))} for each in file_diffs]
+    report = {"chat": choice.chat.id, "messages": [each.content for each in messages], "commands": _commands(events)}
+    write_json(report | {"uncaptured": _uncaptured(events), "restored": _restored(events), "files": files})
 
 
 def _commands(events: "Sequence[e.Envelope]") -> list[str]:
-    """What was run, and what was to be run and was refused or stopped before."""
+    """Return a line for each command that was run, and for each that was refused or stopped before it ran."""
     from treadle.protocol import events as e
     from treadle.protocol.views import touched
 
-    begun = {each.data.call: each.data for each in events if isinstance(each.data, e.ExecutionStart)}
-    asked = {
+    starts = {each.data.call: each.data for each in events if isinstance(each.data, e.ExecutionStart)}
+    requests = {
         request.call: request
         for each in events
         if isinstance(each.data, e.AssistantMessage)
@@ -118,18 +118,18 @@ def _commands(events: "Sequence[e.Envelope]") -> list[str]:
     }
     lines = []
     for envelope in events:
-        done = envelope.data
-        if not isinstance(done, e.ExecutionComplete):
+        completion = envelope.data
+        if not isinstance(completion, e.ExecutionComplete):
             continue
-        start, request = begun.get(done.call), asked.get(done.call)
-        refused = not done.success and not done.sandbox and request is not None and request.name == COMMAND
-        if not done.effect and not refused:
+        start, request = starts.get(completion.call), requests.get(completion.call)
+        refused = not completion.success and not completion.sandbox and request is not None and request.name == COMMAND
+        if not completion.effect and not refused:
             continue
         command = str(start.arguments.get("command", "")) if start is not None else ""
         command = command or (touched(request.arguments) if request is not None else "")
-        ended = inert_line(done.result_summary or ("done" if done.success else "failed"), 60)
-        way = f"; {_WAYS[done.effect]}" if done.effect else ""
-        lines.append(f"$ {inert_line(command, 200)}  ({ended}{way})")
+        outcome = inert_line(completion.result_summary or ("done" if completion.success else "failed"), 60)
+        way = f"; {_WAYS[completion.effect]}" if completion.effect else ""
+        lines.append(f"$ {inert_line(command, 200)}  ({outcome}{way})")
     return lines
 
 
@@ -137,19 +137,21 @@ def _uncaptured(events: "Sequence[e.Envelope]") -> list[str]:
     from treadle.cli.changes import shown_path
     from treadle.protocol import events as e
 
-    left = {each.path: each for one in events if isinstance(one.data, e.FilesChanged) for each in one.data.uncaptured}
-    return [f"! {shown_path(path)} was not captured: {inert_line(each.reason)}" for path, each in left.items()]
+    uncaptured = {
+        each.path: each for one in events if isinstance(one.data, e.FilesChanged) for each in one.data.uncaptured
+    }
+    return [f"! {shown_path(path)} was not captured: {inert_line(each.reason)}" for path, each in uncaptured.items()]
 
 
 def _restored(events: "Sequence[e.Envelope]") -> list[str]:
     from treadle.presentation.notices import summary
     from treadle.protocol import events as e
 
-    words = {e.Undone: "undone since", e.Redone: "redone since", e.Kept: "kept since"}
+    words = {e.Undone: "undone since", e.Redone: "redone since", e.ChangesKept: "kept since"}
     return [
         f"! {words[type(each.data)]}: {summary(each.data.files)}"
         for each in events
-        if isinstance(each.data, e.Undone | e.Redone | e.Kept) and each.data.files
+        if isinstance(each.data, e.Undone | e.Redone | e.ChangesKept) and each.data.files
     ]
 
 

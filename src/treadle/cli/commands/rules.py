@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NewRule(NamedTuple):
-    """What `treadle rules add` was told."""
+    """The arguments of `treadle rules add`."""
 
     allow: bool
     ask: bool
@@ -74,8 +74,8 @@ def list_command(chat: str | None, as_json: bool) -> None:
 @click.option("--root", metavar="DIR", help="The project; by default the one of this folder.")
 @click.option("--chat", metavar="ID", help="The chat, for that scope.")
 @click.option("--expires", metavar="SPAN", help="How long it holds, such as 12h or 7d.")
-@gathered(NewRule, "wanted")
-def add(wanted: NewRule) -> None:
+@gathered(NewRule, "new_rule")
+def add(new_rule: NewRule) -> None:
     """Make a rule.
 
     PATTERN is the words of one command; a * as the last word stands for any further ones.
@@ -87,13 +87,13 @@ def add(wanted: NewRule) -> None:
     from treadle.policy.rule_book import RuleBook
     from treadle.protocol.permissions import Rule
 
-    rule = expiring(Rule(wanted.effect, wanted.tool, wanted.pattern, wanted.scope), wanted.expires)
-    if wanted.chat is not None:
-        made = _in_chat(wanted.chat, _add_to_chat, rule)
+    rule = expiring(Rule(new_rule.effect, new_rule.tool, new_rule.pattern, new_rule.scope), new_rule.expires)
+    if new_rule.chat is not None:
+        added_rule = _in_chat(new_rule.chat, _add_to_chat, rule)
     else:
-        root = str(project_root(wanted.root)) if wanted.scope == "project" else ""
-        made = RuleBook(configured().home).add(replace(rule, root=root))
-    Terminal().line(_line(made))
+        root = str(project_root(new_rule.root)) if new_rule.scope == "project" else ""
+        added_rule = RuleBook(configured().home).add(replace(rule, root=root))
+    Terminal().line(_line(added_rule))
 
 
 @rules.command("revoke")
@@ -118,21 +118,24 @@ def _list(chat: str | None, as_json: bool) -> None:
     if chat is not None:
         listed_rules += _in_chat(chat, _chat_rules)
     terminal = Terminal()
-    used = {rule.id: book.last_used_ms(rule.id) for rule in listed_rules}
-    rows = [(wire.whole(rule) | {"used_ms": used[rule.id]}, _line(rule, used[rule.id])) for rule in listed_rules]
+    last_uses = {rule.id: book.last_used_ms(rule.id) for rule in listed_rules}
+    rows = [
+        (wire.to_wire_form(rule) | {"used_ms": last_uses[rule.id]}, _line(rule, last_uses[rule.id]))
+        for rule in listed_rules
+    ]
     write_list(terminal, rows, "no rules; make one with: treadle rules add --allow 'make test'", as_json=as_json)
     if damage:
         terminal.note(inert_line(f"as long as this is so, no rule allows anything: {damage}"), "yellow")
 
 
-def _in_chat(named: str, work: Any, *arguments: object) -> Any:
+def _in_chat(chat_ref: str, work: Any, *arguments: object) -> Any:
     """Work on the chat that a person means."""
     from treadle.cli.session import find_chat, with_agent
 
-    async def found(agent: "Agent") -> Any:
-        return await work(agent.chat(await find_chat(agent.deps.store, named)), *arguments)
+    async def run_on_chat(agent: "Agent") -> Any:
+        return await work(agent.chat(await find_chat(agent.deps.store, chat_ref)), *arguments)
 
-    return with_agent(found)
+    return with_agent(run_on_chat)
 
 
 async def _chat_rules(chat: "Chat") -> "tuple[Rule, ...]":
@@ -144,9 +147,9 @@ async def _add_to_chat(chat: "Chat", rule: "Rule") -> "Rule":
     from treadle.policy.rules import check
 
     check(rule)
-    made = stamped(rule, round(time.time() * 1000))
-    await _set(chat, (*await _chat_rules(chat), made))
-    return made
+    stamped_rule = stamped(rule, round(time.time() * 1000))
+    await _set(chat, (*await _chat_rules(chat), stamped_rule))
+    return stamped_rule
 
 
 async def _revoke_in_chat(chat: "Chat", id: str) -> "Rule":
@@ -168,21 +171,21 @@ async def _set(chat: "Chat", rules: "tuple[Rule, ...]") -> None:
 
 def _line(rule: "Rule", used_ms: int = -1) -> Line:
     """A rule in one line; with the time of its last use, 0 for never."""
-    where = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
-    scope = f"{rule.scope} {where}".strip()
-    what = inert_line(rule.pattern or "(every use)", 120)
+    project_name = inert_line(os.path.basename(rule.root) or rule.root, 40) if rule.scope == "project" else ""
+    scope = f"{rule.scope} {project_name}".strip()
+    pattern = inert_line(rule.pattern or "(every use)", 120)
     effect = Span(f"{rule.effect:5}", ("green" if rule.effect == "allow" else "yellow",))
-    used = "" if used_ms < 0 else f", last used {_moment(used_ms)}" if used_ms else ", never used"
-    made = f", made {_moment(rule.created_ms)}" if rule.created_ms else ""
-    until = Span(scope + made + used + _until(rule), ("dim",))
-    return spans(f"{rule.id}  ", effect, f" {inert_line(rule.tool, 40)}  {what}  ", until)
+    usage = "" if used_ms < 0 else f", last used {_moment(used_ms)}" if used_ms else ", never used"
+    creation = f", made {_moment(rule.created_ms)}" if rule.created_ms else ""
+    until = Span(scope + creation + usage + _until(rule), ("dim",))
+    return spans(f"{rule.id}  ", effect, f" {inert_line(rule.tool, 40)}  {pattern}  ", until)
 
 
 def _until(rule: "Rule") -> str:
     if not rule.expires_ms:
         return ""
-    left = rule.expires_ms / 1000 - time.time()
-    if left <= 0:
+    remaining_s = rule.expires_ms / 1000 - time.time()
+    if remaining_s <= 0:
         return ", expired"
     return f", until {_moment(rule.expires_ms)}"
 

@@ -36,7 +36,7 @@ RUNGS = ("native", "text", "plain")
 
 
 class Task(NamedTuple):
-    """What the flags say that are no settings; None was not said."""
+    """The flags that are no settings; None if absent."""
 
     prompt: str | None
     no_stdin: bool
@@ -136,7 +136,7 @@ async def _run(config: "Config", task: Task, as_json: bool) -> int:
 
     async with open_agent(config, works=True) as agent:
         code = await _work(agent, config, task, as_json)
-        if code < 128 and is_due(config.home):  # nobody who stopped it waits for that
+        if code < 128 and is_due(config.home):  # a user who stopped the run does not wait for this
             from treadle.housekeeping.collecting import now_and_then
 
             await now_and_then(agent.deps.store, config.home, retention_of(config.settings))
@@ -150,12 +150,12 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     asks = not as_json and task.output_schema is None and task.interactive is not False and someone_is_there()
     if asks and task.interactive is None:
         task = task._replace(interactive=True)
-    after, model = 0, config.settings.model
+    after_seq, model = 0, config.settings.model
     _require_tools(agent, task)
     if task.chat is None:
         chat, model = await _new_chat(agent, config, task)
     else:
-        chat, after, model = await _old_chat(agent, config, task, task.chat)
+        chat, after_seq, model = await _old_chat(agent, config, task, task.chat)
     if not await _tell_recipient(agent, model, asks=asks):
         return EXIT_ERROR
     await chat.open()
@@ -163,16 +163,16 @@ async def _work(agent: "Agent", config: "Config", task: Task, as_json: bool) -> 
     typed = text if task.prompt in (None, "-") else str(task.prompt)
     images: tuple[Image, ...] = ()
     if typed.startswith("/") or "@" in typed:
-        from treadle.message_expansion import spoken
+        from treadle.message_expansion import expand_message
 
-        said, images = await spoken(agent, (await chat.state()).options, typed)
-        text = said + text.removeprefix(typed)
+        message, images = await expand_message(agent, (await chat.state()).options, typed)
+        text = message + text.removeprefix(typed)
     if task.output_schema is not None:
         from treadle.cli.structured_run import print_output
 
-        return await print_output(chat, text, _read(task.output_schema, "the output schema"), after)
-    sent = chat.send(text, images=images, traceparent=os.environ.get("TRACEPARENT", ""))
-    return await follow(chat, sent, after, as_json=as_json, asks=asks)
+        return await print_output(chat, text, _read(task.output_schema, "the output schema"), after_seq)
+    stream = chat.send(text, images=images, traceparent=os.environ.get("TRACEPARENT", ""))
+    return await follow(chat, stream, after_seq, as_json=as_json, asks=asks)
 
 
 def _with_world(task: Task) -> Task:
@@ -183,7 +183,7 @@ def _with_world(task: Task) -> Task:
 
 
 def _require_sense(task: Task, flags: dict[str, Any], as_json: bool) -> None:
-    """Flags that say the opposite of each other are a mistake, which nobody should find out in the middle of a run."""
+    """Refuse contradictory flags before the run begins."""
     mode, plain = flags["mode"], flags["rung"] == "plain"
     contradictions = (
         (mode == "read-only" and flags["auto_approve_commands"], "--mode read-only and --auto-approve-commands"),
@@ -193,8 +193,8 @@ def _require_sense(task: Task, flags: dict[str, Any], as_json: bool) -> None:
         (as_json and task.output_schema is not None, "--json and --output-schema"),
         (plain and flags["completion"] == "tool", "--tool-calls plain and --completion tool"),
     )
-    for found, words in contradictions:
-        if found:
+    for is_contradiction, words in contradictions:
+        if is_contradiction:
             raise click.UsageError(f"{words} exclude each other.")
 
 
@@ -202,17 +202,17 @@ def _text(task: Task) -> str:
     """The task with what was piped in; it alone if no task is named."""
     from treadle.cli.piped import LIMIT, is_piped, read_text, with_context
 
-    given = ""
+    piped_text = ""
     if task.prompt == "-" or (not task.no_stdin and is_piped()):
         shorter = "pass a part of it (… | tail -c 100000), or put it into a file and name that"
-        given = read_text(LIMIT, shorter, " (go without it: --no-stdin)")
-    if task.prompt is None and not given.strip():
+        piped_text = read_text(LIMIT, shorter, " (go without it: --no-stdin)")
+    if task.prompt is None and not piped_text.strip():
         raise click.UsageError("Missing argument 'PROMPT': write the task, or pipe it in.")
     alone = task.prompt in (None, "-")
-    text = given if alone else str(task.prompt)
+    text = piped_text if alone else str(task.prompt)
     if not text.strip():
         raise InvalidInput("the prompt is empty; write a task")
-    return text if alone or not given.strip() else with_context(text, given)
+    return text if alone or not piped_text.strip() else with_context(text, piped_text)
 
 
 def _require_tools(agent: "Agent", task: Task) -> None:
@@ -222,11 +222,11 @@ def _require_tools(agent: "Agent", task: Task) -> None:
     from treadle.did_you_mean import unknown_names
     from treadle.protocol.options import ChatOptions
 
-    known = [spec.name for spec in agent.deps.tools.specs(ChatOptions(interactive=True))]
+    tool_names = [spec.name for spec in agent.deps.tools.specs(ChatOptions(interactive=True))]
     # Tools of MCP servers are known when their servers run; their names have two underlines (and may have a star).
-    named = [name for name in _names(task.tools) if "__" not in name]
-    if unknown := unknown_names("tool", named, known):
-        raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(known))}")
+    requested_names = [name for name in _names(task.tools) if "__" not in name]
+    if unknown := unknown_names("tool", requested_names, tool_names):
+        raise InvalidInput(f"{unknown} The tools are: {', '.join(sorted(tool_names))}")
 
 
 def _names(words: str | None) -> tuple[str, ...]:
@@ -237,7 +237,7 @@ async def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat
     from treadle.cli.session import chosen_model
 
     root = str(_root(config, task))
-    changes = {**_as_agent(agent, config, task, root), **_said(task)}
+    changes = {**_as_agent(agent, config, task, root), **_collect_options(task)}
     changes["model"] = model = changes.get("model") or await chosen_model(agent, config)
     agent.deps.models.get(model)
     if config.sources["reasoning_effort"].startswith("flag "):
@@ -246,7 +246,7 @@ async def _new_chat(agent: "Agent", config: "Config", task: Task) -> "tuple[Chat
 
 
 def _as_agent(agent: "Agent", config: "Config", task: Task, root: str) -> dict[str, Any]:
-    """What a custom agent asks for; a flag wins over it."""
+    """Return the options of the custom agent. A flag takes precedence."""
     if task.agent is None:
         return {}
     from treadle.presentation.slash import agent_changes
@@ -268,7 +268,7 @@ def _root(config: "Config", task: Task) -> Path:
     return root
 
 
-async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) -> "tuple[Chat, int, str]":
+async def _old_chat(agent: "Agent", config: "Config", task: Task, chat_ref: str) -> "tuple[Chat, int, str]":
     """A chat that exists keeps its options, except for those that a flag names."""
     import msgspec
 
@@ -276,13 +276,13 @@ async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) ->
     from treadle.config import BUDGETS, OF_CHATS
 
     store = agent.deps.store
-    found = await find_chat(store, named)
-    options = (await agent.chat(found).state()).options
-    changes = {**_as_agent(agent, config, task, options.root), **_said(task)}
+    chat_id = await find_chat(store, chat_ref)
+    options = (await agent.chat(chat_id).state()).options
+    changes = {**_as_agent(agent, config, task, options.root), **_collect_options(task)}
     for name, source in config.sources.items():
         if source.startswith("flag ") and (name in OF_CHATS or name in BUDGETS):
             changes[name] = getattr(config.settings, name)
-    changes.pop("preset", None)  # what it means is there by name
+    changes.pop("preset", None)  # the settings of the preset are in `changes` by name
     if budget := {kind: changes.pop(name) for name, kind in BUDGETS.items() if name in changes}:
         changes["run_budget"] = msgspec.to_builtins(msgspec.structs.replace(options.run_budget, **budget))
     if task.root is not None:
@@ -291,46 +291,46 @@ async def _old_chat(agent: "Agent", config: "Config", task: Task, named: str) ->
         changes["model"] = await chosen_model(agent, config)
     model = changes.get("model", options.model)
     agent.deps.models.get(model)
-    return agent.chat(found, **changes), await store.head(found), model
+    return agent.chat(chat_id, **changes), await store.head(chat_id), model
 
 
-def _said(task: Task) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+def _collect_options(task: Task) -> dict[str, Any]:
+    option_changes: dict[str, Any] = {}
     if task.system is not None:
-        said["system_prompt"] = _read(task.system)
+        option_changes["system_prompt"] = _read(task.system)
     if task.tools is not None:
-        said["tools"] = _names(task.tools)
+        option_changes["tools"] = _names(task.tools)
     if task.interactive is not None:
-        said["interactive"] = task.interactive
+        option_changes["interactive"] = task.interactive
     if task.world is not None:
-        said["world"] = task.world
-    return said
+        option_changes["world"] = task.world
+    return option_changes
 
 
-def _read(file: str, what: str = "the system prompt") -> str:
+def _read(file: str, label: str = "the system prompt") -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{what} {file} cannot be read: {error}") from error
+        raise InvalidInput(f"{label} {file} cannot be read: {error}") from error
 
 
 async def _tell_recipient(agent: "Agent", model: str, *, asks: bool) -> bool:
-    """Tell the user, once for each provider, who gets to see the project (S-10): as a question where somebody can
-    answer, else in a line on standard error. False if the run may not begin."""
+    """Tell the user, once for each provider, which provider receives the project (S-10): as a question if `asks`,
+    otherwise in a line on standard error. False if the run may not begin."""
     from treadle.cli.dialogue import agreed
     from treadle.policy.consent import disclosure
 
-    whom = agent.consent.missing(model)
-    if not whom:
+    missing_consent = agent.consent.missing(model)
+    if not missing_consent:
         return True
-    told = inert_line(disclosure(whom))
+    notice_text = inert_line(disclosure(missing_consent))
     if not asks:
-        print_note(f"treadle: {told} (shown once; see the setting `consent`)")
-    elif not await agreed(f"{told[0].upper()}{told[1:]}.\nGo on? [y]es, and do not ask again · [n]o: "):
+        print_note(f"treadle: {notice_text} (shown once; see the setting `consent`)")
+    elif not await agreed(f"{notice_text[0].upper()}{notice_text[1:]}.\nGo on? [y]es, and do not ask again · [n]o: "):
         print_note("treadle: nothing was sent")
         return False
     try:
-        agent.consent.give(whom)
+        agent.consent.give(missing_consent)
     except ConfigError as error:  # then it is told again the next time
         print_note(f"treadle: {inert_line(str(error))}")
     return True

@@ -42,7 +42,7 @@ async def serve(no_worker: bool, serve_hosts: tuple[str, ...], serve_roots: tupl
 
 
 async def serve_until_told(
-    flags: dict[str, Any], *, works: bool = True, opened: Callable[[str], None] | None = None
+    flags: dict[str, Any], *, works: bool = True, on_ready: Callable[[str], None] | None = None
 ) -> None:
     """Serve until a signal comes; `opened` is told the address as soon as requests are taken."""
     from treadle.cli.session import configured, open_agent, warn
@@ -61,7 +61,7 @@ async def serve_until_told(
     async with open_agent(config, works=works, mcp=mcp, concurrency=settings.concurrency, stays=True) as agent:
         file = tokens_file(config.home, settings.serve_tokens)
         tokens = Tokens(file, config.home)
-        own = kept_token(config.home) if tokens.all() else own_token(config.home)
+        local_token = kept_token(config.home) if tokens.all() else own_token(config.home)
         admission = _admission(config, agent)
         codes = SignIn(tokens, renewed=_say_code)
         service = Service(agent, tokens, admission, works=works, hosts=settings.serve_hosts, sign_in=codes)
@@ -69,22 +69,22 @@ async def serve_until_told(
         address = address_of(listening)
 
         def ready() -> None:
-            link = f"{address}/" + (f"#token={own}" if own else "")
+            link = f"{address}/" + (f"#token={local_token}" if local_token else "")
             print_line(f"serving {link}")
-            _explain(config, tokens, own, address)
+            _explain(config, tokens, local_token, address)
             _say_code(codes.code)
-            if opened is not None:
-                opened(link)
+            if on_ready is not None:
+                on_ready(link)
 
         async with tended(agent.deps.store, config.home, retention_of(settings), agent.job_registry):
             await run(service, listening, ready, settings.drain_s)
 
 
-def _explain(config: "Config", tokens: "Tokens", own: str, address: str) -> None:
+def _explain(config: "Config", tokens: "Tokens", local_token: str, address: str) -> None:
     from treadle.server.running import outside_address
     from treadle.server.tokens import LOCAL
 
-    if own:
+    if local_token:
         _say(f"open that address in a browser; its token is kept in {config.home}")
     elif all(token.user != LOCAL for token in tokens.all()):
         _say(f"none of the tokens is yours; make one with: treadle tokens add {LOCAL}")
@@ -102,8 +102,8 @@ def _say(text: str) -> None:
 
 
 def _admission(config: "Config", agent: "Agent") -> "Admission":
-    """What a chat has unless it says otherwise, and what users may ask for. The project is the present one, for the
-    user of this machine."""
+    """Return the default options of a chat and the options that users may choose. The project is the present one, for
+    the user of this machine."""
     import msgspec
 
     from treadle.cli.session import present_root
@@ -111,5 +111,5 @@ def _admission(config: "Config", agent: "Agent") -> "Admission":
 
     settings = config.settings
     options = msgspec.structs.replace(settings.chat_options(present_root()), interactive=True)
-    opened = settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators
-    return Admission(options, *opened, settings.serve_network)
+    permissions = settings.serve_roots, settings.serve_models, agent.deps.shared, settings.serve_operators
+    return Admission(options, *permissions, settings.serve_network)

@@ -26,12 +26,12 @@ MOST = 2_000
 
 
 @click.command("show")
-@click.argument("named", metavar="ID")
+@click.argument("chat_ref", metavar="ID")
 @click.option("--all", "everything", is_flag=True, help="Show all of a long chat, not only its end.")
 @click.option("--short", is_flag=True, help="One line for calls that follow each other.")
 @json_option("Print the chat as one JSON object.")
 @in_agent()
-async def show(agent: "Agent", named: str, everything: bool, short: bool, as_json: bool) -> None:
+async def show(agent: "Agent", chat_ref: str, everything: bool, short: bool, as_json: bool) -> None:
     """Show a chat from its log.
 
     ID is a chat's id, the beginning of it, or last. For the events themselves see export.
@@ -42,13 +42,13 @@ async def show(agent: "Agent", named: str, everything: bool, short: bool, as_jso
     from treadle.cli.session import find_chat
 
     store = agent.deps.store
-    chat = agent.chat(await find_chat(store, named))
+    chat = agent.chat(await find_chat(store, chat_ref))
     state = await chat.state()
     if as_json:
         write_json(_object(state, await store.get(chat.id)))
         return
     events = await chat.events(0 if everything else max(0, state.head - MOST))
-    events = _from_a_message([await chat.whole(each) for each in events])
+    events = _from_a_message([await chat.load_full_event(each) for each in events])
     changes = await chat.files.net(step for each in events for step in steps_of(each))
     if state.parent:
         print_note(f"begun by {inert_line(state.parent, 120)}")
@@ -71,7 +71,7 @@ async def _show_tree(agent: "Agent", chat: "ChatId", events: "list[Envelope]") -
 
 
 def _from_a_message(events: "list[Envelope]") -> "list[Envelope]":
-    """From where somebody said something; all of it if that is not in it, or if it is the whole log."""
+    """Return the events from the first user message on; all events if there is none, or if they are the whole log."""
     from treadle.protocol.events import UserMessage
 
     if not events or events[0].seq == 1:
@@ -88,7 +88,7 @@ def _print(
     from treadle.protocol.events import ActionRequired, Envelope, SessionIdle
 
     screen = Screen(echo=True)
-    screen.changed(changes, state.options.world)
+    screen.set_changed_files(changes, state.options.world)
     screen.begin(chat, state.options.model, state.options.root)
     earlier = events[0].seq - 1 if events else 0
     if earlier:
@@ -111,13 +111,13 @@ def _tell(screen: "Screen", events: "list[Envelope]", short: bool) -> None:
     from treadle.protocol.events import ExecutionComplete, ExecutionStart
     from treadle.protocol.progress import Progress
 
-    done = Progress()
+    progress = Progress()
     for envelope in events:
-        if short and (line := done.take(envelope.data)):
+        if short and (line := progress.take(envelope.data)):
             screen.earlier(f"● {line}")
         if not (short and isinstance(envelope.data, ExecutionStart | ExecutionComplete)):
             screen.event(envelope)
-    if short and (line := done.end()):
+    if short and (line := progress.end()):
         screen.earlier(f"● {line}")
 
 
@@ -126,13 +126,13 @@ def _object(state: "ChatState", listed: "Listed") -> dict[str, object]:
     from treadle.protocol import wire
 
     return as_dict(listed) | {
-        "options": wire.whole(state.options),
+        "options": wire.to_wire_form(state.options),
         "last_end": state.last_end,
         "last_why": state.last_why,
         "messages": [_entry(entry) for entry in state.history],
-        "actions": wire.whole(open_actions(state)),
-        "queue": wire.whole(state.queue),
-        "plan": wire.whole(state.plan),
+        "actions": wire.to_wire_form(open_actions(state)),
+        "queue": wire.to_wire_form(state.queue),
+        "plan": wire.to_wire_form(state.plan),
     }
 
 
@@ -140,5 +140,5 @@ def _entry(entry: "UserEntry | AssistantEntry | ResultsEntry") -> dict[str, obje
     from treadle.protocol import wire
 
     role = {"UserEntry": "user", "AssistantEntry": "assistant", "ResultsEntry": "tool"}[type(entry).__name__]
-    shown: dict[str, object] = wire.whole(entry)
-    return {"role": role} | shown
+    fields: dict[str, object] = wire.to_wire_form(entry)
+    return {"role": role} | fields

@@ -1,4 +1,4 @@
-"""`treadle skills`: what the user and the project bring for agents: skills, own commands, custom agents (E-03)."""
+"""`treadle skills`: the skills, own commands and custom agents of the user and of the project (E-03)."""
 
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,11 @@ async def skills(agent: "Agent", as_json: bool) -> None:
 
     terminal, project = Terminal(), Project(present_root())
     kinds: tuple[Kind, ...] = ("skills", "commands", "agents")
-    found: list[tuple[Kind, Document]] = [(kind, each) for kind in kinds for each in agent.documents.all(kind, project)]
+    documents: list[tuple[Kind, Document]] = [
+        (kind, each) for kind in kinds for each in agent.documents.all(kind, project)
+    ]
     rows = []
-    for kind, each in found:
+    for kind, each in documents:
         about = inert_line(line(split(each.text)[0].get("description")), 300)
         state = "" if each.trusted else f" (not trusted: treadle trust {inert_line(each.path)})"
         name = Span(inert_line(each.name, 64), ("bold",))

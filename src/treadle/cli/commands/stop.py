@@ -1,5 +1,5 @@
-"""`treadle stop`: end the run of a chat from any process (L-07). The stop is recorded first; whoever drives the chat,
-or this process if nobody does, settles what was under way."""
+"""`treadle stop`: end the run of a chat from any process (L-07). The stop is recorded first; then the worker that
+drives the chat, or this process if there is none, settles the open calls."""
 
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 @click.command("stop")
-@click.argument("named", metavar="ID")
+@click.argument("chat_ref", metavar="ID")
 @json_option("Print one JSON object.")
 @in_agent(works=True)
-async def stop(agent: "Agent", named: str, as_json: bool) -> None:
+async def stop(agent: "Agent", chat_ref: str, as_json: bool) -> None:
     """Stop the run of a chat, wherever it works.
 
     ID is a chat's id, the beginning of it, or last. Running commands end, open calls get a result that says so, and the
@@ -27,13 +27,13 @@ async def stop(agent: "Agent", named: str, as_json: bool) -> None:
     from treadle.presentation.notices import end
     from treadle.protocol.events import SessionIdle
 
-    chat = agent.chat(await find_chat(agent.deps.store, named))
+    chat = agent.chat(await find_chat(agent.deps.store, chat_ref))
     await chat.interrupt()
-    ended = SessionIdle("interrupted")
+    idle_event = SessionIdle("interrupted")
     async for envelope in chat.resume():
         if isinstance(envelope.data, SessionIdle):
-            ended = envelope.data
+            idle_event = envelope.data
     if as_json:
-        write_json({"chat": chat.id, "reason": ended.reason})
+        write_json({"chat": chat.id, "reason": idle_event.reason})
     else:
-        Terminal().note(f"chat {chat.id}: {end(ended)} · go on: treadle run --chat {chat.id} PROMPT", "dim")
+        Terminal().note(f"chat {chat.id}: {end(idle_event)} · go on: treadle run --chat {chat.id} PROMPT", "dim")

@@ -1,4 +1,4 @@
-"""`treadle tokens`: who may use the server."""
+"""`treadle tokens`: the access tokens of the users of the server."""
 
 from typing import TYPE_CHECKING
 
@@ -28,12 +28,12 @@ def tokens(context: click.Context, file: str | None, as_json: bool) -> None:
 
     terminal = Terminal()
     for token in _tokens(file).all():
-        made = iso_time(token.created_ms) if token.created_ms else ""
+        created = iso_time(token.created_ms) if token.created_ms else ""
         if as_json:
-            write_json({"id": token.id, "user": token.user, "label": token.label, "created": made})
+            write_json({"id": token.id, "user": token.user, "label": token.label, "created": created})
         else:
-            shown = (token.id, inert_line(token.user), made, inert_line(token.label))
-            terminal.line("  ".join(part for part in shown if part))
+            cells = (token.id, inert_line(token.user), created, inert_line(token.label))
+            terminal.line("  ".join(part for part in cells if part))
 
 
 @tokens.command("add")
@@ -45,8 +45,8 @@ def add(file: str | None, user: str, label: str) -> None:
 
     USER is a name of your choice; local is the user of this machine, whose chats are those of the command line.
     """
-    made, secret = _tokens(file).add(user, label)
-    Terminal().note(f"token {made.id} of {user}; it is shown only now")
+    token, secret = _tokens(file).add(user, label)
+    Terminal().note(f"token {token.id} of {user}; it is shown only now")
     print_line(secret)
 
 
@@ -55,8 +55,8 @@ def add(file: str | None, user: str, label: str) -> None:
 @click.pass_obj
 def revoke(file: str | None, id: str) -> None:
     """Take a token back."""
-    gone = _tokens(file).revoke(id)
-    Terminal().line(f"revoked: {gone.id} of {inert_line(gone.user)}")
+    revoked = _tokens(file).revoke(id)
+    Terminal().line(f"revoked: {revoked.id} of {inert_line(revoked.user)}")
 
 
 def _tokens(file: str | None) -> "Tokens":

@@ -64,9 +64,9 @@ def _trust(book: "Trust", path: str) -> None:
         terminal.note(f"  │ {inert_line(line, 200)}")
     if len(lines) > _SHOWN_LINES:
         terminal.note(f"  │ … {len(lines) - _SHOWN_LINES} more lines")
-    made = book.add(path, content)
-    terminal.line(f"trusted {inert_line(made.path)} {made.sha256[:16]} until its content changes")
-    for executed in _executed(made.path, content):
+    trusted_file = book.add(path, content)
+    terminal.line(f"trusted {inert_line(trusted_file.path)} {trusted_file.sha256[:16]} until its content changes")
+    for executed in _executed(trusted_file.path, content):
         _trust(book, executed)
 
 
@@ -91,16 +91,16 @@ def _list(as_json: bool) -> None:
     """Everything that was trusted, and what this project has that was not."""
     terminal = Terminal()
     rows = [(file.path, _state(file)) for file in _book().all()]
-    known = {path for path, _ in rows}
-    rows += [(path, "not trusted") for path in _found() if path not in known]
-    shown = [
+    trusted_paths = {path for path, _ in rows}
+    rows += [(path, "not trusted") for path in _find_candidates() if path not in trusted_paths]
+    list_rows = [
         (
             {"path": path, "state": state},
             spans(Span(f"{state:12}", ("green" if state == "trusted" else "yellow",)), f" {inert_line(path)}"),
         )
         for path, state in rows
     ]
-    write_list(terminal, shown, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
+    write_list(terminal, list_rows, "nothing is trusted, and this project has nothing to trust", as_json=as_json)
 
 
 def _state(file: "Trusted") -> str:
@@ -114,7 +114,7 @@ def _state(file: "Trusted") -> str:
     return "trusted" if hashlib.sha256(content).hexdigest() == file.sha256 else "changed"
 
 
-def _found() -> list[str]:
+def _find_candidates() -> list[str]:
     from treadle.cli.session import project_root
     from treadle.policy.trust import CANDIDATES, FOLDERS
 
@@ -122,8 +122,8 @@ def _found() -> list[str]:
         root = project_root(None, force=True)
     except InvalidInput:
         return []
-    found = [root / name for name in CANDIDATES]
+    candidates = [root / name for name in CANDIDATES]
     for folder in FOLDERS:
-        found += sorted((root / folder / "skills").rglob("SKILL.md"))
-        found += sorted(path for kind in ("commands", "agents") for path in (root / folder / kind).rglob("*.md"))
-    return [str(path) for path in found if path.is_file()]
+        candidates += sorted((root / folder / "skills").rglob("SKILL.md"))
+        candidates += sorted(path for kind in ("commands", "agents") for path in (root / folder / kind).rglob("*.md"))
+    return [str(path) for path in candidates if path.is_file()]

@@ -40,14 +40,14 @@ class TryOptions(NamedTuple):
 @network_option
 @click.option("--timeout", "timeout_s", type=FiniteFloat(min=0, min_open=True, max=600), default=120, metavar="S")
 @json_option("Print one JSON object.")
-@gathered(TryOptions, "wanted")
-def try_(wanted: TryOptions, as_json: bool) -> None:
+@gathered(TryOptions, "try_options")
+def try_(try_options: TryOptions, as_json: bool) -> None:
     """Show what a command would change in the project, without changing it.
 
     CMD runs for real, in the sandbox, on a copy-on-write view of the project: it sees what it writes, and the project
-    stays as it is. Its output comes first, then what it created, changed and deleted. It is stopped after S seconds
-    (120). What it may reach with --network, it may really change. The exit code is 0 when it could be tried, whatever
-    its own was, and 1 when it could not.
+    stays as it is. Its output comes first, then the files that it created, changed and deleted. It is stopped after S
+    seconds (120). With --network, its changes to hosts that it can reach are real. The exit code is 0 when the command
+    could be tried, regardless of its own exit code, and 1 when it could not.
     """
     import asyncio
 
@@ -55,32 +55,34 @@ def try_(wanted: TryOptions, as_json: bool) -> None:
     from treadle.sandbox.supervisor.removal import remove_tree
 
     config = configured()
-    root = project_root(wanted.root, force=wanted.force_root)
+    root = project_root(try_options.root, force=try_options.force_root)
     folder = _folder(config)
     try:
         terminal = Terminal()
-        tried = asyncio.run(_tried(config, wanted, str(root), folder, None if as_json else terminal))
+        dry_run = asyncio.run(_run_trial(config, try_options, str(root), folder, None if as_json else terminal))
     finally:
         remove_tree(folder)
     if as_json:
-        _print_json(wanted, str(root), tried)
+        _print_json(try_options, str(root), dry_run)
     else:
-        _print(terminal, tried)
+        _print(terminal, dry_run)
 
 
 def _folder(config: "Config") -> str:
-    """Where the view lies: in Treadle's home, which may have more room than the memory behind /tmp. What a trial that
-    was killed left there goes after a day."""
+    """Create the folder of the view in Treadle's home, which may have more room than the memory behind /tmp. The folder
+    of a killed trial is removed after a day."""
     from treadle.sandbox.supervisor.removal import remove_tree
 
     config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for left in config.home.glob(f"{_PREFIX}*"):
-        if left.lstat().st_mtime < time.time() - _OLD_S:
-            remove_tree(str(left))
+    for leftover in config.home.glob(f"{_PREFIX}*"):
+        if leftover.lstat().st_mtime < time.time() - _OLD_S:
+            remove_tree(str(leftover))
     return str(Path(tempfile.mkdtemp(prefix=_PREFIX, dir=config.home)).resolve())
 
 
-async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, terminal: Terminal | None) -> "DryRun":
+async def _run_trial(
+    config: "Config", try_options: TryOptions, root: str, folder: str, terminal: Terminal | None
+) -> "DryRun":
     from msgspec.structs import replace
 
     from treadle.sandbox.supervisor.commands import SupervisedCommands
@@ -96,74 +98,74 @@ async def _tried(config: "Config", wanted: TryOptions, root: str, folder: str, t
     context = replace(
         setup.context,
         commands=commands,
-        snapshots_of=lambda path, bound, _world="": ProjectSnapshots(Root(path, bound), Path(folder)),
+        snapshots_of=lambda path, root_id, _world="": ProjectSnapshots(Root(path, root_id), Path(folder)),
         views=lambda sandbox, path: view_works(sandbox, path, folder),
     )
     try:
-        tried = await RunCommand(context).dry_run(_call(config, wanted, root, terminal))
+        dry_run = await RunCommand(context).dry_run(_call(config, try_options, root, terminal))
     finally:
         await commands.close()
         await setup.close()
-    if tried is None:
+    if dry_run is None:
         raise SandboxError(
             f"no copy-on-write view of {root} works here, so a command cannot be tried without really running it; "
             "treadle doctor shows which sandbox works, and views need bubblewrap 0.11"
         )
-    return tried
+    return dry_run
 
 
-def _call(config: "Config", wanted: TryOptions, root: str, terminal: Terminal | None) -> "Invocation":
+def _call(config: "Config", try_options: TryOptions, root: str, terminal: Terminal | None) -> "Invocation":
     from treadle.host_patterns import read
     from treadle.ports.toolset import Invocation
     from treadle.protocol.options import ChatOptions
     from treadle.types import CallKey, ChatId
 
-    arguments: dict[str, object] = {"command": wanted.line, "timeout_s": wanted.timeout_s, "fresh": True}
+    arguments: dict[str, object] = {"command": try_options.line, "timeout_s": try_options.timeout_s, "fresh": True}
     here = os.path.realpath(os.getcwd())
     if is_below(here, root):
         arguments["cwd"] = here
     show = (lambda _text: None) if terminal is None else terminal.stream
-    options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(wanted.network or ""))
+    options = ChatOptions(root=root, sandbox=config.settings.sandbox, network=read(try_options.network or ""))
     return Invocation(ChatId("try"), CallKey("1.0"), "run_command", arguments, options=options, emit=show)
 
 
-def _print(terminal: Terminal, tried: "DryRun") -> None:
+def _print(terminal: Terminal, dry_run: "DryRun") -> None:
     terminal.end_line()
-    for note in tried.notes:
+    for note in dry_run.notes:
         terminal.note(inert_line(note), "yellow")
-    terminal.line(f"[{_how(tried)}]", "dim")
-    for line in inert(tried.diff).split("\n"):
+    terminal.line(f"[{_describe_exit(dry_run)}]", "dim")
+    for line in inert(dry_run.diff).split("\n"):
         colour = _COLOURS.get(line[:1])
         terminal.line(line, *([colour] if colour else []))
-    if tried.wants_network:
-        terminal.note(f"it needs the network: --network {','.join(tried.wants_network)}", "yellow")
+    if dry_run.wants_network:
+        terminal.note(f"it needs the network: --network {','.join(dry_run.wants_network)}", "yellow")
     terminal.note("tried on a copy: nothing in the project was changed", "dim")
 
 
-def _how(tried: "DryRun") -> str:
+def _describe_exit(dry_run: "DryRun") -> str:
     from treadle.tools.builtin.command.output import exit_words
 
-    ended = tried.ended
-    if ended.ending == "timed_out":
+    exit_status = dry_run.command_exit
+    if exit_status.ending == "timed_out":
         return "it took too long and was stopped"
-    return exit_words(ended)
+    return exit_words(exit_status)
 
 
-def _print_json(wanted: TryOptions, root: str, tried: "DryRun") -> None:
+def _print_json(try_options: TryOptions, root: str, dry_run: "DryRun") -> None:
     from treadle.lines.changes import count, total
 
-    stat = total(tried.effect.files)
-    told = {
-        "command": wanted.line,
+    stat = total(dry_run.effect.files)
+    report = {
+        "command": try_options.line,
         "root": root,
-        "ending": tried.ended.ending,
-        "code": tried.ended.code,
-        "output": tried.output,
+        "ending": dry_run.command_exit.ending,
+        "code": dry_run.command_exit.code,
+        "output": dry_run.output,
         "added": stat.added,
         "removed": stat.removed,
-        "files": tried.effect.files,
-        "uncaptured": tried.effect.uncaptured,
-        "wants_network": tried.wants_network,
-        "summary": f"{_how(tried)}, {count(len(tried.effect.files), 'change')}",
+        "files": dry_run.effect.files,
+        "uncaptured": dry_run.effect.uncaptured,
+        "wants_network": dry_run.wants_network,
+        "summary": f"{_describe_exit(dry_run)}, {count(len(dry_run.effect.files), 'change')}",
     }
-    write_json(told)
+    write_json(report)

@@ -9,7 +9,7 @@ from treadle.cli.group import in_agent
 from treadle.cli.options import (
     EXIT_ERROR,
     EXIT_OK,
-    Named,
+    SelectionArguments,
     even_kept_option,
     gathered,
     hunk_option,
@@ -23,7 +23,7 @@ from treadle.errors import InvalidInput, Refused
 from treadle.inert import inert_line
 
 if TYPE_CHECKING:
-    from treadle.cli.changes import Chosen
+    from treadle.cli.changes import SelectedChanges
     from treadle.files import Completed
     from treadle.ports.snapshots import Plan
     from treadle.protocol import commands as c
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from treadle.runtime import Agent
 
 
-class How(NamedTuple):
+class UndoFlags(NamedTuple):
     """How to undo what was named; with `to` everything since that message."""
 
     to: int | None
@@ -55,26 +55,28 @@ class How(NamedTuple):
 @click.option("--preview", "-n", is_flag=True, help="Show the changes without making them.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option("Print the result as one JSON object, and do not ask.")
-@gathered(Named, "wanted")
-@gathered(How, "how")
-def undo(wanted: Named, how: How) -> int:
+@gathered(SelectionArguments, "arguments")
+@gathered(UndoFlags, "flags")
+def undo(arguments: SelectionArguments, flags: UndoFlags) -> int:
     """Undo what a run did to the project: everything, files or hunks.
 
     ID is a chat; without it, the newest that works in this project. PATH limits it to files, or what is below folders.
     A file that was edited since is not touched. Reverse an undo with redo.
     """
-    both = how.conversation == how.files
-    how = how._replace(conversation=how.conversation or both, files=how.files or both)
-    if how.to is not None and (wanted.paths or wanted.hunks or wanted.run is not None or wanted.everything):
+    both = flags.conversation == flags.files
+    flags = flags._replace(conversation=flags.conversation or both, files=flags.files or both)
+    if flags.to is not None and (
+        arguments.paths or arguments.hunks or arguments.run is not None or arguments.everything
+    ):
         raise InvalidInput("--to goes back to before a message with everything; name no files, hunks or runs with it")
-    if how.to is None and not both:
+    if flags.to is None and not both:
         raise InvalidInput("--conversation and --files belong to --to MESSAGE")
     from treadle.cli.session import with_agent
 
-    return with_agent(lambda agent: _undo(agent, wanted, how))
+    return with_agent(lambda agent: _undo(agent, arguments, flags))
 
 
-async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
+async def _undo(agent: "Agent", arguments: SelectionArguments, flags: UndoFlags) -> int:
     from msgspec import to_builtins
     from msgspec.structs import replace
 
@@ -85,87 +87,89 @@ async def _undo(agent: "Agent", wanted: Named, how: How) -> int:
     from treadle.presentation.notices import summary
 
     terminal = Terminal()
-    choice = await choose(agent, wanted)
-    if how.to is not None:
-        await _require_message(choice, how.to)
-        choice = replace(choice, span=RunSpan(how.to))
-    begun = await _complete(terminal, choice, how.as_json)
-    if begun is not None and not how.preview and begun.answers(await _command(choice, how)):
-        return await tell(terminal, choice, begun.done, "undone", how.as_json)
-    if begun is not None and begun.request.kind == "redo" and how.to is None:
-        choice = await choose(agent, wanted)  # the last run may be another now
-    plan = await choice.files.preview(choice.span, **_which(choice, how)) if how.files else Plan(())
+    choice = await choose(agent, arguments)
+    if flags.to is not None:
+        await _require_message(choice, flags.to)
+        choice = replace(choice, span=RunSpan(flags.to))
+    completed_restore = await _complete(terminal, choice, flags.as_json)
+    if completed_restore is not None and not flags.preview and completed_restore.answers(await _command(choice, flags)):
+        return await tell(terminal, choice, completed_restore.outcome_event, "undone", flags.as_json)
+    if completed_restore is not None and completed_restore.request.kind == "redo" and flags.to is None:
+        choice = await choose(agent, arguments)  # the last run may be another now
+    plan = await choice.files.preview(choice.span, **_build_selection(choice, flags)) if flags.files else Plan(())
     if not plan.files and not plan.conflicts:
-        await refuse_unknown_words(choice, wanted)
-    if not how.as_json:
-        _show(terminal, choice, plan, how)
-    if how.preview or (not plan.files and how.to is None):
-        if how.as_json:
-            write_json({"chat": choice.chat.id} | ({"preview": True} if how.preview else {}) | to_builtins(plan))
+        await refuse_unknown_words(choice, arguments)
+    if not flags.as_json:
+        _show(terminal, choice, plan, flags)
+    if flags.preview or (not plan.files and flags.to is None):
+        if flags.as_json:
+            write_json({"chat": choice.chat.id} | ({"preview": True} if flags.preview else {}) | to_builtins(plan))
         return EXIT_ERROR if plan.conflicts else EXIT_OK
-    if not await may_go_on(terminal, f"undo {summary(plan.files)}? [y/N] ", asks=not (how.yes or how.as_json)):
+    if not await may_go_on(terminal, f"undo {summary(plan.files)}? [y/N] ", asks=not (flags.yes or flags.as_json)):
         return EXIT_ERROR
-    done = await _do(choice, how)
-    return EXIT_OK if done is None else await tell(terminal, choice, done, "undone", how.as_json)
+    restored = await _do(choice, flags)
+    return EXIT_OK if restored is None else await tell(terminal, choice, restored, "undone", flags.as_json)
 
 
-def _which(choice: "Chosen", how: How) -> dict[str, Any]:
-    return {"paths": choice.paths, "hunks": choice.hunks, "merge": how.merge, "even_kept": choice.even_kept}
+def _build_selection(choice: "SelectedChanges", flags: UndoFlags) -> dict[str, Any]:
+    return {"paths": choice.paths, "hunks": choice.hunks, "merge": flags.merge, "even_kept": choice.even_kept}
 
 
-async def _command(choice: "Chosen", how: How) -> "c.Restore | c.Rewind":
-    """What would be asked for; an undo that was begun and not ended may have been the same."""
+async def _command(choice: "SelectedChanges", flags: UndoFlags) -> "c.Restore | c.Rewind":
+    """Return the command to send. An unfinished undo may have been the same command."""
     from treadle.protocol import commands as c
 
-    if how.to is not None:
-        return c.Rewind(how.to, how.conversation, how.files, merge=how.merge)
-    return await choice.files.undoing(choice.span, **_which(choice, how))
+    if flags.to is not None:
+        return c.Rewind(flags.to, flags.conversation, flags.files, merge=flags.merge)
+    return await choice.files.undoing(choice.span, **_build_selection(choice, flags))
 
 
-async def _complete(terminal: Terminal, choice: "Chosen", as_json: bool) -> "Completed | None":
+async def _complete(terminal: Terminal, choice: "SelectedChanges", as_json: bool) -> "Completed | None":
     from treadle.cli.changes import print_changes, print_conflicts, tell_begun
 
     await tell_begun(terminal, choice, as_json)
-    begun = await choice.files.complete()
-    if begun is not None and not as_json:
-        print_changes(terminal, begun.done.files)
-        print_conflicts(terminal, begun.done.conflicts)
-    return begun
+    completed_restore = await choice.files.complete()
+    if completed_restore is not None and not as_json:
+        print_changes(terminal, completed_restore.outcome_event.files)
+        print_conflicts(terminal, completed_restore.outcome_event.conflicts)
+    return completed_restore
 
 
-async def _do(choice: "Chosen", how: How) -> "Undone | None":
-    if how.to is not None:
-        return await choice.files.back_to(how.to, conversation=how.conversation, files=how.files, merge=how.merge)
-    return await choice.files.undo(choice.span, **_which(choice, how))
+async def _do(choice: "SelectedChanges", flags: UndoFlags) -> "Undone | None":
+    if flags.to is not None:
+        return await choice.files.back_to(
+            flags.to, conversation=flags.conversation, files=flags.files, merge=flags.merge
+        )
+    return await choice.files.undo(choice.span, **_build_selection(choice, flags))
 
 
-async def _require_message(choice: "Chosen", message: int) -> None:
+async def _require_message(choice: "SelectedChanges", message: int) -> None:
     from treadle.protocol.events import UserMessage
 
-    said = [
+    messages = [
         (each.seq, each.data.content)
         for each in await choice.chat.events_of(UserMessage)
         if isinstance(each.data, UserMessage) and each.data.source == "person"
     ]
-    if message not in dict(said):
-        listed = "; ".join(f"{seq} {inert_line(text, 40)!r}" for seq, text in said[-10:])
+    if message not in dict(messages):
+        listed = "; ".join(f"{seq} {inert_line(text, 40)!r}" for seq, text in messages[-10:])
         raise Refused("no_such_message", f"no message of yours stands at {message}; they are: {listed}")
 
 
-def _show(terminal: Terminal, choice: "Chosen", plan: "Plan", how: How) -> None:
+def _show(terminal: Terminal, choice: "SelectedChanges", plan: "Plan", flags: UndoFlags) -> None:
     from treadle.cli.changes import print_changes, print_conflicts
     from treadle.ports.snapshots import MERGEABLE
     from treadle.presentation.notices import summary
 
     print_changes(terminal, plan.files)
     print_conflicts(terminal, plan.conflicts)
-    if how.to is not None and how.conversation:
-        terminal.note(f"the conversation goes back to before message {how.to}", "dim")
-    if not plan.files and not plan.conflicts and how.files:
+    if flags.to is not None and flags.conversation:
+        terminal.note(f"the conversation goes back to before message {flags.to}", "dim")
+    if not plan.files and not plan.conflicts and flags.files:
         terminal.note(f"chat {choice.chat.id}: nothing to undo", "dim")
-    elif how.preview:
+    elif flags.preview:
         terminal.note(f"would undo: {summary(plan.files)}; nothing was changed", "dim")
-    if not how.merge and any(each.reason.startswith(MERGEABLE) for each in plan.conflicts):
+    if not flags.merge and any(each.reason.startswith(MERGEABLE) for each in plan.conflicts):
         terminal.note("   --merge removes the chat's changes from files that were edited since", "dim")
 
 
@@ -182,7 +186,7 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
     from treadle.cli.changes import choose, tell, tell_begun
 
     terminal = Terminal()
-    choice = await choose(agent, Named(only_chat=chat))
+    choice = await choose(agent, SelectionArguments(only_chat=chat))
     await tell_begun(terminal, choice, as_json)
     return await tell(terminal, choice, await choice.files.redo(merge=merge), "redone", as_json, listed=True)
 
@@ -192,9 +196,9 @@ async def redo(agent: "Agent", chat: str, merge: bool, as_json: bool) -> int:
 @hunk_option
 @run_options
 @json_option("Print the result as one JSON object.")
-@gathered(Named, "wanted")
+@gathered(SelectionArguments, "arguments")
 @in_agent()
-async def keep(agent: "Agent", wanted: Named, as_json: bool) -> int:
+async def keep(agent: "Agent", arguments: SelectionArguments, as_json: bool) -> int:
     """Accept changes, so that an undo leaves them alone.
 
     ID is a chat; without it, the newest that works in this project. Nothing in the project changes.
@@ -202,11 +206,11 @@ async def keep(agent: "Agent", wanted: Named, as_json: bool) -> int:
     from treadle.cli.changes import choose, refuse_unknown_words, tell, tell_begun
 
     terminal = Terminal()
-    choice = await choose(agent, wanted)
+    choice = await choose(agent, arguments)
     await tell_begun(terminal, choice, as_json)
-    done = await choice.files.keep(choice.span, choice.paths, choice.hunks)
-    if not (done.files or done.conflicts):
-        await refuse_unknown_words(choice, wanted)
-    if not (as_json or done.files or done.conflicts or done.error):
+    outcome = await choice.files.keep(choice.span, choice.paths, choice.hunks)
+    if not (outcome.files or outcome.conflicts):
+        await refuse_unknown_words(choice, arguments)
+    if not (as_json or outcome.files or outcome.conflicts or outcome.error):
         terminal.note(f"chat {choice.chat.id}: nothing to keep", "dim")
-    return await tell(terminal, choice, done, "kept", as_json, listed=True)
+    return await tell(terminal, choice, outcome, "kept", as_json, listed=True)

@@ -33,15 +33,15 @@ def web(no_open: bool, demo: bool, **flags: Any) -> None:
 
     from treadle.cli.commands.serve import serve_until_told
 
-    opened = None if no_open else _open
+    on_ready = None if no_open else _open
     if not demo:
-        asyncio.run(serve_until_told(flags, opened=opened))
+        asyncio.run(serve_until_told(flags, on_ready=on_ready))
         return
     from treadle.sandbox.supervisor.removal import remove_tree
 
     folder = Path(tempfile.mkdtemp(prefix="treadle-web-")).resolve()
     try:
-        asyncio.run(serve_until_told(_demo(folder, flags), opened=opened))
+        asyncio.run(serve_until_told(_demo(folder, flags), on_ready=on_ready))
     finally:
         os.chdir("/")
         remove_tree(str(folder))

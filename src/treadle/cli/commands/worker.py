@@ -1,5 +1,5 @@
-"""`treadle worker`: a process that drives whatever chats need it. Any number of them may share a database; what one
-leaves, by a signal or by dying, another takes up (A-10)."""
+"""`treadle worker`: a process that drives all chats that need a worker. Any number of workers may share a database;
+when one ends, by a signal or by dying, another takes its chats over (A-10)."""
 
 import signal
 from typing import Any

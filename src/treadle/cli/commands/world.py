@@ -40,8 +40,8 @@ async def open_world(
     from treadle.cli.session import project_root
 
     above = (await _find(agent, parent)).id if parent else ""
-    made = await agent.worlds.open(project_root(root, force=force_root), above, label=label)
-    _tell(Terminal(), made, as_json)
+    new_world = await agent.worlds.open(project_root(root, force=force_root), above, label=label)
+    _tell(Terminal(), new_world, as_json)
 
 
 @world.command("list")
@@ -49,10 +49,10 @@ async def open_world(
 @in_agent()
 async def list_worlds(agent: "Agent", as_json: bool) -> None:
     """List the worlds, the oldest first."""
-    terminal, found = Terminal(), await agent.worlds.list()
-    for each in found:
+    terminal, worlds = Terminal(), await agent.worlds.list()
+    for each in worlds:
         _tell(terminal, each, as_json)
-    if not found and not as_json:
+    if not worlds and not as_json:
         terminal.note("no worlds; begin one with: treadle run --world", "dim")
 
 
@@ -65,14 +65,20 @@ async def show(agent: "Agent", id: str, as_json: bool) -> None:
     from treadle.cli.changes import print_patch
     from treadle.protocol import wire
 
-    found = await _find(agent, id)
+    world_info = await _find(agent, id)
     if as_json:
-        effect = await agent.worlds.effect(found.id)
-        write_json({**wire.whole(found), "files": wire.whole(effect.files), "conflicts": wire.whole(effect.conflicts)})
+        effect = await agent.worlds.effect(world_info.id)
+        write_json(
+            {
+                **wire.to_wire_form(world_info),
+                "files": wire.to_wire_form(effect.files),
+                "conflicts": wire.to_wire_form(effect.conflicts),
+            }
+        )
         return
     terminal = Terminal()
-    _tell(terminal, found, as_json)
-    print_patch(terminal, await agent.worlds.diff(found.id))
+    _tell(terminal, world_info, as_json)
+    print_patch(terminal, await agent.worlds.diff(world_info.id))
 
 
 @world.command("enter")
@@ -86,11 +92,11 @@ async def enter(agent: "Agent", id: str, command: tuple[str, ...]) -> int:
     """
     import asyncio
 
-    found = await _find(agent, id)
+    world_info = await _find(agent, id)
     words = list(command) or [os.environ.get("SHELL") or "/bin/sh"]
     if not command:
-        Terminal().note(f"in the world {found.id} of {inert_line(found.root)}; exit to come back", "dim")
-    return await asyncio.to_thread(agent.worlds.run_inside, found.id, words)
+        Terminal().note(f"in the world {world_info.id} of {inert_line(world_info.root)}; exit to come back", "dim")
+    return await asyncio.to_thread(agent.worlds.run_inside, world_info.id, words)
 
 
 @world.command("commit")
@@ -111,24 +117,24 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
     from treadle.lines.changes import count
     from treadle.protocol import wire
 
-    found, terminal = await _find(agent, id), Terminal()
-    effect = await agent.worlds.effect(found.id)
+    world_info, terminal = await _find(agent, id), Terminal()
+    effect = await agent.worlds.effect(world_info.id)
     if not as_json:
-        print_patch(terminal, await agent.worlds.diff(found.id))
+        print_patch(terminal, await agent.worlds.diff(world_info.id))
     if not effect.files:
         return EXIT_OK
     if effect.conflicts:
         raise Conflict(
-            f"the same files changed in the project; nothing was committed. Try: treadle world rebase {found.id}"
+            f"the same files changed in the project; nothing was committed. Try: treadle world rebase {world_info.id}"
         )
     question = f"commit {count(len(effect.files), 'change')}? [y/N] "
     if not await may_go_on(terminal, question, asks=not (yes or as_json)):
         return EXIT_ERROR
     into = agent.chat(await find_chat(agent.deps.store, chat)) if chat else None
     asks = not (yes or as_json)
-    result = await agent.worlds.commit(found.id, into, lambda target: answer_next(terminal, target, asks=asks))
+    result = await agent.worlds.commit(world_info.id, into, lambda target: answer_next(terminal, target, asks=asks))
     if as_json:
-        write_json(wire.whole(result))
+        write_json(wire.to_wire_form(result))
     else:
         amount = count(len(result.files), "change")
         terminal.note(f"committed {amount}; take it back with: treadle undo {result.chat}", "dim")
@@ -140,10 +146,10 @@ async def commit(agent: "Agent", id: str, chat: str | None, yes: bool, as_json: 
 @in_agent()
 async def rebase(agent: "Agent", id: str) -> None:
     """Rebase a world onto the project's newest state; files that both changed are merged."""
-    found, terminal = await _find(agent, id), Terminal()
-    for path in await agent.worlds.rebase(found.id):
+    world_info, terminal = await _find(agent, id), Terminal()
+    for path in await agent.worlds.rebase(world_info.id):
         terminal.line(f"merged {inert_line(path)}")
-    terminal.note(f"{found.id} is up to date", "dim")
+    terminal.note(f"{world_info.id} is up to date", "dim")
 
 
 @world.command("drop")
@@ -151,33 +157,33 @@ async def rebase(agent: "Agent", id: str) -> None:
 @in_agent()
 async def drop(agent: "Agent", id: str) -> None:
     """Remove a world with all its changes."""
-    found = await _find(agent, id)
-    await agent.worlds.drop(found.id)
-    Terminal().note(f"dropped {found.id}", "dim")
+    world_info = await _find(agent, id)
+    await agent.worlds.drop(world_info.id)
+    Terminal().note(f"dropped {world_info.id}", "dim")
 
 
-async def _find(agent: "Agent", named: str) -> "World":
+async def _find(agent: "Agent", world_ref: str) -> "World":
     """By its id or the beginning of it."""
     from treadle.errors import InvalidInput, NotFound
 
-    fit = [each for each in await agent.worlds.list() if each.id.startswith((named, f"world_{named}"))]
+    fit = [each for each in await agent.worlds.list() if each.id.startswith((world_ref, f"world_{world_ref}"))]
     if not fit:
-        raise NotFound(f"there is no world {named!r}; see them with: treadle world list")
+        raise NotFound(f"there is no world {world_ref!r}; see them with: treadle world list")
     if len(fit) > 1:
-        raise InvalidInput(f"{len(fit)} worlds begin with {named!r}; say more of the id")
+        raise InvalidInput(f"{len(fit)} worlds begin with {world_ref!r}; say more of the id")
     return fit[0]
 
 
-def _tell(terminal: Terminal, found: "World", as_json: bool) -> None:
+def _tell(terminal: Terminal, world_info: "World", as_json: bool) -> None:
     from treadle.cli.commands.chats import age
     from treadle.protocol import wire
 
     if as_json:
-        write_json(wire.whole(found))
+        write_json(wire.to_wire_form(world_info))
         return
-    how = f" · {inert_line(found.why, 60)}" if found.why else ""
-    inside = f" · in {found.parent}" if found.parent else ""
-    aged = Span(f"{age(found.made_ms):>8}", ("dim",))
-    label = f" · {inert_line(found.label, 60)}" if found.label else ""
-    details = f"  {found.how:8} {inert_line(found.root, 60)}{inside}{label}{how}"
-    terminal.line(spans(f"{found.id} ", aged, details))
+    reason = f" · {inert_line(world_info.why, 60)}" if world_info.why else ""
+    inside = f" · in {world_info.parent}" if world_info.parent else ""
+    aged = Span(f"{age(world_info.made_ms):>8}", ("dim",))
+    label = f" · {inert_line(world_info.label, 60)}" if world_info.label else ""
+    details = f"  {world_info.how:8} {inert_line(world_info.root, 60)}{inside}{label}{reason}"
+    terminal.line(spans(f"{world_info.id} ", aged, details))

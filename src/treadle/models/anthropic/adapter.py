@@ -82,20 +82,22 @@ class AnthropicMessages(HttpModel):
         temperature = self._temperature(request)
         if thinking is not None and thinking["type"] != "disabled" and request.temperature is None:
             temperature = None  # the API takes none beside thinking
-        kept = self._kept({"temperature": temperature, "thinking": thinking, "output_config": level})
-        return {"model": self._info.name, "max_tokens": limit, "stream": True, **kept}
+        optional_params = self._select_parameters(
+            {"temperature": temperature, "thinking": thinking, "output_config": level}
+        )
+        return {"model": self._info.name, "max_tokens": limit, "stream": True, **optional_params}
 
-    def _reader(self, where: str) -> AnthropicReader:
-        return AnthropicReader(where, self._info)
+    def _reader(self, host: str) -> AnthropicReader:
+        return AnthropicReader(host, self._info)
 
     def _thinking_asked(self, limit: int, effort: ReasoningEffort | Literal[""]) -> dict[str, Any] | None:
         name = self._info.name
         # Models of others that speak this protocol think unless they are told not to, and know no "adaptive".
-        others = not name.startswith("claude")
+        is_foreign = not name.startswith("claude")
         if effort == "none":
-            return {"type": "disabled"} if self._thinking or others else None
+            return {"type": "disabled"} if self._thinking or is_foreign else None
         budget = self._thinking if isinstance(self._thinking, int) else 0
-        if effort and (others or _BUDGETED.match(name)):
+        if effort and (is_foreign or _BUDGETED.match(name)):
             budget = _BUDGETS[effort]
         elif effort or self._thinking == "adaptive":
             # Without this word newer models keep to themselves what they think, and what they say between calls.
@@ -103,32 +105,32 @@ class AnthropicMessages(HttpModel):
         budget = min(budget, limit - 1)
         return {"type": "enabled", "budget_tokens": budget} if budget >= LEAST_BUDGET else None
 
-    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+    def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal
         leaves less to refuse, so this ends."""
         if not is_refusal(error):
             return None
-        said = str(error)
-        if (most := _TOO_MANY.search(said)) and 0 < int(most[1]) < sent["max_tokens"]:
+        error_text = str(error)
+        if (most := _TOO_MANY.search(error_text)) and 0 < int(most[1]) < sent_params["max_tokens"]:
             self._output_limit = int(most[1])
             return self._notice("parameter_lowered", f"takes at most {most[1]} tokens of output; max_tokens is lowered")
         if refuses(error, "cache_control", r"[\w.]*cache_control[\w.]*", inside=True) and self._encoder.drop_marks():
             return self._notice("parameter_dropped", "refuses cache_control; it is no longer sent")
-        if "temperature" in sent and refuses(error, "temperature"):
+        if "temperature" in sent_params and refuses(error, "temperature"):
             return self._drop("temperature")
-        if "thinking" not in said and "signature" not in said:
+        if "thinking" not in error_text and "signature" not in error_text:
             return None
-        if _DEMANDS_BLOCKS.search(said):
+        if _DEMANDS_BLOCKS.search(error_text):
             if not self._encoder.want_thinking():
                 return None
             return self._notice("thinking_returned", "wants thinking with every answer; from now on it gets it")
-        if _ABOUT_BLOCKS.search(said):
+        if _ABOUT_BLOCKS.search(error_text):
             if self._encoder.drop_thinking(request):
                 return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
-            if "thinking" in sent:
+            if "thinking" in sent_params:
                 self._encoder.talk(request).calm = True
                 return self._notice("thinking_dropped", "misses earlier thinking; it goes on without thinking")
-        elif "thinking" in sent and refuses(error, "thinking", r"thinking[\w.]*"):
+        elif "thinking" in sent_params and refuses(error, "thinking", r"thinking[\w.]*"):
             return self._drop("thinking")
         return None
 

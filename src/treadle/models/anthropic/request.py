@@ -44,7 +44,7 @@ class AnthropicEncoder(RequestEncoder):
         self._demands_thinking = False
 
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        # What is asked once is not worth being cached, which costs a quarter more.
+        # A request that is sent once is not worth caching: a cache write costs a quarter more.
         mark = self._mark if request.purpose == "turn" else b""
         return b"".join(
             (
@@ -59,15 +59,15 @@ class AnthropicEncoder(RequestEncoder):
 
     def want_thinking(self) -> bool:
         """From now on every answer with calls has a block of thinking; False when that was so before."""
-        before, self._demands_thinking = self._demands_thinking, True
+        had_thinking, self._demands_thinking = self._demands_thinking, True
         self._encode_anew()
-        return not before
+        return not had_thinking
 
     def drop_marks(self) -> bool:
         """Send no cache breakpoints any more; False when none were sent."""
-        sent, self._mark = bool(self._mark), b""
+        had_marks, self._mark = bool(self._mark), b""
         self._encode_anew()
-        return sent
+        return had_marks
 
     def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
         conversation = AnthropicConversation(self._ref, refused, pictures, _ID)
@@ -90,8 +90,8 @@ class AnthropicEncoder(RequestEncoder):
         calls = [call for entry in request.entries if isinstance(entry, AssistantEntry) for call in entry.calls]
         if not calls:
             return b""
-        known = talk.tools or tuple(ToolSpec(name) for name in dict.fromkeys(tool_name(call.name) for call in calls))
-        encoded = self._encoded_tools(known) if talk.tools else self._encode_tools(known)
+        tools = talk.tools or tuple(ToolSpec(name) for name in dict.fromkeys(tool_name(call.name) for call in calls))
+        encoded = self._encoded_tools(tools) if talk.tools else self._encode_tools(tools)
         return b',"tools":' + encoded + b',"tool_choice":{"type":"none"}'
 
 
@@ -101,12 +101,12 @@ class AnthropicConversation(AlternatingConversation):
     opening: ClassVar = {"user": _USER, "model": _ASSISTANT}
     untold = _UNTOLD
     demands_thinking = False
-    """Whether the server refuses answers without a block of thinking."""
+    """True if the server refuses answers without a block of thinking."""
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
         sources = ({"type": "base64", "media_type": image.media_type, "data": image.data} for image in images)
-        shown = [encode_json({"type": "image", "source": source}) for source in sources]
-        return self._piece("user", [*shown, _text(text)] if text.strip() else shown)[:-1]
+        image_parts = [encode_json({"type": "image", "source": source}) for source in sources]
+        return self._piece("user", [*image_parts, _text(text)] if text.strip() else image_parts)[:-1]
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         return self._piece("model", list(self._blocks(entry, ids)))[:-1]

@@ -1,5 +1,5 @@
-"""A Messages stream as neutral deltas. Blocks come one after another, each with its start, its pieces and its stop;
-what cannot be understood is a failure, never a guess, because a lost fragment would be half a call."""
+"""Converts a Messages stream to neutral deltas. Blocks come one after another, each with a start, pieces and a stop. A
+chunk that cannot be parsed is an error, never guessed at, because a lost fragment would truncate a call."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Details(msgspec.Struct, gc=False):
 
 
 class AnthropicUsage(msgspec.Struct, gc=False):
-    """A `usage` object of the wire. Counts are totals so far; what is missing has not changed."""
+    """A `usage` object of the wire. Counts are totals so far; a missing count has not changed."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -46,10 +46,10 @@ class Counter:
         self._written = _newer(report.cache_creation_input_tokens, self._written)
         if report.output_tokens_details is not None:
             self._thinking = _newer(report.output_tokens_details.thinking_tokens, self._thinking)
-        whole = self._new + self._read + self._written
-        return Usage(whole, self._output, self._read, self._thinking, self._cost(whole))
+        input_tokens = self._new + self._read + self._written
+        return Usage(input_tokens, self._output, self._read, self._thinking, self._cost(input_tokens))
 
-    def _cost(self, whole: int) -> float:
+    def _cost(self, input_tokens: int) -> float:
         info = self._info
         above, factor = _LONG_PROMPTS.get(info.name, (0, 1.0))
         usd = (
@@ -57,11 +57,11 @@ class Counter:
             + self._read * (info.usd_per_million_cached or info.usd_per_million_input)
             + self._output * info.usd_per_million_output
         ) / 1_000_000
-        return usd * factor if whole > above else usd
+        return usd * factor if input_tokens > above else usd
 
 
-def _newer(reported: int | None, known: int) -> int:
-    return known if reported is None else reported
+def _newer(reported: int | None, previous: int) -> int:
+    return previous if reported is None else reported
 
 
 _FINISH = {
@@ -114,8 +114,8 @@ _decode_message = msgspec.json.Decoder(_AnthropicMessage).decode
 class _Block:
     """A block that has begun and not stopped."""
 
-    def __init__(self, start: dict[str, Any], call: int, said: int) -> None:
-        self.said = said
+    def __init__(self, start: dict[str, Any], call: int, text_length: int) -> None:
+        self.said = text_length
         """How many characters of text stood before it."""
         self.start = start
         self.kind = start.get("type")
@@ -125,8 +125,8 @@ class _Block:
 
 
 class AnthropicReader(EventReader):
-    def __init__(self, where: str, info: ModelInfo) -> None:
-        super().__init__(where)
+    def __init__(self, host: str, info: ModelInfo) -> None:
+        super().__init__(host)
         self._info = info
         self._counter = Counter(info)
         self._blocks: dict[int, _Block] = {}
@@ -182,7 +182,7 @@ class AnthropicReader(EventReader):
     def _start(self, index: int, start: dict[str, Any]) -> None:
         if index in self._blocks:
             self._stop(index)  # a server that says no stop, or calls every index 0
-        block = self._blocks[index] = _Block(start, self._calls, self._batch.said)
+        block = self._blocks[index] = _Block(start, self._calls, self._batch.text_length)
         match block.kind:
             case "text" if isinstance(start.get("text"), str):
                 self._batch.say(start["text"])
@@ -207,9 +207,9 @@ class AnthropicReader(EventReader):
         block = self._blocks.pop(index, None)
         if block is None:
             return
-        place = self._batch.said, block.call
+        place = self._batch.text_length, block.call
         match block.kind:
-            case "text" if block.call and self._batch.said > block.said:
+            case "text" if block.call and self._batch.text_length > block.said:
                 # Text behind a call. An answer has its text in one piece: the place of this one is recorded.
                 self._batch.put(ThinkingBlock(Thinking("", seal(SignedBlock(TEXT_PLACE, block.said, block.call)))))
             case "thinking":
@@ -228,9 +228,9 @@ class AnthropicReader(EventReader):
         if reason == "pause_turn":
             self._batch.put(NoticeDelta("paused", f"{self._info.ref} paused a long turn; it is asked to go on"))
         if reason == "refusal":
-            why = details.get("explanation") if isinstance(details, dict) else None
+            explanation = details.get("explanation") if isinstance(details, dict) else None
             self._batch.put(
-                NoticeDelta("incomplete", f"{self._info.ref} declined to answer: {why or 'it gave no reason'}")
+                NoticeDelta("incomplete", f"{self._info.ref} declined to answer: {explanation or 'it gave no reason'}")
             )
 
     def _count(self, report: AnthropicUsage | None) -> None:

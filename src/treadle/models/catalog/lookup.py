@@ -1,6 +1,5 @@
-"""What is known of models by name: window, output limit, prices, habits (M-12). One lookup in a table, and the user's
-own file over it, with tables named `provider:name`; a model that is in neither works with the safe defaults of
-`ModelInfo`."""
+"""Facts about models by name: window, output limit, prices, traits (M-12). Looked up in a table, with the user's own
+file on top, which has tables named `provider:name`. A model in neither works with the safe defaults of `ModelInfo`."""
 
 import re
 from collections.abc import Mapping
@@ -22,14 +21,14 @@ COST_TELLERS = frozenset({"openrouter"})
 FILE_NAME = "models.toml"
 """The user's own file, in Treadle's home."""
 OUTPUT_CAP = 32_768
-"""No turn is given more room than this to answer, though models may offer more: what a call may cost is reserved
-from it (L-11), and the window is shared with it (L-19)."""
+"""The most output tokens of a turn, even if the model offers more: the cost of a call is reserved by this limit (L-11),
+and the output shares the window (L-19)."""
 COPILOT_WINDOW = 128_000
 COPILOT_OUTPUT = 16_384
-"""What GitHub Copilot gives to nearly every model, whatever it could have elsewhere."""
+"""The limits that GitHub Copilot sets for nearly every model, regardless of the model's own."""
 
 _DATED = re.compile(r"(?:-(?:20\d\d-\d\d-\d\d|20\d{6}|\d{4}|latest|preview)|@[\w-]+|:[\w-]+)$")
-"""The end of a name that says which edition of a model is meant."""
+"""The end of a name that gives the edition of a model."""
 _FIRST_WORD = re.compile(r"[a-z]+\d?", re.I)
 _T = TypeVar("_T")
 
@@ -47,13 +46,13 @@ def find(table: Mapping[str, _T], name: str) -> _T | None:
 
 
 def look_up(provider: str, name: str) -> ModelInfo:
-    """What Treadle itself knows of a model."""
+    """Return the built-in facts about a model."""
     if provider == "copilot":
         return _of_copilot(name)
-    known = _known(provider, name)
-    if known is None and provider == "openrouter":
-        known = _of_maker(name)
-    info = known or _unknown(provider, name)
+    known_info = _lookup_model(provider, name)
+    if known_info is None and provider == "openrouter":
+        known_info = _of_maker(name)
+    info = known_info or _unknown(provider, name)
     if provider in OWN_SERVERS:
         return replace(info, free=True)
     return replace(info, tells_cost=True) if provider in COST_TELLERS else info
@@ -71,9 +70,9 @@ def levels_of(provider: str, name: str, *, thinking: bool, certain: bool) -> tup
 
     if provider in RESELLERS and thinking:
         return EFFORTS
-    own = name.rpartition("/")[2].lower()
+    base_name = name.rpartition("/")[2].lower()
     # Anthropic's names have hyphens where resellers write dots.
-    listed = find(LEVELS, own.replace(".", "-") if own.startswith("claude") else own)
+    listed = find(LEVELS, base_name.replace(".", "-") if base_name.startswith("claude") else base_name)
     if listed is not None or thinking or not certain:
         return listed
     return ()
@@ -87,7 +86,7 @@ def known_names(provider: str) -> list[str]:
 
 
 class Catalogue:
-    """What is known, with what the user's file says on top. The file is read when it is first needed."""
+    """The known models, with the user's file on top. The file is read when it is first needed."""
 
     def __init__(self, home: Path | None = None) -> None:
         self._file = home / FILE_NAME if home is not None else None
@@ -96,7 +95,7 @@ class Catalogue:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is odd about the user's file. ConfigError when it cannot be used."""
+        """Warnings about the user's file. ConfigError if the file cannot be used."""
         self._read()
         return self._warnings
 
@@ -104,17 +103,17 @@ class Catalogue:
         return self.adjust(look_up(provider, name))
 
     def adjust(self, info: ModelInfo) -> ModelInfo:
-        """What the user says of a model, over what others know of it."""
-        own = find(self._read(), info.ref)
-        if not own:
+        """Override the facts about a model with the user's settings."""
+        user_settings = find(self._read(), info.ref)
+        if not user_settings:
             return info
-        return replace(info, **own, limit_assumed=info.limit_assumed and "max_output" not in own)
+        return replace(info, **user_settings, limit_assumed=info.limit_assumed and "max_output" not in user_settings)
 
     def names(self, provider: str) -> list[str]:
         """The models of a provider that are known by name, the user's own first."""
         refs = (ref.partition(":") for ref in self._read() if not ref.endswith("*"))
-        own = [name for owner, _, name in refs if owner == provider]
-        return list(dict.fromkeys([*own, *known_names(provider)]))
+        user_names = [name for owner, _, name in refs if owner == provider]
+        return list(dict.fromkeys([*user_names, *known_names(provider)]))
 
     def _read(self) -> dict[str, dict[str, object]]:
         if self._own is not None:
@@ -126,7 +125,7 @@ class Catalogue:
         return self._own
 
 
-def _known(provider: str, name: str) -> ModelInfo | None:
+def _lookup_model(provider: str, name: str) -> ModelInfo | None:
     from treadle.models.catalog.table import TABLES
 
     row = find(TABLES.get(provider, {}), name)
@@ -153,14 +152,16 @@ def _of_maker(name: str) -> ModelInfo | None:
     """A model under the name of a reseller, `anthropic/claude-opus-5.5`, by what its maker calls it."""
     from treadle.models.catalog.table import MAKERS
 
-    own = name.rpartition("/")[2]
-    word = _FIRST_WORD.match(own)
+    base_name = name.rpartition("/")[2]
+    word = _FIRST_WORD.match(base_name)
     maker = MAKERS.get(word[0].lower(), "") if word else ""
-    found = _known(maker, own.replace(".", "-") if maker == "anthropic" else own) if maker else None
-    if found is None:
+    maker_info = (
+        _lookup_model(maker, base_name.replace(".", "-") if maker == "anthropic" else base_name) if maker else None
+    )
+    if maker_info is None:
         return None
-    efforts = levels_of("openrouter", name, thinking=found.thinking, certain=found.has_price)
-    return replace(found, provider="openrouter", name=name, efforts=efforts)
+    efforts = levels_of("openrouter", name, thinking=maker_info.thinking, certain=maker_info.has_price)
+    return replace(maker_info, provider="openrouter", name=name, efforts=efforts)
 
 
 def _of_copilot(name: str) -> ModelInfo:
@@ -199,7 +200,7 @@ KEYS: dict[str, tuple[str, Any]] = {
 
 
 def read_catalog(file: Path) -> tuple[dict[str, dict[str, object]], tuple[str, ...]]:
-    """By `provider:name`, the fields that the file sets; and warnings about keys that nobody knows."""
+    """Return the fields that the file sets, by `provider:name`, and warnings about unknown keys."""
     models: dict[str, dict[str, object]] = {}
     warnings: list[str] = []
     for ref, table in _load(file).items():
@@ -219,13 +220,13 @@ def read_catalog(file: Path) -> tuple[dict[str, dict[str, object]], tuple[str, .
     return models, tuple(warnings)
 
 
-def _checked(value: object, kind: Any, where: str) -> object:
+def _checked(value: object, kind: Any, source: str) -> object:
     if value is False and kind is KEYS["temperature"][1]:
         return None
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where} = {value!r} does not fit: {error}") from error
+        raise ConfigError(f"{source} = {value!r} does not fit: {error}") from error
 
 
 def _load(file: Path) -> dict[str, Any]:

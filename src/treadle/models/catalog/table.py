@@ -1,13 +1,13 @@
-"""What is known of models, as data: every provider's names with window, output limit, prices and traits (M-12). No
-logic; `treadle.models.catalog.lookup` reads it when a model is first asked for.
+"""The facts about models, as data: every provider's names with window, output limit, prices and traits (M-12). No
+logic; `treadle.models.catalog.lookup` imports it when a model is first needed.
 
-A row is: window, most tokens of one answer, USD per million tokens (fresh input, cached input, output), traits. Prices
-of 0 are unknown. Where a provider has several, the higher one stands here: rush hours before quiet ones, list prices
-before those of a season; what very long requests cost extra is not in it. Traits: `thinking` (it thinks, and is asked
-to show it where the protocol has words for that), `vision`, `no-temperature` (it refuses one, or is better without),
-`no-tools` (it has no tool calls of its own).
+A row is: window, most tokens of one answer, USD per million tokens (fresh input, cached input, output), traits. A price
+of 0 is unknown. Of several prices of a provider the highest is used: peak hours rather than off-peak, list prices
+rather than temporary ones. Surcharges for very long requests are not included. Traits: `thinking` (the model thinks,
+and is asked to show it if the protocol can express that), `vision`, `no-temperature` (it refuses a temperature, or is
+better without one), `no-tools` (it has no native tool calls).
 
-A name that ends in `*` stands for all that begin so and have no row: what is safe to assume of a family.
+A name that ends in `*` covers all names with that prefix that have no row, with values that are safe for the family.
 """
 
 Row = tuple[int, int, float, float, float, str]

@@ -47,17 +47,19 @@ class _List(msgspec.Struct):
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    """What the account may use, with the limits that the service tells."""
+    """Return the models that the account may use, with the limits that the service reports."""
     access = await context.shared(make_endpoint).access(ModelRequest("", ()))
     document = await context.http.get(f"{access.base_url}/models", HEADERS, access.key)
     try:
-        found = msgspec.json.decode(document, type=_List, strict=False)
+        listing = msgspec.json.decode(document, type=_List, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError("bad_request", f"{access.base_url} gave no list of models") from error
-    return [_info(listed, context) for listed in found.data if listed.capabilities.type == "chat"]
+    return [_info(listed, context) for listed in listing.data if listed.capabilities.type == "chat"]
 
 
 def _info(listed: _Listed, context: ProviderContext) -> ModelInfo:
-    known, limits = context.catalogue.look_up("copilot", listed.id), listed.capabilities.limits
-    window = limits.max_context_window_tokens or limits.max_prompt_tokens or known.window
-    return msgspec.structs.replace(known, window=window, max_output=limits.max_output_tokens or known.max_output)
+    known_info, limits = context.catalogue.look_up("copilot", listed.id), listed.capabilities.limits
+    window = limits.max_context_window_tokens or limits.max_prompt_tokens or known_info.window
+    return msgspec.structs.replace(
+        known_info, window=window, max_output=limits.max_output_tokens or known_info.max_output
+    )

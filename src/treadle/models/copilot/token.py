@@ -87,18 +87,18 @@ class CopilotEndpoint:
         async with self._one_at_a_time:
             if self._pass is None or self._pass.until <= self._now():
                 self._pass = await self._fetch()
-            held = self._pass
+            current_pass = self._pass
         headers = {**HEADERS, "X-Initiator": initiator(request)}
         if request.pictures and any(isinstance(entry, UserEntry) and entry.images for entry in request.entries):
             headers["Copilot-Vision-Request"] = "true"
-        return Access(held.base_url, held.key, headers)
+        return Access(current_pass.base_url, current_pass.key, headers)
 
     def refused(self, access: Access, error: ModelError) -> bool:
         """A token may be revoked, or a machine may have slept past its end."""
-        held = self._pass
-        if error.status != 401 or (held is not None and not held.exchanged):
+        current_pass = self._pass
+        if error.status != 401 or (current_pass is not None and not current_pass.exchanged):
             return False
-        if held is not None and held.key is access.key:
+        if current_pass is not None and current_pass.key is access.key:
             self._pass = None  # otherwise someone else has fetched another one already
         return True
 
@@ -115,10 +115,10 @@ class CopilotEndpoint:
         try:
             token = msgspec.json.decode(document, type=_Token, strict=False)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            where = host_of(self._api)
-            raise ModelError("auth", f"{where} gave no Copilot token; has the account a subscription?") from error
-        told = token.endpoints.api if token.endpoints else None
-        base_url = self._base_url or models_at(self._api, told or "")
+            host = host_of(self._api)
+            raise ModelError("auth", f"{host} gave no Copilot token; has the account a subscription?") from error
+        models_url = token.endpoints.api if token.endpoints else None
+        base_url = self._base_url or models_at(self._api, models_url or "")
         return _Pass(Secret(token.token), base_url, self._now() + _life(token), exchanged=True)
 
     async def _github(self) -> tuple[Secret, str]:
@@ -135,8 +135,8 @@ def make_endpoint(context: ProviderContext) -> CopilotEndpoint:
     """ConfigError when there is no way to a GitHub token."""
     for variable in ("COPILOT_GITHUB_API_URL", "COPILOT_BASE_URL"):
         context.address(variable)
-    named = any(context.find_key(variable, stored=variable == VARIABLES[0]) for variable in VARIABLES)
-    if not named and not _gh(context.env):
+    has_key = any(context.find_key(variable, stored=variable == VARIABLES[0]) for variable in VARIABLES)
+    if not has_key and not _gh(context.env):
         raise ConfigError(
             "copilot needs a GitHub token: set COPILOT_GITHUB_TOKEN, or install gh and run `gh auth login`"
         )
@@ -152,15 +152,15 @@ async def ask_gh(env: Mapping[str, str]) -> Secret:
     return Secret(ran.output if ran.code == 0 else "")
 
 
-def models_at(api: str, told: str) -> str:
+def models_at(api: str, models_url: str) -> str:
     """Where the models of an account are, as told with its token. A token that came over a closed line never leaves
     over an open one."""
-    open_line = told.startswith("http://") and api.startswith("http://")
-    return told.rstrip("/") if open_line or told.startswith("https://") else BASE_URL
+    open_line = models_url.startswith("http://") and api.startswith("http://")
+    return models_url.rstrip("/") if open_line or models_url.startswith("https://") else BASE_URL
 
 
 def initiator(request: ModelRequest) -> str:
-    """Who asks: a person's message counts against the plan, the agent's own steps do not."""
+    """Return the initiator of a request: a person's message counts against the plan, the agent's own steps do not."""
     last = request.entries[-1] if request.entries else None
     person = isinstance(last, UserEntry) and last.source == "person" and request.purpose == "turn"
     return "user" if person else "agent"
@@ -176,7 +176,7 @@ def _not_exchanged(error: ModelError) -> bool:
 
 
 def _life(token: _Token) -> float:
-    """Seconds for which a token may be used. What is relative comes first: clocks are wrong more often than spans."""
+    """Return the seconds for which a token is valid. The relative lifetime comes first: clocks may be wrong."""
     if token.refresh_in and token.refresh_in > 0:
         return token.refresh_in
     if token.expires_at:

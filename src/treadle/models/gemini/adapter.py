@@ -44,14 +44,14 @@ _REFUSED = {
     "responseSchema": r"[\w.]*response_?schema",
     "responseMimeType": r"[\w.]*response_?mime_?type",
 }
-"""What sentences call the parameters."""
+"""Patterns for the names of the parameters in error messages."""
 
 
 class Gemini(HttpModel):
-    """One model behind one base URL, or behind an endpoint that finds address and key for each call.
+    """One model behind one base URL, or behind an endpoint that looks up address and key for each call.
 
-    `thinking` says whether to ask for what the model thinks, by default the catalogue does; `level` is how much it
-    thinks, in the provider's words (`low`, `medium`, `high`), and empty leaves that to the model.
+    `thinking`: True to request the model's thoughts; by default the catalogue decides. `level`: the amount of thinking
+    in the provider's terms (`low`, `medium`, `high`); empty leaves it to the model.
     """
 
     base_url = BASE_URL
@@ -67,7 +67,7 @@ class Gemini(HttpModel):
         unknown = info.is_unknown and "gemini" in info.name
         self._thinking = (info.thinking or unknown) if thinking is None else thinking
         self._level = level
-        # From the third generation on, calls that nobody signed are refused.
+        # From the third generation on, calls without a signature are refused.
         generation = _GENERATION.search(info.name)
         stand_in = generation is not None and int(generation[1]) >= 3
         self._takes_levels = generation is None or stand_in
@@ -84,14 +84,14 @@ class Gemini(HttpModel):
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         how_much = self._how_much(request)
-        wanted: dict[str, Any] = {
+        params: dict[str, Any] = {
             "temperature": self._temperature(request),
             "maxOutputTokens": request.max_tokens or self._info.output_limit or None,
             "thinkingConfig": {"includeThoughts": True, **how_much} if self._thinking or how_much else None,
         }
         if (schema := without_tools(request)) is not None:
-            wanted |= {"responseMimeType": "application/json", "responseSchema": reduced(schema)}
-        return self._kept(wanted)
+            params |= {"responseMimeType": "application/json", "responseSchema": reduced(schema)}
+        return self._select_parameters(params)
 
     def _how_much(self, request: ModelRequest) -> dict[str, Any]:
         """The reasoning effort: a level, and a budget of tokens before the third generation."""
@@ -103,21 +103,21 @@ class Gemini(HttpModel):
             return {"thinkingLevel": level}
         return {"thinkingBudget": _BUDGETS[effort]}
 
-    def _reader(self, where: str) -> GeminiReader:
-        return GeminiReader(where, self._info.ref)
+    def _reader(self, host: str) -> GeminiReader:
+        return GeminiReader(host, self._info.ref)
 
-    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+    def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a part of the request by name, go without it and say so (M-01, M-10). Each refusal
         leaves less to refuse, so this ends."""
         if not is_refusal(error):
             return None
-        said = str(error)
-        if _SIGNATURE.search(said):
-            return self._mend_signatures("missing" in said or "misses" in said, request)
+        error_text = str(error)
+        if _SIGNATURE.search(error_text):
+            return self._mend_signatures("missing" in error_text or "misses" in error_text, request)
         for name, words in _REFUSED.items():
-            if name in sent and refuses(error, name, words):
+            if name in sent_params and refuses(error, name, words):
                 return self._drop(name)
-        if request.tools and not self._encoder.reduced and _SCHEMA.search(said):
+        if request.tools and not self._encoder.reduced and _SCHEMA.search(error_text):
             self._encoder.reduce()
             return self._notice(
                 "schema_reduced", "does not take the schemas of the tools as they are; they are cut down"
@@ -125,8 +125,8 @@ class Gemini(HttpModel):
         return None
 
     def _mend_signatures(self, missing: bool, request: ModelRequest) -> NoticeDelta | None:
-        """Signatures that are refused are left out of the conversation; where one must be, another stands in. What was
-        switched on or off for the model once is not switched again."""
+        """Drop refused signatures from the conversation, and use the stand-in where a signature is required. The
+        stand-in is switched on at most once and off at most once per model."""
         if not missing and self._encoder.drop_thinking(request):
             return self._notice("thinking_dropped", "refuses earlier thought signatures; it goes on without them")
         switch = "on" if missing else "off"
@@ -134,13 +134,13 @@ class Gemini(HttpModel):
             return None
         self._switched.add(switch)
         self._encoder.switch_stand_in()
-        told = "misses thought signatures" if missing else "refuses what stands in for thought signatures"
-        return self._notice("thinking_dropped", f"{told}; it goes on without the thinking of earlier calls")
+        problem = "misses thought signatures" if missing else "refuses what stands in for thought signatures"
+        return self._notice("thinking_dropped", f"{problem}; it goes on without the thinking of earlier calls")
 
 
 def _access(ref: str, context: ProviderContext) -> tuple[Secret, str]:
-    given = "GOOGLE_API_KEY" if context.env.get("GOOGLE_API_KEY") and not context.env.get("GEMINI_API_KEY") else ""
-    key, url = context.access(ref, given or "GEMINI_API_KEY", "GEMINI_BASE_URL")
+    variable = "GOOGLE_API_KEY" if context.env.get("GOOGLE_API_KEY") and not context.env.get("GEMINI_API_KEY") else ""
+    key, url = context.access(ref, variable or "GEMINI_API_KEY", "GEMINI_BASE_URL")
     return key, url or BASE_URL
 
 

@@ -21,7 +21,7 @@ from treadle.protocol.tools import ToolSpec
 from treadle.types import CallKey
 
 STAND_IN = "skip_thought_signature_validator"
-"""What the provider takes in place of a signature, for calls of other models and for signatures that it refused."""
+"""The value that replaces a signature, for calls of other models and for signatures that were refused."""
 
 _USER = b'{"role":"user","parts":['
 _MODEL = b'{"role":"model","parts":['
@@ -38,7 +38,7 @@ class GeminiEncoder(RequestEncoder):
         super().__init__(ref)
         self.stand_in = stand_in
         self.reduced = False
-        """Whether the tools' schemas are cut down to what the oldest servers take."""
+        """True if the tools' schemas are reduced to the subset that the oldest servers accept."""
 
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
         parts = [b'"generationConfig":' + encode_json(parameters)] if parameters else []
@@ -80,15 +80,16 @@ class GeminiConversation(AlternatingConversation):
         """The names and ids of the last turn's calls."""
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
-        shown = [{"inlineData": {"mimeType": image.media_type, "data": image.data}} for image in images]
-        said = [{"text": text}] if text else []
-        return self._piece("user", [encode_json(part) for part in (*shown, *said)])
+        image_parts = [{"inlineData": {"mimeType": image.media_type, "data": image.data}} for image in images]
+        text_parts = [{"text": text}] if text else []
+        return self._piece("user", [encode_json(part) for part in (*image_parts, *text_parts)])
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         """Calls are told apart by name and order; ids are optional, and sent only where all of a turn can be."""
-        own = all(ids[call.call] == call.id for call in entry.calls)
+        has_own_ids = all(ids[call.call] == call.id for call in entry.calls)
         self._called = {
-            call.call: {"id": call.id} | _named(call.name) if own else _named(call.name) for call in entry.calls
+            call.call: {"id": call.id} | _encode_name(call.name) if has_own_ids else _encode_name(call.name)
+            for call in entry.calls
         }
         return self._piece("model", list(self._parts(entry)))
 
@@ -109,13 +110,15 @@ class GeminiConversation(AlternatingConversation):
             yield encode_json(part | {"thoughtSignature": signature} if signature else part)
 
     def _result(self, result: ToolResult) -> bytes:
-        said = {"output": result.text} if result.success else {"error": result.text}
-        return encode_json({"functionResponse": self._called.get(result.call, _named("")) | {"response": said}})
+        response = {"output": result.text} if result.success else {"error": result.text}
+        return encode_json(
+            {"functionResponse": self._called.get(result.call, _encode_name("")) | {"response": response}}
+        )
 
 
-def _named(name: str) -> dict[str, str]:
-    named = tool_name(name)
-    return {"name": named if named[0].isalpha() or named[0] == "_" else f"_{named}"}
+def _encode_name(name: str) -> dict[str, str]:
+    safe_name = tool_name(name)
+    return {"name": safe_name if safe_name[0].isalpha() or safe_name[0] == "_" else f"_{safe_name}"}
 
 
 def _joined(pieces: Sequence[bytes]) -> bytes:

@@ -30,12 +30,12 @@ class ThoughtSignature(NamedTuple):
     calls: int = 0
     """Calls before the part."""
     length: int = 0
-    thought: str = ""
-    """What was thought since the signature before; a signed thought is its end."""
+    thought_text: str = ""
+    """The thoughts since the previous signature; a signed thought is their end."""
 
     def record(self) -> Thinking:
         mark = msgspec.json.encode(_Mark(self.on, self.value, self.length))
-        return Thinking(self.thought, seal(SignedBlock(mark, self.text, self.calls)))
+        return Thinking(self.thought_text, seal(SignedBlock(mark, self.text, self.calls)))
 
 
 class Piece(NamedTuple):
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
 
 
 def signatures(blocks: Iterable[tuple[Thinking, SignedBlock]]) -> Iterator[ThoughtSignature]:
-    """Read from the record; what `record` did not write is left out."""
+    """Read signatures from the record. Blocks that `record` did not write are skipped."""
     for block, sealed in blocks:
         try:
             mark = msgspec.json.decode(sealed.block, type=_Mark)
@@ -68,8 +68,8 @@ def lay_out(text: str, calls: int, signed: Sequence[ThoughtSignature]) -> Iterat
             yield Piece("text", piece)
         yield _signed(signature, text)
         at = max(at, signature.text + (signature.length if signature.on == "text" else 0))
-    if rest := text[at:]:
-        yield Piece("text", rest)
+    if remaining := text[at:]:
+        yield Piece("text", remaining)
     for number in range(calls):
         yield from (_signed(signature, text) for signature in between if signature.calls == number)
         yield Piece("call", number, by_call.get(number, ""))
@@ -77,11 +77,13 @@ def lay_out(text: str, calls: int, signed: Sequence[ThoughtSignature]) -> Iterat
 
 
 def _among_calls(signature: ThoughtSignature) -> bool:
-    """Whether a part goes back after a call. Text does not: an entry has all of it before its calls."""
+    """True if a part is sent back after a call. Never true for text: an entry has all its text before its calls."""
     return signature.on != "call" and signature.calls > 0 and not (signature.on == "text" and signature.length)
 
 
 def _signed(signature: ThoughtSignature, text: str) -> Piece:
     if signature.on == "text":
         return Piece("text", text[signature.text : signature.text + signature.length], signature.value)
-    return Piece("thought", signature.thought[max(0, len(signature.thought) - signature.length) :], signature.value)
+    return Piece(
+        "thought", signature.thought_text[max(0, len(signature.thought_text) - signature.length) :], signature.value
+    )

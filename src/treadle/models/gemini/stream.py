@@ -1,5 +1,5 @@
-"""A Gemini stream as neutral deltas. Every chunk holds whole parts: pieces of text and of thoughts, and calls that are
-complete. What cannot be understood is a failure, never a guess, because a lost part would be a lost call."""
+"""Converts a Gemini stream to neutral deltas. Every chunk holds whole parts: text, thoughts, complete calls. A chunk
+that cannot be parsed is an error, never guessed at, because a lost part could be a lost call."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ def decode_chunk(data: str | bytes | msgspec.Raw) -> Chunk | None:
 
 
 def usage_of(report: GeminiUsage) -> Usage:
-    """What was thought is not in the count of what was answered, and costs the same."""
+    """Convert the usage. Thought tokens are not counted in the answer but cost the same: add them."""
     thoughts = report.thoughts_token_count or 0
     return Usage(
         input=(report.prompt_token_count or 0) + (report.tool_use_prompt_token_count or 0),
@@ -93,7 +93,7 @@ def usage_of(report: GeminiUsage) -> Usage:
 
 _LENGTH = ("MAX_TOKENS", "CONTINUATION")
 _SPOILED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER")
-"""The model got entangled: what it made is not handed out, and asked again it mostly does better."""
+"""The model produced an unusable answer. The answer is withheld; a retry mostly succeeds."""
 _FILTERED = ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII")
 _UNSIGNED = "MISSING_THOUGHT_SIGNATURE"
 _documents = msgspec.json.Decoder(list[msgspec.Raw])
@@ -102,13 +102,13 @@ _documents = msgspec.json.Decoder(list[msgspec.Raw])
 class GeminiReader(EventReader):
     """The end of the body is its end mark."""
 
-    def __init__(self, where: str, ref: str) -> None:
-        super().__init__(where)
+    def __init__(self, host: str, ref: str) -> None:
+        super().__init__(host)
         self._ref = ref
         self._report: GeminiUsage | None = None
         """The last counts of this read: nearly every chunk has some."""
         self._thoughts: list[str] = []
-        """What was thought since the last signature."""
+        """The thoughts since the last signature."""
         self._spoiled: ModelError | None = None
 
     def _read(self, chunk: bytes) -> None:
@@ -163,8 +163,8 @@ class GeminiReader(EventReader):
             raise failure(self._where, 200, data.encode("utf-8", "replace") if isinstance(data, str) else data)
         feedback = chunk.prompt_feedback
         if feedback is not None and feedback.block_reason:
-            why = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
-            raise ModelError("bad_request", f"{self._where} does not answer this conversation: {why}", status=200)
+            reason = f"{feedback.block_reason} {feedback.block_reason_message or ''}".strip()
+            raise ModelError("bad_request", f"{self._where} does not answer this conversation: {reason}", status=200)
 
     def _candidate(self, candidate: Candidate) -> None:
         for part in (candidate.content and candidate.content.parts) or ():
@@ -178,15 +178,15 @@ class GeminiReader(EventReader):
     def _part(self, part: GeminiPart) -> None:
         signature, text = part.thought_signature or "", part.text or ""
         if part.function_call is not None:
-            place = self._batch.said, self._calls
+            place = self._batch.text_length, self._calls
             self._call(part.function_call)
             self._sign("call", signature, *place)
         elif part.thought:
             self._batch.think(text)
             self._thoughts.append(text)
-            self._sign("thought", signature, self._batch.said, self._calls, len(text))
+            self._sign("thought", signature, self._batch.text_length, self._calls, len(text))
         else:
-            place = self._batch.said, self._calls
+            place = self._batch.text_length, self._calls
             self._batch.say(text)
             self._sign("text", signature, *place, len(text))
 
@@ -198,21 +198,23 @@ class GeminiReader(EventReader):
 
     def _sign(self, on: On, value: str, text: int, calls: int, length: int = 0) -> None:
         if value:
-            thought = "".join(self._thoughts)
+            thinking = "".join(self._thoughts)
             self._thoughts.clear()
-            self._batch.put(ThinkingBlock(ThoughtSignature(on, value, text, calls, length, thought).record()))
+            self._batch.put(ThinkingBlock(ThoughtSignature(on, value, text, calls, length, thinking).record()))
 
     def _finish(self, reason: str, message: str) -> None:
-        said = f"{reason}: {message[:200]}" if message else reason
+        description = f"{reason}: {message[:200]}" if message else reason
         if reason == "STOP":
             self.finish_reason = "tool_calls" if self._calls else "stop"
         elif reason in _LENGTH:
             self.finish_reason = "length"
         elif reason == _UNSIGNED:
-            raise ModelError("bad_request", f"{self._where} misses a thought signature ({said})", status=400)
+            raise ModelError("bad_request", f"{self._where} misses a thought signature ({description})", status=400)
         elif reason in _SPOILED:
             self.finish_reason = "error"
-            self._spoiled = ModelError("cut_stream", f"{self._ref} could not finish its answer ({said})")
+            self._spoiled = ModelError("cut_stream", f"{self._ref} could not finish its answer ({description})")
         else:
             self.finish_reason = "content_filter" if reason in _FILTERED else reason.lower()
-            self._batch.put(NoticeDelta("incomplete", f"the answer of {self._ref} was stopped by its provider: {said}"))
+            self._batch.put(
+                NoticeDelta("incomplete", f"the answer of {self._ref} was stopped by its provider: {description}")
+            )

@@ -45,17 +45,17 @@ class Tokens(ABC):
     async def get(self) -> Grant:
         """ModelError when none can be had."""
         async with self._one_at_a_time:
-            if self._grant is None or self._ended():
+            if self._grant is None or self._has_expired():
                 self._grant = await self._fetch()
             return self._grant
 
     def forget(self, token: Secret) -> bool:
-        """Told that a token was refused; whether another one may be had."""
+        """Discard a refused token. Return True if another one may be available."""
         if self._grant is not None and self._grant.token is token:
             self._grant = None  # otherwise someone else has fetched another one already
         return True
 
-    def _ended(self) -> bool:
+    def _has_expired(self) -> bool:
         return False
 
     @abstractmethod
@@ -99,8 +99,8 @@ class CommandTokens(Tokens):
             raise self._failed(f"printed no token and ended with {ran.code}")
         return Grant(token)
 
-    def _failed(self, why: str) -> ModelError:
-        return ModelError("auth", f"the command in {COMMAND} ({self._command[0]}) {why}")
+    def _failed(self, reason: str) -> ModelError:
+        return ModelError("auth", f"the command in {COMMAND} ({self._command[0]}) {reason}")
 
 
 class GoogleTokens(Tokens):
@@ -114,7 +114,7 @@ class GoogleTokens(Tokens):
         self._credentials: Any = None
         self._project = ""
 
-    def _ended(self) -> bool:
+    def _has_expired(self) -> bool:
         return not self._credentials.valid
 
     async def _fetch(self) -> Grant:

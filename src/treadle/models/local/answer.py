@@ -1,9 +1,9 @@
-"""What a small model may answer, as one JSON schema made of its tools: either a call with arguments that fit, or a
-reply in words. The engine lets it write nothing else (M-15). Reads it while it is written: words as text, a call as a
-call; what is no JSON object of the expected shape is text. Pure.
+"""The answers that a small model may give, as one JSON schema built from its tools: a call with valid arguments, or a
+text reply. The engine's grammar allows nothing else (M-15). Parses the answer while it is written: a reply as text, a
+call as a call; output that is not a JSON object of the expected shape is text. Pure.
 
-The engine gives up its grammar without a word when a schema has something that it cannot do; so only what it can is
-let through. What is left out makes the grammar looser, never wrong: arguments are checked again before a tool runs.
+The engine silently drops its grammar if a schema uses a feature that it does not support, so only supported features
+are kept. Dropped features make the grammar looser, never wrong: arguments are checked again before a tool runs.
 """
 
 import re
@@ -30,9 +30,9 @@ _HARD_PATTERN = re.compile(r"\(\?|\\[bB0-9kpP]|.\^|\$.", re.S)
 
 def reply_name(tools: Iterable[ToolSpec]) -> str:
     """The word for a reply; another one where a tool is called so."""
-    taken = {tool.name for tool in tools}
+    tool_names = {tool.name for tool in tools}
     name = REPLY
-    while name in taken:
+    while name in tool_names:
         name += "_"
     return name
 
@@ -87,40 +87,40 @@ class _Cleaner:
             return dict(_ANYTHING)
         if "$ref" in schema:
             return self._reference(schema["$ref"])
-        kept = {key: schema[key] for key in _KEPT if key in schema}
-        kept |= {key: schema[key] for key, most in _COUNTS.items() if _is_count(schema.get(key), most)}
+        cleaned = {key: schema[key] for key in _KEPT if key in schema}
+        cleaned |= {key: schema[key] for key, most in _COUNTS.items() if _is_count(schema.get(key), most)}
         if isinstance(schema.get("enum"), list) and schema["enum"]:
-            kept["enum"] = schema["enum"]
+            cleaned["enum"] = schema["enum"]
         if isinstance(pattern := schema.get("pattern"), str) and _is_easy(pattern):
-            kept["pattern"] = pattern
+            cleaned["pattern"] = pattern
         for key, word in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
             if isinstance(schema.get(key), list) and schema[key]:
-                kept[word] = [self.clean(part) for part in schema[key]]
+                cleaned[word] = [self.clean(part) for part in schema[key]]
         if "items" in schema and schema["items"] is not False:
-            kept["items"] = self.clean(schema["items"])
-        return kept | self._object(schema)
+            cleaned["items"] = self.clean(schema["items"])
+        return cleaned | self._object(schema)
 
     def _object(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        known = _mapping(schema.get("properties"))
+        declared = _mapping(schema.get("properties"))
         required = [name for name in schema.get("required") or () if isinstance(name, str)]
-        rest = schema.get("additionalProperties", not (known or required))
-        kept: dict[str, Any] = {}
-        if known or required:
-            properties = {name: self.clean(inner) for name, inner in known.items() if inner is not False}
-            kept["properties"] = properties | {name: dict(_ANYTHING) for name in required if name not in properties}
-            kept["required"] = required
-            kept["additionalProperties"] = rest if isinstance(rest, bool) else self.clean(rest)
-        elif isinstance(rest, Mapping):
-            kept["additionalProperties"] = self.clean(rest)
-        elif rest is False and schema.get("type") == "object":
-            kept["additionalProperties"] = False
-        return kept
+        additional = schema.get("additionalProperties", not (declared or required))
+        cleaned: dict[str, Any] = {}
+        if declared or required:
+            properties = {name: self.clean(inner) for name, inner in declared.items() if inner is not False}
+            cleaned["properties"] = properties | {name: dict(_ANYTHING) for name in required if name not in properties}
+            cleaned["required"] = required
+            cleaned["additionalProperties"] = additional if isinstance(additional, bool) else self.clean(additional)
+        elif isinstance(additional, Mapping):
+            cleaned["additionalProperties"] = self.clean(additional)
+        elif additional is False and schema.get("type") == "object":
+            cleaned["additionalProperties"] = False
+        return cleaned
 
     def _reference(self, target: object) -> dict[str, Any]:
-        found = _REF.fullmatch(target) if isinstance(target, str) else None
-        if found is None:
+        match = _REF.fullmatch(target) if isinstance(target, str) else None
+        if match is None:
             return dict(_ANYTHING)
-        name = self._shared_name(found[2])
+        name = self._shared_name(match[2])
         self.shared.setdefault(name, dict(_ANYTHING))
         return {"$ref": f"#/$defs/{name}"}
 
@@ -148,10 +148,10 @@ _CLOSING = "} \t\r\n"
 class PlainReader:
     """An answer without a grammar: all of it is text."""
 
-    called = False
+    has_calls = False
 
-    def feed(self, written: str) -> list[Delta]:
-        return [TextDelta(written)] if written else []
+    def feed(self, piece: str) -> list[Delta]:
+        return [TextDelta(piece)] if piece else []
 
     def end(self) -> list[Delta]:
         return []
@@ -166,13 +166,13 @@ class GrammarReader:
         self._text = ""
         self._sent = 0
         self._plain = False
-        self.called = False
+        self.has_calls = False
 
-    def feed(self, written: str) -> list[Delta]:
-        self._written += written
+    def feed(self, piece: str) -> list[Delta]:
+        self._written += piece
         if self._plain:
-            return [TextDelta(written)] if written else []
-        if self.called:
+            return [TextDelta(piece)] if piece else []
+        if self.has_calls:
             return self._arguments(len(self._written.rstrip(_CLOSING)))
         return self._look()
 
@@ -180,11 +180,13 @@ class GrammarReader:
         begin = len(self._written) - len(self._written.lstrip())
         if begin == len(self._written):
             return []
-        got = read(self._written, begin, final=False) if self._written[begin] == "{" else None
-        known = got is not None and got.state in ("whole", "cut") and not self._written[got.end :].strip()
-        if got is None or not known or not isinstance(got.value, dict):
+        parsed = read(self._written, begin, final=False) if self._written[begin] == "{" else None
+        is_readable = (
+            parsed is not None and parsed.state in ("whole", "cut") and not self._written[parsed.end :].strip()
+        )
+        if parsed is None or not is_readable or not isinstance(parsed.value, dict):
             return self._as_words()
-        name, arguments = got.value.get("name"), got.value.get("arguments")
+        name, arguments = parsed.value.get("name"), parsed.value.get("arguments")
         if not isinstance(arguments, dict):
             return []  # until the arguments have begun, the name may be half of one
         if name != self._reply:
@@ -196,11 +198,11 @@ class GrammarReader:
         return [TextDelta(new)] if new else []
 
     def _begin(self, name: object) -> list[Delta]:
-        found = _ARGUMENTS.search(self._written)
-        if not isinstance(name, str) or found is None:
+        match = _ARGUMENTS.search(self._written)
+        if not isinstance(name, str) or match is None:
             return self._as_words()
-        self.called = True
-        self._sent = found.end()
+        self.has_calls = True
+        self._sent = match.end()
         return [CallDelta(index=0, name=name), *self._arguments(len(self._written.rstrip(_CLOSING)))]
 
     def _arguments(self, upto: int) -> list[Delta]:
@@ -213,12 +215,12 @@ class GrammarReader:
         return [TextDelta(self._written)] if self._plain else []
 
     def end(self) -> list[Delta]:
-        """What was held back. A call that was cut off stays so: whoever runs it sees that it is no JSON."""
-        if not self.called:
+        """Return the held text. A truncated call stays truncated: its caller sees that it is not valid JSON."""
+        if not self.has_calls:
             return []
-        whole = self._written.rstrip()
+        stripped = self._written.rstrip()
         try:
-            msgspec.json.decode(whole)
+            msgspec.json.decode(stripped)
         except msgspec.DecodeError:
             return self._arguments(len(self._written))
-        return self._arguments(len(whole) - 1)
+        return self._arguments(len(stripped) - 1)

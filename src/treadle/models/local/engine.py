@@ -36,14 +36,14 @@ class InferenceServer:
         llama = importlib.import_module("xllamacpp")
         try:
             server = load(llama, settings)
-        except Exception as error:  # the library raises what it likes; the reason goes to whoever asked
+        except Exception as error:  # the library raises any type; the caller gets the reason
             return self._say({"error": {"code": 500, "message": str(error)}})
         self._say({"ready": True})
         while True:
             self._answer(llama, server, self._requests.get())
 
     def _listen(self) -> None:
-        """Orders come at any time. When there are none any more, whoever gave them is gone: so are we."""
+        """Read orders at any time. At the end of the input the parent process is gone, so exit."""
         for line in self._orders:
             order = json.loads(line)
             if "stop" in order:
@@ -76,7 +76,7 @@ class InferenceServer:
         try:
             self._out.write(line + b"\n")
             self._out.flush()
-        except OSError:  # nobody reads: the same as nobody asking
+        except OSError:  # the parent process is gone
             os._exit(0)
 
 
@@ -101,7 +101,7 @@ def load(llama: Any, settings: dict[str, Any]) -> Any:
 
 def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the library prints is no answer
+    os.dup2(2, 1)  # keep the library's prints out of the answers
     InferenceServer(sys.stdin.buffer, out).run()
 
 

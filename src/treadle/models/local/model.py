@@ -77,8 +77,8 @@ class LocalModel(ModelBase):
         faultpoint("models.local_asked")
         async with aclosing(self.engine.ask(body, schema)) as chunks:
             async for batch in chunks:
-                written = "".join(text for chunk in batch if (text := chunk.text))
-                deltas: list[Delta] = reader.feed(written) if written else []
+                piece = "".join(text for chunk in batch if (text := chunk.text))
+                deltas: list[Delta] = reader.feed(piece) if piece else []
                 for chunk in batch:
                     if chunk.error is not None:
                         raise self._failure(chunk.error)
@@ -89,10 +89,10 @@ class LocalModel(ModelBase):
         if not finish:
             raise ModelError("cut_stream", f"the answer of {self._info.ref} stopped before its end")
         faultpoint("models.streamed")
-        yield [*reader.end(), FinishDelta("tool_calls" if finish == "stop" and reader.called else finish)]
+        yield [*reader.end(), FinishDelta("tool_calls" if finish == "stop" and reader.has_calls else finish)]
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        wanted = {
+        params = {
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_progress": True,  # chunks while the prompt is read: between them a call can be stopped
@@ -100,13 +100,13 @@ class LocalModel(ModelBase):
             "temperature": self._temperature(request),
             "max_tokens": min(request.max_tokens or self._info.max_output, self._info.window // 2),
         }
-        return {name: value for name, value in wanted.items() if value is not None}
+        return {name: value for name, value in params.items() if value is not None}
 
     def _failure(self, fault: EngineFault) -> Exception:
         if fault.type == TOO_LONG:
             return _TooLong(fault.n_prompt_tokens)
-        said = f"{self._info.ref}: {fault.message}"
-        return ModelError("bad_request" if fault.code < 500 else "overloaded", said, status=fault.code)
+        error_text = f"{self._info.ref}: {fault.message}"
+        return ModelError("bad_request" if fault.code < 500 else "overloaded", error_text, status=fault.code)
 
 
 def _notice(info: ModelInfo) -> NoticeDelta:

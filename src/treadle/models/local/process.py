@@ -1,5 +1,5 @@
-"""Holds the inference process: starts it when it is first needed, hands it one request at a time, stops what nobody
-waits for. Knows the lines it speaks, not what they mean for a chat."""
+"""Manages the inference process: starts it when it is first needed, sends it one request at a time, and stops requests
+without a reader. Knows the line protocol, not its meaning for a chat."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ class EngineProcess:
     ) -> AsyncGenerator[Sequence[EngineChunk], None]:
         """The chunks of one answer, in batches as they were read. An empty batch is a sign of life. Closing the
         iterator stops the answer; it does not wait for that."""
-        while not await self._taken():
+        while not await self._try_acquire():
             yield ()
         number = 0
         try:
@@ -95,7 +95,7 @@ class EngineProcess:
                 self._order({"stop": number})
             self._place.release()
 
-    async def _taken(self) -> bool:
+    async def _try_acquire(self) -> bool:
         try:
             async with asyncio.timeout(SIGN_OF_LIFE_S):
                 return await self._place.acquire()
@@ -105,8 +105,8 @@ class EngineProcess:
     async def _start(self) -> None:
         if self._process is not None:
             return
-        # Isolated, from a folder that nobody writes to and with few variables: no file of a project can be taken for
-        # a module, no key goes along. In a session of its own, so that Ctrl-C is ours alone.
+        # Isolated, from a folder that is not writable and with few variables: no file of a project can be imported as a
+        # module, and no key is passed on. In a session of its own, so that Ctrl-C reaches only this process.
         argv = [sys.executable, "-I", str(Path(__file__).with_name("engine.py"))]
         env = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
         self._process = await start_program(argv, env, "/")
@@ -118,11 +118,11 @@ class EngineProcess:
             self._process.stdin.write(msgspec.json.encode(order) + b"\n")
 
     async def _read(self) -> list[EngineChunk]:
-        """What the engine has said since the last time."""
+        """Read the new output of the engine."""
         out = self._process.stdout if self._process is not None else None
         data = await out.read(READ_BYTES) if out is not None else b""
         if not data:
-            await self._lost()
+            await self._raise_process_lost()
         *lines, self._rest = (self._rest + data).split(b"\n")
         chunks = [self._decoder.decode(line) for line in lines]
         for chunk in chunks:
@@ -136,7 +136,7 @@ class EngineProcess:
                 )
         return chunks
 
-    async def _lost(self) -> NoReturn:
+    async def _raise_process_lost(self) -> NoReturn:
         process, loaded = self._process, self._loaded
         await self.close()
         code = process.returncode if process is not None else None

@@ -1,8 +1,8 @@
-"""A request as the messages of a chat template, made to fit a small window. Pure.
+"""A request as the messages of a chat template, shortened to fit a small window. Pure.
 
-A tool is one line, because the grammar knows its schema and reading a prompt is what costs a small machine most. What
-does not fit goes in this order: long old results are cut, then the oldest entries are left out, a few at a time so
-that the beginning stays the same for some turns, then whatever is still too long is cut. The task stays.
+A tool takes one line, because the grammar has its schema and reading the prompt is the main cost on a small machine.
+Shortening goes in this order: long old results are cut; then the oldest entries are dropped, a few at a time so that
+the beginning stays the same for some turns; then any text that is still too long is cut. The task stays.
 """
 
 import json
@@ -46,39 +46,42 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 def is_formal(entries: Sequence[Entry], tools: Sequence[ToolSpec]) -> bool:
-    """Whether the answer is written under the grammar. Also where calls were made before and no tool is offered any
-    more, because a small model would go on to write what looks like a call."""
+    """True if the answer is written under the grammar. Also after earlier calls, even if no tool is offered now,
+    because a small model would continue to write text that looks like a call."""
     return bool(tools) or any(isinstance(entry, AssistantEntry) and entry.calls for entry in entries)
 
 
 def build(system: str, entries: Sequence[Entry], tools: Sequence[ToolSpec], room: int) -> Prompt:
     """`room`: how many characters the whole may have."""
     formal = is_formal(entries, tools)
-    head = _cut(system, int(room * SYSTEM_SHARE)) + (_describe(tools) if formal else "")
+    head = _cut_middle(system, int(room * SYSTEM_SHARE)) + (_describe(tools) if formal else "")
     room = max(room - len(head), room // 4)
     teller = _Teller(reply_name(tools) if formal else "")
     groups = _grouped(entries)
-    told = [teller.tell(group) for group in groups]
-    kept = told if _size(told) <= room else _fitted(told, groups, teller, room)
+    message_groups = [teller.tell(group) for group in groups]
+    fitted_groups = message_groups if _size(message_groups) <= room else _fitted(message_groups, groups, teller, room)
     start = [TemplateMessage("system", head)] if head else []
-    return Prompt((*start, *_merged(kept)), shortened=kept is not told)
+    return Prompt((*start, *_merged(fitted_groups)), shortened=fitted_groups is not message_groups)
 
 
 def _fitted(
-    told: list[list[TemplateMessage]], groups: list[list[Entry]], teller: "_Teller", room: int
+    message_groups: list[list[TemplateMessage]], groups: list[list[Entry]], teller: "_Teller", room: int
 ) -> list[list[TemplateMessage]]:
-    told = [teller.tell(group, OLD_RESULT_CHARS) for group in groups[:-1]] + told[-1:]
-    if _size(told) <= room:
-        return told
+    message_groups = [teller.tell(group, OLD_RESULT_CHARS) for group in groups[:-1]] + message_groups[-1:]
+    if _size(message_groups) <= room:
+        return message_groups
     task = max((at for at, group in enumerate(groups) if _is_task(group[0])), default=0)
-    for start in range(STEP, len(told) + STEP, STEP):
-        start = min(start, len(told) - 1)
+    for start in range(STEP, len(message_groups) + STEP, STEP):
+        start = min(start, len(message_groups) - 1)
         opening = [[TemplateMessage("user", LEFT_OUT)]] if start else []
-        kept = [*opening, *([told[task]] if task < start else []), *told[start:]]
-        if _size(kept) <= room:
-            return kept
-    share = room // max(1, sum(len(messages) for messages in kept))
-    return [[TemplateMessage(message.role, _cut(message.content, share)) for message in messages] for messages in kept]
+        fitted_groups = [*opening, *([message_groups[task]] if task < start else []), *message_groups[start:]]
+        if _size(fitted_groups) <= room:
+            return fitted_groups
+    share = room // max(1, sum(len(messages) for messages in fitted_groups))
+    return [
+        [TemplateMessage(message.role, _cut_middle(message.content, share)) for message in messages]
+        for messages in fitted_groups
+    ]
 
 
 def _is_task(entry: Entry) -> bool:
@@ -114,7 +117,7 @@ class _Teller:
                 return TemplateMessage("assistant", "\n".join([*words, *map(_call, calls)]))
             case ResultsEntry(results=results):
                 plain = [_unnumbered(result.text) for result in results]
-                texts = [_cut(text, result_chars) if result_chars else text for text in plain]
+                texts = [_cut_middle(text, result_chars) if result_chars else text for text in plain]
                 return TemplateMessage(
                     "user", "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
                 )
@@ -126,13 +129,15 @@ class _Teller:
 
 
 def _unnumbered(text: str) -> str:
-    """What was read of a file without the numbers of its lines, and without its header unless that says that this is a
-    part, or how the file is written: a small model takes them for a part of the file and writes them into it."""
+    """Return the content of a file that was read, without line numbers. The header stays only if it says that this is a
+    part of the file, or names its encoding or line ends. A small model would copy them into the file."""
     head, _, body = text.partition("\n")
-    lines, shown = body.split("\n"), _HEADER.fullmatch(head)
-    if shown is None or not all(_NUMBERED.match(line) for line in lines):
+    lines, header_match = body.split("\n"), _HEADER.fullmatch(head)
+    if header_match is None or not all(_NUMBERED.match(line) for line in lines):
         return text
-    return "\n".join([*([head] if any(shown.groups()) else []), *(_NUMBERED.sub("", line, count=1) for line in lines)])
+    return "\n".join(
+        [*([head] if any(header_match.groups()) else []), *(_NUMBERED.sub("", line, count=1) for line in lines)]
+    )
 
 
 def _call(call: ToolRequest) -> str:
@@ -170,8 +175,8 @@ def _line(tool: ToolSpec) -> str:
     properties = tool.parameters.get("properties") or {}
     untold = tool.short.untold if tool.short is not None else ()
     required = tool.parameters.get("required") or ()
-    told = {name: inner for name, inner in properties.items() if name not in untold}
-    arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in told.items())
+    shown_properties = {name: inner for name, inner in properties.items() if name not in untold}
+    arguments = (f"{name}{'' if name in required else '?'}: {_type(inner)}" for name, inner in shown_properties.items())
     return f"{tool.name}({', '.join(arguments)}): {_sentence(tool.description)}"
 
 
@@ -183,10 +188,10 @@ def _type(schema: Any) -> str:
 def _sentence(text: str) -> str:
     """The first sentence, which says what a tool is for."""
     first = " ".join(text.split()).partition(". ")[0]
-    return _cut(first.rstrip(".") + ".", 160) if first else ""
+    return _cut_middle(first.rstrip(".") + ".", 160) if first else ""
 
 
-def _cut(text: str, most: int) -> str:
+def _cut_middle(text: str, most: int) -> str:
     """The text without its middle, if it is too long."""
     if len(text) <= most:
         return text
@@ -195,5 +200,5 @@ def _cut(text: str, most: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[len(text) - tail :]}"
 
 
-def _size(told: Sequence[Sequence[TemplateMessage]]) -> int:
-    return sum(len(message.content) for messages in told for message in messages)
+def _size(message_groups: Sequence[Sequence[TemplateMessage]]) -> int:
+    return sum(len(message.content) for messages in message_groups for message in messages)

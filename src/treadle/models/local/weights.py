@@ -111,10 +111,10 @@ _GGUF = b"GGUF"
 
 def find_library(ref: str) -> Path:
     """The folder that the engine's library is imported from."""
-    found = find_spec(LIBRARY)
-    if found is None or found.origin is None:
+    spec = find_spec(LIBRARY)
+    if spec is None or spec.origin is None:
         raise ConfigError(f"{ref} needs the library {LIBRARY}, which is not installed; get it with: {INSTALL}")
-    return Path(found.origin).parents[1]
+    return Path(spec.origin).parents[1]
 
 
 def find_weights(name: str, home: Path | None) -> tuple[ModelInfo, Path]:

@@ -1,5 +1,5 @@
 """Ollama's own protocol (M-04): models on this machine or another, without a key. Makes one call at a time, as the port
-says; retries and records are the engine's business. What a model can do is asked once, before its first call."""
+requires; the engine retries and records. The model's capabilities are requested once, before its first call."""
 
 import asyncio
 import re
@@ -32,20 +32,20 @@ _HOST_AND_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]@\s?#]*)(?::(?
 _BARE_IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 
 
-def base_url(given: str) -> str:
+def base_url(address: str) -> str:
     """The address, with scheme and port. ConfigError when it is none."""
-    given = given.strip()
-    scheme, found, rest = given.partition("://")
-    if not found:
-        scheme, rest = ("https", f"{given}:443") if given == CLOUD else ("http", given)
-    place, _, path = rest.partition("/")
+    address = address.strip()
+    scheme, separator, remaining = address.partition("://")
+    if not separator:
+        scheme, remaining = ("https", f"{address}:443") if address == CLOUD else ("http", address)
+    place, _, path = remaining.partition("/")
     if _BARE_IPV6.fullmatch(place):
         place = f"[{place}]"
     parts = _HOST_AND_PORT.fullmatch(place)
     if scheme not in _PORTS or parts is None or int(parts["port"] or 0) > 65_535:
-        raise ConfigError(f"{VARIABLE} is {given!r}; write an address such as 127.0.0.1:11434 or https://example.org")
+        raise ConfigError(f"{VARIABLE} is {address!r}; write an address such as 127.0.0.1:11434 or https://example.org")
     host = parts["host"] or "127.0.0.1"
-    port = parts["port"] or (_PORTS[scheme] if found else "11434")
+    port = parts["port"] or (_PORTS[scheme] if separator else "11434")
     return f"{scheme}://{_EVERYWHERE.get(host, host)}:{port}/{path}".rstrip("/")
 
 
@@ -94,24 +94,24 @@ class OllamaChat(HttpModel):
         self._given = info
         self._think = think
         self._has_levels = "gpt-oss" in info.name.lower()
-        """Whether the model knows more than thinking and not thinking."""
+        """True if the model has levels of thinking, not only on and off."""
         self._shown: ServedModel | None = None
         self._asking = asyncio.Lock()
         self._encoder = OllamaEncoder(info.ref)
 
     @property
-    def shown(self) -> ServedModel | None:
-        """What the server told of the model; None before it was asked. Until then `info` is what is safe to assume."""
+    def served_model(self) -> ServedModel | None:
+        """The model as its server describes it; None before it was asked. Until then `info` holds safe defaults."""
         return self._shown
 
     async def prepare(self) -> ModelInfo:
-        """What is known of the model, once its server was asked: its window, and whether it calls tools (M-07). Asks
-        until it is told; fails as a call would."""
+        """Ask the server about the model, until it has answered once: its window, and its support of tools (M-07).
+        Return the model's info. Fails as a call would."""
         try:
             async with self._asking:
-                if self._shown is None and (shown := await self._show()) is not None:
-                    self._shown = shown
-                    self._info = shown.inform(self._given)
+                if self._shown is None and (served_model := await self._show()) is not None:
+                    self._shown = served_model
+                    self._info = served_model.inform(self._given)
         except ModelError as error:
             raise self._explained(error) from error
         return self._info
@@ -128,56 +128,58 @@ class OllamaChat(HttpModel):
         """Ask what the model is. A server that cannot tell is used all the same; None when it may tell next time."""
         access = self._access
         body = encode_json({"model": self._info.name})
-        told = bytearray()
+        document = bytearray()
         try:
             with await self._http.post(f"{access.base_url}/api/show", access.headers, body, access.key) as reply:
-                while len(told) < SHOWN_CAP and (chunk := await reply.read()):
-                    told += chunk
+                while len(document) < SHOWN_CAP and (chunk := await reply.read()):
+                    document += chunk
         except ModelError as error:
             if error.kind in ("overloaded", "cut_stream"):
                 return None
             if error.kind == "bad_request" and not _NO_MODEL.search(str(error)):
                 return ServedModel()
             raise
-        return read_shown(bytes(told))
+        return read_shown(bytes(document))
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        info, shown = self._info, self._shown or ServedModel()
+        info, served_model = self._info, self._shown or ServedModel()
         options = {
-            "num_ctx": min(request.window, shown.window or request.window) or info.window,
+            "num_ctx": min(request.window, served_model.window or request.window) or info.window,
             "num_predict": request.max_tokens or info.output_limit or None,
             "temperature": self._temperature(request),
         }
-        # What does not fit the window must fail, so that it is compacted (L-19): left to itself, the server would drop
-        # the beginning of the conversation and say nothing.
-        can = shown.can("thinking")
-        asked = self._think if can is None or self._think is not None else True
+        # A request that exceeds the window must fail, so that the chat is compacted (L-19): by default the server would
+        # silently drop the beginning of the conversation.
+        can_think = served_model.has_capability("thinking")
+        think = self._think if can_think is None or self._think is not None else True
         if request.effort:
-            asked = _LEVELS[request.effort] if self._has_levels else request.effort != "none"
-        wanted: dict[str, Any] = {"stream": True, "truncate": False, "shift": False}
-        wanted |= {"think": asked if can is not False else None, "format": without_tools(request)}
-        return {"model": info.name, **self._kept(wanted), "options": self._kept(options)}
+            think = _LEVELS[request.effort] if self._has_levels else request.effort != "none"
+        params: dict[str, Any] = {"stream": True, "truncate": False, "shift": False}
+        params |= {"think": think if can_think is not False else None, "format": without_tools(request)}
+        return {"model": info.name, **self._select_parameters(params), "options": self._select_parameters(options)}
 
-    def _reader(self, where: str) -> OllamaReader:
-        return OllamaReader(where)
+    def _reader(self, host: str) -> OllamaReader:
+        return OllamaReader(host)
 
-    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+    def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server does not take the word about thinking, go without it for good and say so."""
-        return self._drop("think") if "think" in sent and refuses(error, "think", "think(?:ing)?") else None
+        return self._drop("think") if "think" in sent_params and refuses(error, "think", "think(?:ing)?") else None
 
-    def _explained(self, error: ModelError, *, heard: bool = False) -> ModelError:
+    def _explained(self, error: ModelError, *, has_output: bool = False) -> ModelError:
         """The failure with what a user of Ollama can do about it."""
-        kind, said = error.kind, str(error)
-        if kind == "network" and not heard:
-            said += f"; is Ollama running there? Start it with: ollama serve, or set {VARIABLE} to where it runs"
-        elif _NO_MODEL.search(said):
-            said += f"; get it with: ollama pull {self._info.name}"
+        kind, error_text = error.kind, str(error)
+        if kind == "network" and not has_output:
+            error_text += f"; is Ollama running there? Start it with: ollama serve, or set {VARIABLE} to where it runs"
+        elif _NO_MODEL.search(error_text):
+            error_text += f"; get it with: ollama pull {self._info.name}"
         elif kind == "auth":
-            said += "; run: ollama signin, or set OLLAMA_API_KEY"
-        elif _NO_MEMORY.search(said):
+            error_text += "; run: ollama signin, or set OLLAMA_API_KEY"
+        elif _NO_MEMORY.search(error_text):
             kind = "bad_request"
-            said += "; take a smaller model, or a smaller window with TREADLE_CONTEXT_WINDOW"
-        return ModelError(kind, said, status=error.status, retry_after=error.retry_after, unreachable=error.unreachable)
+            error_text += "; take a smaller model, or a smaller window with TREADLE_CONTEXT_WINDOW"
+        return ModelError(
+            kind, error_text, status=error.status, retry_after=error.retry_after, unreachable=error.unreachable
+        )
 
 
 def _access(context: ProviderContext) -> tuple[Secret, str]:
@@ -188,15 +190,19 @@ def _access(context: ProviderContext) -> tuple[Secret, str]:
 
 def connect(name: str, context: ProviderContext) -> OllamaChat:
     key, url = _access(context)
-    given = context.env.get(THINK_VARIABLE, "").strip().lower()
-    if given not in _THINK:
-        raise ConfigError(f"{THINK_VARIABLE} is {given!r}; it must be one of {', '.join(filter(None, _THINK))}")
+    think_setting = context.env.get(THINK_VARIABLE, "").strip().lower()
+    if think_setting not in _THINK:
+        raise ConfigError(f"{THINK_VARIABLE} is {think_setting!r}; it must be one of {', '.join(filter(None, _THINK))}")
     return OllamaChat(
-        context.catalogue.look_up("ollama", name), base_url=url, api_key=key, http=context.http, think=_THINK[given]
+        context.catalogue.look_up("ollama", name),
+        base_url=url,
+        api_key=key,
+        http=context.http,
+        think=_THINK[think_setting],
     )
 
 
 async def list_models(context: ProviderContext) -> list[ModelInfo]:
-    """What is on the server. What a model can do is not in its list: that is asked before its first call."""
+    """List the models on the server, without their capabilities, which are requested before the first call."""
     key, url = _access(context)
     return await list_from(context, "ollama", Access(url, key), "/api/tags")

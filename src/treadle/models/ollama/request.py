@@ -38,8 +38,8 @@ class OllamaConversation(ConversationEncoder):
     _names: Mapping[CallKey, str] = {}
 
     def _user(self, text: str, images: Sequence[Picture]) -> bytes:
-        seen = {"images": [image.data for image in images]} if images else {}
-        return encode_json({"role": "user", "content": text, **seen})
+        image_fields = {"images": [image.data for image in images]} if images else {}
+        return encode_json({"role": "user", "content": text, **image_fields})
 
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         """Thinking goes back with calls, to the model that thought it: templates put it before them (M-10)."""

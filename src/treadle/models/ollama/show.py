@@ -1,5 +1,5 @@
-"""What Ollama tells of a model at `/api/show`: what it can do, how much it can read, what its maker has set. Pure, and
-content with any shape: what cannot be understood is unknown."""
+"""The description of a model from Ollama's `/api/show`: capabilities, window, settings of its Modelfile. Pure; accepts
+any shape, and treats fields that it cannot parse as unknown."""
 
 from typing import Any
 
@@ -13,23 +13,23 @@ class ServedModel(msgspec.Struct, frozen=True):
     capabilities: frozenset[str] | None = None
     """completion, tools, thinking, vision, …; None from a server that is too old to tell."""
     window: int = 0
-    """What the model was made for, in tokens; 0 when unknown."""
+    """The window that the model was trained for, in tokens; 0 if unknown."""
     num_ctx: int = 0
     """The window that its Modelfile sets, if it does."""
     own_temperature: bool = False
-    """Whether its Modelfile sets a temperature."""
+    """True if its Modelfile sets a temperature."""
 
-    def can(self, capability: str) -> bool | None:
+    def has_capability(self, capability: str) -> bool | None:
         """None when the server does not tell."""
         return None if self.capabilities is None else capability in self.capabilities
 
     def inform(self, info: ModelInfo) -> ModelInfo:
-        """What is known of the model now. A window takes memory that grows with it, so that of `info` is the most
-        that is taken of a model's own; the one in a Modelfile was chosen for this machine and stands."""
+        """Add the server's facts to `info`. A larger window needs more memory, so the window of `info` is an upper
+        limit for the model's own; the window of a Modelfile was chosen for this machine and is used as it is."""
         efforts = info.efforts
-        if self.can("thinking") is False:
+        if self.has_capability("thinking") is False:
             efforts = ()
-        elif efforts is None and self.can("thinking"):
+        elif efforts is None and self.has_capability("thinking"):
             efforts = ("none", "high")  # most models know only whether they think
         window = self.num_ctx or min(self.window or info.window, info.window)
         return replace(
@@ -37,8 +37,8 @@ class ServedModel(msgspec.Struct, frozen=True):
             window=window,
             max_output=min(info.max_output, window // 2),
             temperature=None if self.own_temperature else info.temperature,
-            native_tools=self.can("tools") is not False,
-            thinking=self.can("thinking") is True,
+            native_tools=self.has_capability("tools") is not False,
+            thinking=self.has_capability("thinking") is True,
             efforts=efforts,
             vision=info.vision if self.capabilities is None else "vision" in self.capabilities,
         )
@@ -46,16 +46,16 @@ class ServedModel(msgspec.Struct, frozen=True):
 
 def read_shown(body: bytes) -> ServedModel:
     try:
-        found = msgspec.json.decode(body)
+        document = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ServedModel()
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return ServedModel()
-    listed = found.get("capabilities")
-    set_in_file = _parameters(found.get("parameters"))
+    listed = document.get("capabilities")
+    set_in_file = _parameters(document.get("parameters"))
     return ServedModel(
         frozenset(map(str, listed)) if isinstance(listed, list) else None,
-        _window(found.get("model_info")),
+        _window(document.get("model_info")),
         _count(set_in_file.get("num_ctx", "")),
         "temperature" in set_in_file,
     )
@@ -65,8 +65,8 @@ def _window(model_info: Any) -> int:
     if not isinstance(model_info, dict):
         return 0
     lengths = {key: value for key, value in model_info.items() if key.endswith(".context_length")}
-    own = lengths.get(f"{model_info.get('general.architecture')}.context_length")
-    value = own if own is not None else next(iter(lengths.values()), 0)
+    own_length = lengths.get(f"{model_info.get('general.architecture')}.context_length")
+    value = own_length if own_length is not None else next(iter(lengths.values()), 0)
     return value if isinstance(value, int) and value > 0 else 0
 
 

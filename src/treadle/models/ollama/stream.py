@@ -51,21 +51,21 @@ _TROUBLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class OllamaReader(AnswerReader):
-    def __init__(self, where: str) -> None:
-        super().__init__(where)
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
         self._lines = LineDecoder()
         self._stranger = b""
         """The first lines, if nothing in them is part of an answer."""
 
     def _read(self, chunk: bytes) -> None:
-        lines = self._lines.whole(chunk)
+        lines = self._lines.take_complete_lines(chunk)
         if lines and not self.done:
             self._read_lines(lines)
 
     def _close(self) -> None:
         if not self.done and (line := self._lines.end()):
             self._read_lines(line)
-        if self._stranger and not self._is_whole() and not self._answered:
+        if self._stranger and not self._is_whole() and not self._has_answer:
             raise self._no_document(self._stranger)
 
     def _read_lines(self, lines: bytes) -> None:

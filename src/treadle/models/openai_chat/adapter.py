@@ -31,12 +31,12 @@ _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "
 
 
 class OpenAIChat(HttpModel):
-    """One model behind one base URL, or behind an endpoint that finds address and key for each call.
+    """One model behind one base URL, or behind an endpoint that looks up address and key for each call.
 
-    `thinking_field`: where the server wants its model's thinking back, by default nowhere until it complains.
-    `ids`: what the server takes as the id of a call, by default anything.
-    `learn`: asks the server what it knows of the model, before the first call.
-    `effort_style`: how the server is told the reasoning effort, a key of `EFFORT_STYLES`.
+    `thinking_field`: the field in which the server wants the model's thinking back; by default none until it complains.
+    `ids`: a pattern of the call ids that the server accepts; by default any. `learn`: asks the server for facts about
+    the model, before the first call. `effort_style`: how the reasoning effort is sent to the server, a key of
+    `EFFORT_STYLES`.
     """
 
     base_url = BASE_URL
@@ -60,9 +60,9 @@ class OpenAIChat(HttpModel):
         self._encoder: ChatEncoder = ChatEncoder(info.ref, thinking_field=thinking_field, ids=ids)
         # The newer name is the only one that all of OpenAI's own models take; elsewhere it is often unknown.
         host = "" if "endpoint" in connection else host_of(self._access.base_url)
-        own = host == "api.openai.com"
+        is_openai = host == "api.openai.com"
         self._effort_fields = EFFORT_STYLES[effort_style or style_of_host(host)]
-        self._limit_name = "max_completion_tokens" if own else "max_tokens"
+        self._limit_name = "max_completion_tokens" if is_openai else "max_tokens"
 
     async def _begin(self, request: ModelRequest) -> ModelRequest:
         if self._learn is not None:
@@ -72,7 +72,7 @@ class OpenAIChat(HttpModel):
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         shape = json_schema_format(request)
-        wanted: dict[str, Any] = {
+        params: dict[str, Any] = {
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": self._temperature(request),
@@ -80,30 +80,32 @@ class OpenAIChat(HttpModel):
             self._limit_name: request.max_tokens or self._info.output_limit or None,
         }
         if request.effort:
-            wanted |= self._effort_fields(request.effort)
-        return {"model": self._info.name, **self._kept(wanted)}
+            params |= self._effort_fields(request.effort)
+        return {"model": self._info.name, **self._select_parameters(params)}
 
-    def _reader(self, where: str) -> ChatReader:
-        return ChatReader(where, self._encoder.thinking_field, self._info)
+    def _reader(self, host: str) -> ChatReader:
+        return ChatReader(host, self._encoder.thinking_field, self._info)
 
-    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+    def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good and say so (M-01). A refused name of
         the output limit is first tried by its other name. Sealed thinking that is refused is left out (M-10)."""
-        wanted = _WANTS_THINKING.search(str(error)) if error.kind == "bad_request" else None
-        if wanted and not self._encoder.thinking_field:
-            self._encoder.want_thinking(wanted[1])
-            return self._notice("thinking_returned", f"wants its thinking back as {wanted[1]}; from now on it gets it")
-        name = next((name for name in sent if name not in ("model", "stream") and refuses(error, name)), None)
+        thinking_match = _WANTS_THINKING.search(str(error)) if error.kind == "bad_request" else None
+        if thinking_match and not self._encoder.thinking_field:
+            self._encoder.want_thinking(thinking_match[1])
+            return self._notice(
+                "thinking_returned", f"wants its thinking back as {thinking_match[1]}; from now on it gets it"
+            )
+        name = next((name for name in sent_params if name not in ("model", "stream") and refuses(error, name)), None)
         if name is None:
             about_thinking = error.kind == "bad_request" and _ABOUT_THINKING.search(str(error))
             if about_thinking and self._encoder.drop_thinking(request):
                 return self._notice("thinking_dropped", "refuses earlier thinking; it goes on without it")
             return None
         dropped = self._drop(name)
-        other = _OTHER_NAME.get(name, "")
-        if other and other not in self._refused:
-            self._limit_name = other
-            return self._notice("parameter_renamed", f"takes {other} instead of {name}")
+        other_name = _OTHER_NAME.get(name, "")
+        if other_name and other_name not in self._refused:
+            self._limit_name = other_name
+            return self._notice("parameter_renamed", f"takes {other_name} instead of {name}")
         return dropped
 
 
@@ -137,8 +139,8 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
         access = Access(_facts_address(server, url), key)
         path = row.facts_path.replace("{model}", quote(name, safe=""))
 
-        async def learn(known: ModelInfo) -> ModelInfo:
-            return await learn_facts(context, access, path, known)
+        async def learn(known_info: ModelInfo) -> ModelInfo:
+            return await learn_facts(context, access, path, known_info)
 
         info = _with_facts(info, access.base_url, context)
     return OpenAIChat(
@@ -155,7 +157,7 @@ def connect_to(server: str, name: str, context: ProviderContext) -> OpenAIChat:
 
 
 async def list_models_of(server: str, context: ProviderContext) -> list[ModelInfo]:
-    """What the server says it has, if it takes the key."""
+    """List the models that the server offers, if it accepts the key."""
     key, url = _access(server, server, context)
     access = Access(url.rstrip("/"), key)
     if path := SERVERS[server].key_path:

@@ -59,10 +59,10 @@ class ChatConversation(ConversationEncoder):
     def _assistant(self, entry: AssistantEntry, ids: Mapping[CallKey, str]) -> bytes:
         """Thinking goes back in the fields in which it came, exactly as it came (M-10). Where the server demands it in
         one field, an answer from before that was known has its recorded text there."""
-        said: dict[str, Any] = {"role": "assistant", "content": entry.text}
+        message: dict[str, Any] = {"role": "assistant", "content": entry.text}
         if entry.calls:
-            said["content"] = entry.text or None
-            said["tool_calls"] = [
+            message["content"] = entry.text or None
+            message["tool_calls"] = [
                 {
                     "id": ids[call.call],
                     "type": "function",
@@ -76,7 +76,7 @@ class ChatConversation(ConversationEncoder):
         if demanded and not any(demanded in _fields.decode(block) for block in returned):
             text = "".join(block.text for block in entry.thinking if block.model == self._ref)
             returned.append(encode_json({demanded: text}))
-        return self._join(said, returned, entry)
+        return self._join(message, returned, entry)
 
     def _join(self, body: dict[str, Any], returned: Sequence[bytes], entry: AssistantEntry) -> bytes:
         """The message with the fields that go back. Two of them stand inside of it: Mistral's thinking is a part of the

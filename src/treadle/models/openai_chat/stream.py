@@ -1,5 +1,5 @@
-"""A Chat Completions stream as neutral deltas. Tolerant of what servers really send; what cannot be understood is a
-failure, never a guess, because a lost fragment would be half a call."""
+"""Converts a Chat Completions stream to neutral deltas. Tolerates the variations of real servers. A chunk that cannot
+be parsed is an error, never guessed at, because a lost fragment would truncate a call."""
 
 from typing import Any
 
@@ -100,14 +100,14 @@ class ReturnedFields:
         """Pieces of one detail have its type and index in common. One without an index is whole."""
         kind, index = detail.get("type"), detail.get("index")
         key = (kind if isinstance(kind, str) else None, index if isinstance(index, int) else f"#{len(self._details)}")
-        known = self._details.setdefault(key, {})
+        merged = self._details.setdefault(key, {})
         for name, value in detail.items():
             if value is None:
-                known.setdefault(name, None)
-            elif name in _GROWING and isinstance(value, str) and isinstance(known.get(name), str):
-                known[name] += value
+                merged.setdefault(name, None)
+            elif name in _GROWING and isinstance(value, str) and isinstance(merged.get(name), str):
+                merged[name] += value
             else:
-                known[name] = value
+                merged[name] = value
 
 
 class _ChatFunction(msgspec.Struct, gc=False):
@@ -178,16 +178,16 @@ _decode = msgspec.json.Decoder(ChatChunk).decode
 class ChatReader(EventReader):
     """`thinking_field` is where the server wants thinking back."""
 
-    def __init__(self, where: str, thinking_field: str = "", info: ModelInfo | None = None) -> None:
-        super().__init__(where)
+    def __init__(self, host: str, thinking_field: str = "", info: ModelInfo | None = None) -> None:
+        super().__init__(host)
         self._info = info
         self._returned_fields = ReturnedFields(thinking_field)
         self._refused = False
         self._named_calls = 0
         self._bare_name = False
-        """Whether the last piece was a name without label and arguments: a name with arguments is another call."""
+        """True if the last piece was a name without label and arguments. A name with arguments is another call."""
         self._unlabelled = 0
-        """How many calls got an index here because the server sent neither index nor id."""
+        """The number of calls that got an index here because the server sent neither index nor id."""
 
     def _read(self, chunk: bytes) -> None:
         say = self._batch.say
@@ -207,7 +207,7 @@ class ChatReader(EventReader):
             elif event.event == "error" or part.error:
                 raise failure(self._where, 200, data.encode())
             else:
-                self._rest(part)
+                self._read_chunk(part)
 
     def _close(self) -> None:
         super()._close()
@@ -225,11 +225,11 @@ class ChatReader(EventReader):
             part = self._mended(body, ChatChunk)
         if part.error or not part.choices:
             raise self._no_document(body)
-        self._rest(part)
+        self._read_chunk(part)
         if self.finish_reason is None:
             self.done = True  # the document is whole, which is all that can be asked of it
 
-    def _rest(self, part: ChatChunk) -> None:
+    def _read_chunk(self, part: ChatChunk) -> None:
         """Take in a chunk that holds more than text."""
         self._identify(part.id, part.model)
         if part.choices:
@@ -241,8 +241,8 @@ class ChatReader(EventReader):
                 self.finish_reason = choice.finish_reason
         if part.usage is not None:
             usage, details = usage_of(part.usage), part.usage.prompt_tokens_details or _Details()
-            written = details.cache_write_tokens or 0
-            self._batch.count(usage if self._info is None else price_with_writes(usage, written, self._info))
+            cache_writes = details.cache_write_tokens or 0
+            self._batch.count(usage if self._info is None else price_with_writes(usage, cache_writes, self._info))
 
     def _message(self, message: _ChatMessage) -> None:
         field, thinking, text = _split(message)

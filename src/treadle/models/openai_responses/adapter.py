@@ -56,7 +56,7 @@ class OpenAIResponses(HttpModel):
         shape = json_schema_format(request)
         level = request.effort or self._effort
         effort = {"effort": level} if level else {}
-        wanted = {
+        params = {
             "stream": True,
             "store": False,
             # Without these words, what a model thought is lost with its answer, and must be thought again.
@@ -66,15 +66,15 @@ class OpenAIResponses(HttpModel):
             "text": {"format": {"type": "json_schema", **shape}} if shape is not None else None,
             "max_output_tokens": max(limit, LEAST_OUTPUT) if limit else None,
         }
-        return {"model": self._info.name, **self._kept(wanted)}
+        return {"model": self._info.name, **self._select_parameters(params)}
 
-    def _reader(self, where: str) -> ResponsesReader:
-        return ResponsesReader(where, self._info)
+    def _reader(self, host: str) -> ResponsesReader:
+        return ResponsesReader(host, self._info)
 
-    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+    def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """If the server refused a parameter by name, go without it for good; if it refused earlier reasoning, go
         without that in this conversation (M-01, M-10)."""
-        name = next((name for name in _DROPPABLE if name in sent and refuses(error, name)), None)
+        name = next((name for name in _DROPPABLE if name in sent_params and refuses(error, name)), None)
         about_items = error.status in (400, 404, 422) and _ABOUT_ITEMS.search(str(error))
         if about_items and name != "include" and self._encoder.drop_thinking(request):
             return self._notice("thinking_dropped", "refuses earlier reasoning; it goes on without it")
@@ -89,7 +89,7 @@ def connect(name: str, context: ProviderContext) -> OpenAIResponses:
 
 
 async def list_models(context: ProviderContext, provider: str = "openai-responses") -> list[ModelInfo]:
-    """What the server says it has: one list for both of its protocols."""
+    """List the models that the server offers; both of its protocols share one list."""
     key, url = context.access(provider, "OPENAI_API_KEY", "OPENAI_BASE_URL")
     base_url = (url or BASE_URL).rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
     return await list_from(context, provider, Access(base_url, key), "/models")

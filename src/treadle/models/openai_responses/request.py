@@ -60,8 +60,10 @@ class ResponsesConversation(ConversationEncoder):
                 case bytes():
                     yield part
                 case str():
-                    said = part.removesuffix(SEPARATOR) if messages else part  # it was put before the next message
-                    yield _recorded_message(head, said) if head else _message("assistant", said)
+                    message_text = (
+                        part.removesuffix(SEPARATOR) if messages else part
+                    )  # it was put before the next message
+                    yield _recorded_message(head, message_text) if head else _message("assistant", message_text)
                     head = b""
                 case int():
                     head = b""

@@ -1,6 +1,6 @@
-"""A Responses stream as neutral deltas. Items are announced, told in pieces and told again as a whole: the pieces are
-shown as they come, and what a server told only as a whole is taken from there. What cannot be understood is a failure,
-never a guess, because a lost fragment would be half a call."""
+"""Converts a Responses stream to neutral deltas. An item is announced, sent in pieces, and sent again as a whole. The
+pieces are shown as they arrive; content that comes only in the whole item is taken from there. A chunk that cannot be
+parsed is an error, never guessed at, because a lost fragment would truncate a call."""
 
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ class _Incomplete(msgspec.Struct, gc=False):
     reason: str | None = None
 
 
-class Whole(msgspec.Struct, gc=False):
+class ResponseDocument(msgspec.Struct, gc=False):
     """The answer as a whole, which stands in the last event and in a document that is no stream."""
 
     id: Any = None
@@ -115,8 +115,8 @@ def arguments_of(item: Item) -> str:
     return item.arguments or ""
 
 
-def usage_of(whole: Whole, info: ModelInfo | None = None) -> Usage | None:
-    usage = whole.usage
+def usage_of(response: ResponseDocument, info: ModelInfo | None = None) -> Usage | None:
+    usage = response.usage
     if usage is None:
         return None
     read = usage.input_tokens_details or _Details()
@@ -139,16 +139,16 @@ _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 class _CallInProgress:
     """A call as far as it was told."""
 
-    def __init__(self, position: int, named: bool) -> None:
+    def __init__(self, position: int, has_name: bool) -> None:
         self.position = position
-        self.named = named
+        self.named = has_name
         self.pieces: list[str] = []
         self.closed = False
 
 
 class ResponsesReader(EventReader):
-    def __init__(self, where: str, info: ModelInfo | None = None) -> None:
-        super().__init__(where)
+    def __init__(self, host: str, info: ModelInfo | None = None) -> None:
+        super().__init__(host)
         self._info = info
         self._spoken: dict[int | str, int] = {}
         """The messages of which text came in pieces, and how much text stood before each."""
@@ -184,10 +184,10 @@ class ResponsesReader(EventReader):
 
     def _read_document(self, document: bytes) -> None:
         """A server that does not stream sends the answer as a whole."""
-        whole = decode_part(document, Whole)
-        if whole is None or whole.output is None:
+        response = decode_part(document, ResponseDocument)
+        if response is None or response.output is None:
             raise self._no_document(document)
-        self._finish(whole)
+        self._finish(response)
 
     def _take(self, kind: str, event: StreamEvent) -> None:
         if kind == "response.function_call_arguments.delta":
@@ -207,7 +207,9 @@ class ResponsesReader(EventReader):
             item = decode_part(event.item, Item) or Item()
             self._item(_label(event, item), item, event.item)
         elif kind in _ENDS:
-            self._finish(decode_part(event.response, Whole) or Whole(), kind.removeprefix("response."))
+            self._finish(
+                decode_part(event.response, ResponseDocument) or ResponseDocument(), kind.removeprefix("response.")
+            )
 
     def _say(self, event: StreamEvent, text: str) -> None:
         self._begin_message(_label(event))
@@ -216,9 +218,9 @@ class ResponsesReader(EventReader):
     def _begin_message(self, label: int | str) -> None:
         """A blank line separates two messages: the commentary and the answer, for instance."""
         if label not in self._spoken:
-            if self._batch.said:
+            if self._batch.text_length:
                 self._batch.say(SEPARATOR)
-            self._spoken[label] = self._batch.said
+            self._spoken[label] = self._batch.text_length
 
     def _think(self, event: StreamEvent) -> None:
         text = event.delta or ""
@@ -247,16 +249,17 @@ class ResponsesReader(EventReader):
             self._batch.put(CallDelta(None, call.position, None, arguments))
 
     def _settle(self, call: _CallInProgress, arguments: str) -> None:
-        """The call is complete. What its pieces lacked is added; if they say something else, they must be whole."""
-        heard = "".join(call.pieces)
+        """Complete a call: add the part of the arguments that the pieces lacked. If the pieces differ from `arguments`,
+        they must be valid JSON, else the stream is damaged."""
+        received = "".join(call.pieces)
         call.closed = True
-        if arguments.startswith(heard):
-            self._argue(call, arguments[len(heard) :])
-        elif arguments and not _is_json(heard):
+        if arguments.startswith(received):
+            self._argue(call, arguments[len(received) :])
+        elif arguments and not _is_json(received):
             raise ModelError("cut_stream", f"{self._where} told the arguments of a call in two ways")
 
     def _item(self, label: int | str, item: Item, raw: msgspec.Raw) -> None:
-        """An item as a whole: what its pieces did not tell is taken from it."""
+        """Process a complete item: take from it the content that its pieces did not have."""
         if item.type == "function_call":
             call = self._open.get(label) or self._repeated(item) or self._begin(label, item)
             if not call.named and item.name:
@@ -287,8 +290,8 @@ class ResponsesReader(EventReader):
     def _repeated(self, item: Item) -> _CallInProgress | None:
         """The call that an item without a label of its own repeats: none may run twice for being told twice."""
         call = self._by_id.get(item.call_id or "")
-        same = call is not None and (not call.closed or "".join(call.pieces) == arguments_of(item))
-        return call if same else None
+        is_repeat = call is not None and (not call.closed or "".join(call.pieces) == arguments_of(item))
+        return call if is_repeat else None
 
     def _reason(self, item: Item, raw: bytes) -> None:
         text = text_of(item.summary, "\n\n") or text_of(item.content) or "".join(self._thought)
@@ -298,21 +301,23 @@ class ResponsesReader(EventReader):
         self._blocks += 1
         # Without encryption only reasoning in plain text can go back; servers do not take a summary for it.
         returns = item.encrypted_content or text_of(item.content)
-        opaque = seal(SignedBlock(raw, self._batch.said, self._calls)) if returns else ""
+        opaque = seal(SignedBlock(raw, self._batch.text_length, self._calls)) if returns else ""
         self._batch.put(ThinkingBlock(Thinking(text, opaque)))
 
-    def _finish(self, whole: Whole, kind: str = "") -> None:
-        self._identify(whole.id, whole.model)
-        if (usage := usage_of(whole, self._info)) is not None:
+    def _finish(self, response: ResponseDocument, kind: str = "") -> None:
+        self._identify(response.id, response.model)
+        if (usage := usage_of(response, self._info)) is not None:
             self._batch.count(usage)
-        status = kind if kind in ("incomplete", "failed", "cancelled") else whole.status
+        status = kind if kind in ("incomplete", "failed", "cancelled") else response.status
         if status in ("in_progress", "queued"):
             raise ModelError("cut_stream", f"{self._where} sent an answer that is not finished ({status})")
         if status in ("failed", "cancelled"):
-            said = bytes(whole.error) if _is_error(whole) else b'{"message":"the answer was %b"}' % status.encode()
-            raise failure(self._where, 200, b'{"error":%b}' % said)
-        self._complete(whole.output or ())
-        reason = whole.incomplete_details.reason if whole.incomplete_details else None
+            error_json = (
+                bytes(response.error) if _is_error(response) else b'{"message":"the answer was %b"}' % status.encode()
+            )
+            raise failure(self._where, 200, b'{"error":%b}' % error_json)
+        self._complete(response.output or ())
+        reason = response.incomplete_details.reason if response.incomplete_details else None
         if status == "incomplete":
             self.finish_reason = _REASONS.get(reason or "", reason or "length")
             if reason and reason not in _REASONS:
@@ -325,26 +330,26 @@ class ResponsesReader(EventReader):
 
     def _complete(self, output: "list[msgspec.Raw] | tuple[()]") -> None:
         """Take from the whole answer the kinds of items of which nothing was told before."""
-        told = {
-            "message": bool(self._batch.said),
+        received_kinds = {
+            "message": bool(self._batch.text_length),
             "function_call": bool(self._calls),
             "reasoning": bool(self._blocks or self._thought),
         }
         for number, raw in enumerate(output):
             item = decode_part(raw, Item) or Item()
-            if not told.get(item.type, True):
+            if not received_kinds.get(item.type, True):
                 self._item(f"output {number}", item, raw)
 
 
 def _label(event: StreamEvent, item: Item | None = None) -> int | str:
-    """What tells the items of an answer apart. Ids come second: some servers give one item several."""
+    """Return the key that identifies an item of an answer. Ids come second: some servers give one item several."""
     if event.output_index is not None:
         return event.output_index
     return event.item_id or (item and item.id) or ""
 
 
-def _is_error(told: StreamEvent | Whole) -> bool:
-    return bytes(told.error) not in (b"", b"null")
+def _is_error(event: StreamEvent | ResponseDocument) -> bool:
+    return bytes(event.error) not in (b"", b"null")
 
 
 def _is_json(text: str) -> bool:

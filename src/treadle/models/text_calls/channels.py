@@ -6,7 +6,7 @@
 - Kimi K3's XTML, `<|open|>call tool="name"<|sep|><|open|>argument key="k" type="string"<|sep|>…` (vLLM's and SGLang's
   parsers for it).
 
-What they say to the user in this way is text; their thinking is left out.
+Text that is addressed to the user in this way is text of the answer; thinking is left out.
 """
 
 import re
@@ -36,7 +36,7 @@ def read_harmony(source: Source, at: int) -> Result:
     """Behind `<|channel|>` or `<|start|>assistant`."""
     header = _HEADER.match(source.text, at)
     if header is None and source.final and _HALF_HEADER.match(source.text, at):
-        return Missed(len(source.text), cut=True)
+        return Missed(len(source.text), is_cut_off=True)
     if header is None:
         return short(source, at)
     to = _TO.search(header[1])
@@ -61,7 +61,7 @@ def _body(source: Source, name: str, at: int) -> Result:
     if text.startswith("{", at):
         return read_named(source, name, at)
     if ENDING.match(text, at):
-        return FoundCalls([call_of(name, {}, source.known, False)], at)
+        return FoundCalls([call_of(name, {}, source.tool_names, False)], at)
     return short(source, at) if at == len(text) or text[at] == "<" else Missed(at)
 
 
@@ -101,22 +101,22 @@ def _pieces(source: Source, name: str, at: int) -> Result:
         if not source.final and (closing is None or spaces(text, end) == len(text)):
             return None
         raw = text[opening.end() : len(text) if closing is None else closing.start()]
-        given = _attributes(opening[2])
+        attributes = _attributes(opening[2])
         raw = _HALF_WORD.sub("", raw) if closing is None else raw
-        value = raw if given.get("type", "string") == "string" else json_or_text(raw)
+        value = raw if attributes.get("type", "string") == "string" else json_or_text(raw)
         if opening[1] == "json":
             arguments |= value if isinstance(value, dict) else {}
         else:
-            arguments[given.get("key", "")] = value
+            arguments[attributes.get("key", "")] = value
         at = end
-    closed = _CALL_END.match(text, at) is not None
-    if not closed and not source.final and len(text) - at < 400:
+    is_closed = _CALL_END.match(text, at) is not None
+    if not is_closed and not source.final and len(text) - at < 400:
         return None
-    if not closed and not arguments:
-        return Missed(at, cut=source.final and len(text) - at < 400)
-    return FoundCalls([call_of(name, arguments, source.known, not closed)], at)
+    if not is_closed and not arguments:
+        return Missed(at, is_cut_off=source.final and len(text) - at < 400)
+    return FoundCalls([call_of(name, arguments, source.tool_names, not is_closed)], at)
 
 
 def _attributes(text: str) -> dict[str, str]:
-    found = _ATTRIBUTE.findall(text)
-    return {key: value.replace("&quot;", '"').replace("&amp;", "&") for key, value in found}
+    pairs = _ATTRIBUTE.findall(text)
+    return {key: value.replace("&quot;", '"').replace("&amp;", "&") for key, value in pairs}

@@ -1,5 +1,5 @@
-"""The text around calls: what of it is shown, for the spaces before a call go with it, and the stretches in which calls
-are not looked for, fenced blocks and the model's thinking."""
+"""The text around calls: which part of it is shown (spaces before a call are dropped with it), and the stretches in
+which calls are not looked for (fenced blocks and the model's thinking)."""
 
 import re
 from collections.abc import Callable
@@ -17,30 +17,30 @@ class Display:
         """The last characters, without spaces; empty as long as nothing is shown."""
 
     def show(self, text: str, *, flush: bool = False) -> bool:
-        """Add to what is shown; whether anything but spaces was added. With `flush`, the spaces before it go."""
+        """Append to the shown text; `flush` drops leading spaces. Return True if more than spaces was added."""
         if flush and not self.tail:
             text = text.lstrip()
-        kept = text.rstrip()
-        if kept:
+        stripped = text.rstrip()
+        if stripped:
             self._out += self._gap
             self._gap.clear()
-            self._out.append(kept)
-            self.tail = _tail(self.tail, kept)
-        if len(kept) < len(text):
-            self._gap.append(text[len(kept) :])
-        return bool(kept)
+            self._out.append(stripped)
+            self.tail = _tail(self.tail, stripped)
+        if len(stripped) < len(text):
+            self._gap.append(text[len(stripped) :])
+        return bool(stripped)
 
     def drop_gap(self) -> None:
         self._gap.clear()
 
     def take(self) -> str:
-        """What may be shown now and was not taken before."""
-        shown = "".join(self._out)
+        """Return the text that may be shown now and was not returned before."""
+        visible_text = "".join(self._out)
         self._out.clear()
-        return shown
+        return visible_text
 
     def end(self, *, dropped: bool) -> str:
-        """The rest. What ended in a call or in half of one has no spaces at its end."""
+        """Return the rest. If a call, or part of one, was dropped at the end, the spaces before it are dropped too."""
         if not dropped:
             self._out += self._gap
         self._gap.clear()
@@ -51,11 +51,11 @@ class Display:
         return "".join(self._gap)
 
 
-def _tail(before: str, text: str) -> str:
+def _tail(old_tail: str, text: str) -> str:
     last = "".join(text[-16:].split())
     if len(last) < 4 and len(text) > 16:
         last = "".join(text.split())
-    return (before + last)[-4:]
+    return (old_tail + last)[-4:]
 
 
 CallFree = Callable[[Source, int], tuple[int, bool]]
@@ -66,7 +66,7 @@ CallFree = Callable[[Source, int], tuple[int, bool]]
 def thinking(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
     """The model's thinking, up to the first of these words, which is part of it or not."""
     word = re.compile("|".join(map(re.escape, ends)))
-    begun = frozenset(end[:length] for end in ends for length in range(1, len(end)))
+    partial_ends = frozenset(end[:length] for end in ends for length in range(1, len(end)))
     longest = max(map(len, ends))
 
     def stretch(source: Source, at: int) -> tuple[int, bool]:
@@ -77,7 +77,7 @@ def thinking(ends: tuple[str, ...], *, with_end: bool = False) -> CallFree:
         sure = len(text)
         if not source.final:
             lengths = range(min(longest - 1, sure - at), 0, -1)
-            sure -= next((length for length in lengths if text[sure - length :] in begun), 0)
+            sure -= next((length for length in lengths if text[sure - length :] in partial_ends), 0)
         return sure, False
 
     return stretch

@@ -1,7 +1,7 @@
-"""Reads the call that begins at a place in a text, in the notation of each family of models (P-05). Decides by what it
-reads and never by how the text was split: what more text could change is undecided.
+"""Reads the call that begins at a position of a text, in the notation of each family of models (P-05). The result never
+depends on how the text was split: it is undecided if more text could change it.
 
-Nothing here looks for a call: where one may begin is the business of the scanner.
+The scanner decides where a call may begin; this module does not search.
 """
 
 import re
@@ -18,13 +18,13 @@ from treadle.models.text_calls.shapes import (
     Source,
     TextCall,
     call_of,
-    ended,
     is_told,
+    missed_at_end,
     short,
     spaces,
 )
 from treadle.models.text_calls.tagged import read_arg_keys, read_function, read_invoke
-from treadle.models.text_calls.tokens import BORDER, ENDING, OPENER, OPENERS, SEPARATOR, Family, begun
+from treadle.models.text_calls.tokens import BORDER, ENDING, OPENER, OPENERS, SEPARATOR, Family, is_partial_opener
 from treadle.models.text_calls.values import BETWEEN, list_or_value, read_named, read_python, read_value
 
 _FENCE = re.compile(r"```\w{0,20}[ \t]{0,8}\n?")
@@ -50,10 +50,10 @@ def read_marked(source: Source, at: int) -> Result:
         family, at = OPENERS[opener[0]], spaces(text, opener.end())
         depth += family not in ("mistral", "python")
         if at == len(text):
-            return ended(source)
+            return missed_at_end(source)
         if family not in ("tag", "section") or OPENER.match(text, at) is None:
-            got = _READERS[family](source, opener.end() if family in _EXACT else at)
-            return got._replace(depth=depth) if isinstance(got, FoundCalls) else got
+            outcome = _READERS[family](source, opener.end() if family in _EXACT else at)
+            return outcome._replace(depth=depth) if isinstance(outcome, FoundCalls) else outcome
     return Missed(at)
 
 
@@ -64,9 +64,9 @@ def _tag(source: Source, at: int) -> Result:
         return _tag_body(source, at)
     at = spaces(text, fence.end())
     if at == len(text):
-        return ended(source)
-    got = _python_lines(source, at) if text[at].isidentifier() else _tag_body(source, at)
-    return got._replace(fenced=True) if isinstance(got, FoundCalls) else got
+        return missed_at_end(source)
+    outcome = _python_lines(source, at) if text[at].isidentifier() else _tag_body(source, at)
+    return outcome._replace(fenced=True) if isinstance(outcome, FoundCalls) else outcome
 
 
 def _python_lines(source: Source, at: int) -> Result:
@@ -74,16 +74,16 @@ def _python_lines(source: Source, at: int) -> Result:
     text = source.text
     calls: list[TextCall] = []
     while True:
-        got = _tag_body(source, at)
-        if not isinstance(got, FoundCalls):
-            return FoundCalls(calls, at) if calls and got is not None else got
-        calls += got.calls
-        match = BETWEEN.match(text, got.end)
-        at = match.end() if match else got.end
+        outcome = _tag_body(source, at)
+        if not isinstance(outcome, FoundCalls):
+            return FoundCalls(calls, at) if calls and outcome is not None else outcome
+        calls += outcome.calls
+        match = BETWEEN.match(text, outcome.end)
+        at = match.end() if match else outcome.end
         if at == len(text) and not source.final:
             return None
         if at == len(text) or not text[at].isidentifier():
-            return FoundCalls(calls, got.end)
+            return FoundCalls(calls, outcome.end)
 
 
 def _tag_body(source: Source, at: int) -> Result:
@@ -92,7 +92,7 @@ def _tag_body(source: Source, at: int) -> Result:
         return _behind_data(source, at)
     if not source.final and "```".startswith(text[at:]):
         return None
-    if (empty := _TAG_EMPTY.match(text, at)) is not None and is_told(empty[1], source.known):
+    if (empty := _TAG_EMPTY.match(text, at)) is not None and is_told(empty[1], source.tool_names):
         return _without_arguments(source, empty)
     head = _HEAD.match(text, at)
     if head is None:
@@ -110,20 +110,20 @@ def _behind_data(source: Source, at: int) -> Result:
     """A call, or other objects and then the call: some models first write what they think of it."""
     text = source.text
     while True:
-        got = list_or_value(source, at)
-        if not isinstance(got, Missed) or got.cut or text[at] != "{" or text[got.end - 1] != "}":
-            return got
-        match = BETWEEN.match(text, got.end)
-        further = match.end() if match else got.end
+        outcome = list_or_value(source, at)
+        if not isinstance(outcome, Missed) or outcome.is_cut_off or text[at] != "{" or text[outcome.end - 1] != "}":
+            return outcome
+        match = BETWEEN.match(text, outcome.end)
+        further = match.end() if match else outcome.end
         if further == len(text) and not source.final:
             return None
         if further == len(text) or text[further] != "{":
-            return got
+            return outcome
         at = further
 
 
 def _without_arguments(source: Source, head: re.Match[str]) -> Result:
-    return FoundCalls([call_of(head[1], {}, source.known, False)], head.end())
+    return FoundCalls([call_of(head[1], {}, source.tool_names, False)], head.end())
 
 
 def _tools(source: Source, at: int) -> Result:
@@ -150,8 +150,8 @@ def _section(source: Source, at: int) -> Result:
         return _without_arguments(source, empty)
     if head is None:
         return _name_arriving(source, at)
-    got = read_named(source, head[1], head.end())
-    return got._replace(fenced=bool(head[2])) if isinstance(got, FoundCalls) else got
+    outcome = read_named(source, head[1], head.end())
+    return outcome._replace(fenced=bool(head[2])) if isinstance(outcome, FoundCalls) else outcome
 
 
 def _python_tag(source: Source, at: int) -> Result:
@@ -170,19 +170,19 @@ def _apertus(source: Source, at: int) -> Result:
     """A list of objects, each with one key, which is the name, and the arguments behind it."""
     if source.text[at] not in "[{":
         return Missed(at)
-    got = read(source.text, at, final=source.final)
-    if got.state == "cut" and not source.final:
+    parsed = read(source.text, at, final=source.final)
+    if parsed.state == "cut" and not source.final:
         return None
-    items = got.value if isinstance(got.value, list) else [got.value]
+    items = parsed.value if isinstance(parsed.value, list) else [parsed.value]
     pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [("", item)])]
     calls = [
-        call_of(name, arguments or {}, source.known, got.state != "whole" and number == len(pairs) - 1)
+        call_of(name, arguments or {}, source.tool_names, parsed.state != "whole" and number == len(pairs) - 1)
         for number, (name, arguments) in enumerate(pairs)
         if NAME.fullmatch(name) and (isinstance(arguments, dict) or arguments is None)
     ]
     if not calls or len(calls) < len(pairs):
         return read_value(source, at, marked=True, border=BORDER)
-    return FoundCalls(calls, got.end)
+    return FoundCalls(calls, parsed.end)
 
 
 _EXACT = ("function", "invoke", "harmony", "xtml", "namespaced")
@@ -208,4 +208,4 @@ def _name_arriving(source: Source, at: int) -> Result:
     """A name may stand there, or a word of markup, of which the rest has not come."""
     if source.text[at].isidentifier():
         return short(source, at)
-    return None if not source.final and begun(source.text, at) else Missed(at)
+    return None if not source.final and is_partial_opener(source.text, at) else Missed(at)

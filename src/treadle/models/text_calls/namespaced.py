@@ -40,7 +40,7 @@ def read_namespaced(source: Source, at: int) -> Result:
         nodes[-1].text.append(text[at : tag.start()])
         if tag[1] and tag[2] in ("invoke", "tool_call"):
             guessed = guessed or len(nodes) > 1
-            return _found(source, head[1], nodes, tag.start(), guessed)
+            return _build_call(source, head[1], nodes, tag.start(), guessed)
         if not tag[1] and len(nodes) < MAX_DEPTH:
             nodes.append(_Node(tag[2]))
         elif tag[1] and len(nodes) > 1:
@@ -50,7 +50,7 @@ def read_namespaced(source: Source, at: int) -> Result:
     if not source.final:
         return None
     nodes[-1].text.append(_HALF_TAG.sub("", _without_half_mark(text[at:])))
-    return _found(source, head[1], nodes, len(text), True)
+    return _build_call(source, head[1], nodes, len(text), True)
 
 
 def _close(nodes: list[_Node]) -> None:
@@ -58,12 +58,12 @@ def _close(nodes: list[_Node]) -> None:
     nodes[-1].inner.append((node.key, node.value()))
 
 
-def _found(source: Source, name: str, nodes: list[_Node], end: int, guessed: bool) -> Result:
+def _build_call(source: Source, name: str, nodes: list[_Node], end: int, guessed: bool) -> Result:
     while len(nodes) > 1:
         _close(nodes)
-    return FoundCalls([call_of(name, dict(nodes[0].inner), source.known, guessed)], end)
+    return FoundCalls([call_of(name, dict(nodes[0].inner), source.tool_names, guessed)], end)
 
 
 def _without_half_mark(text: str) -> str:
-    cut = next((n for n in range(len(MINIMAX) - 1, 0, -1) if text.endswith(MINIMAX[:n])), 0)
-    return text[: len(text) - cut]
+    partial_length = next((n for n in range(len(MINIMAX) - 1, 0, -1) if text.endswith(MINIMAX[:n])), 0)
+    return text[: len(text) - partial_length]

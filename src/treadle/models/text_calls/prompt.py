@@ -1,5 +1,5 @@
-"""What a model is told that calls tools in its text: the tools themselves, and its earlier calls and their results.
-The same bytes for the same tools and entries, so that the prefix of a request stays the same (L-21)."""
+"""The prompt of a model that calls tools in its text: the tools, its earlier calls and their results. The same tools
+and entries give the same bytes, so that the prefix of a request stays the same (L-21)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -69,7 +69,7 @@ def calls_text(text: str, calls: Sequence[ToolRequest]) -> str:
 
 
 def results_text(results: Sequence[ToolResult], names: Mapping[CallKey, str]) -> str:
-    """All results of a turn in one message. What a file or a program says cannot end its own block."""
+    """Return all results of a turn as one message. The text of a result cannot end its own block."""
     return "\n".join(_result(result, names.get(result.call, "")) for result in results)
 
 

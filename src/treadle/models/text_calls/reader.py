@@ -1,10 +1,10 @@
 """Reads one JSON value as models write it: with single, smart or no quotes, Python's literals, trailing commas,
 comments, raw newlines, and Gemma's tokens for quotes. Knows nothing of calls.
 
-One pass, no recursion, every character is looked at a bounded number of times. What is merely odd is read exactly
-(`whole`); what had to be guessed is said to be: `guessed` when the value came to its end all the same, `cut` when the
-text ended first, `broken` when something stands there that fits nowhere. A cut or broken value is closed as it is:
-what was read is kept, half an escape and a key without a value are dropped (P-04).
+One pass, no recursion; every character is read a bounded number of times. Unusual but clear input is read exactly
+(`whole`). Other states: `guessed` if a part was guessed but the value ended, `cut` if the text ended first, `broken` if
+a character fits nowhere. A cut or broken value is closed where it stands: its complete parts are kept, an incomplete
+escape and a key without a value are dropped (P-04).
 """
 
 import math
@@ -94,15 +94,15 @@ def _clean(value: object) -> object:
 State = Literal["whole", "guessed", "cut", "broken"]
 
 MAX_DEPTH = 72
-"""Deeper than any tool takes; what reads the value afterwards may recurse."""
+"""The deepest nesting. Deeper than any tool needs; code that uses the value may recurse."""
 QUOTES_TRIED = 24
 WINDOW = 2_000
-"""How far a string with unescaped quotes in it is followed, in quotes and in characters."""
+"""The limits for reading a string with unescaped quotes, in quotes and in characters."""
 LOOKED_AT = 80
-"""What stands behind a quote is judged by at most so many characters."""
+"""The number of characters after a quote that are examined."""
 
 
-class Read(NamedTuple):
+class ParsedValue(NamedTuple):
     value: object
     end: int
     """Where reading stopped: behind the value, or at what did not fit."""
@@ -114,24 +114,24 @@ _UNCLOSED = re.compile(r"/(?:\Z|\*)")
 _WORD = re.compile(r"[^\W\d][\w$-]*+")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?+")
 _NUMBER_TAIL = re.compile(r"[-+.\d][-+.\d_eE]*+\Z")
-"""What may still become another number, since the text ends there."""
+"""A number that could continue, because the text ends there."""
 _LITERALS: dict[str, object] = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _GUESSED_LITERALS: dict[str, object] = {"undefined": None, "NaN": None, "Infinity": None, "nil": None}
 
 _BODIES = {group: re.compile(rf"[^{group}\\]*+(?:\\.[^{group}\\]*+)*+", re.S) for group in QUOTES}
-# What may stand behind a string that is a value: else the quote that seemed to end it was part of it. Behind the
-# comma that is left out between two pairs, the next key is known by its colon.
+# The text that may follow a string value; otherwise the quote was part of the string. If the comma between two pairs is
+# missing, the next key is recognised by its colon.
 _BEHIND = re.compile(
     r"""\s*+(?:[,}\])]|\Z|</|<[|\uff5c]|```|//|/\*|\#|\[/?[A-Z]|(?<=\s)["'“][\w-]{1,64}+["'”]\s*+:)""", re.X
 )
 
 _QUOTE_TOKENS = ('<|"|>', "<escape>")
-"""What Gemma 4 and FunctionGemma write for quotes: a token, with nothing escaped between two of them."""
+"""The tokens that Gemma 4 and FunctionGemma write as quotes, with nothing escaped between two of them."""
 
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 
 
-def read(text: str, at: int, *, final: bool = True) -> Read:
+def read(text: str, at: int, *, final: bool = True) -> ParsedValue:
     """Read the object, array or list of keyword arguments that begins at `at` with `{`, `[` or `(`. Unless `final`,
     more text may come: then what depends on it is `cut`."""
     return _ValueReader(text, at, final).run()
@@ -178,24 +178,24 @@ class _ValueReader:
         self._guessed = False
         self._frames: list[_Frame] = []
 
-    def run(self) -> Read:
+    def run(self) -> ParsedValue:
         root = self._open(self._text[self._at])
         try:
             while self._frames:
                 self._step(self._frames[-1])
         except _Stop as stop:
-            return Read(root, stop.at, stop.state)
-        return Read(root, self._at, "guessed" if self._guessed else "whole")
+            return ParsedValue(root, stop.at, stop.state)
+        return ParsedValue(root, self._at, "guessed" if self._guessed else "whole")
 
     def _open(self, char: str) -> dict[str, object] | list[object]:
         if len(self._frames) >= MAX_DEPTH:
             raise _Stop("broken", self._at)
-        made: dict[str, object] | list[object] = [] if char == "[" else {}
+        container: dict[str, object] | list[object] = [] if char == "[" else {}
         if self._frames:
-            self._frames[-1].put(made)
-        self._frames.append(_Frame(made, _CLOSING[char]))
+            self._frames[-1].put(container)
+        self._frames.append(_Frame(container, _CLOSING[char]))
         self._at += 1
-        return made
+        return container
 
     def _step(self, frame: _Frame) -> None:
         char = self._next()
@@ -230,22 +230,22 @@ class _ValueReader:
 
     def _close(self, char: str) -> None:
         """Close the innermost container, and with it those inside that were left open."""
-        wanted = [number for number, frame in enumerate(self._frames) if frame.closer == char]
-        if not wanted:
+        frame_indexes = [number for number, frame in enumerate(self._frames) if frame.closer == char]
+        if not frame_indexes:
             raise _Stop("broken", self._at)
-        self._guessed = self._guessed or wanted[-1] != len(self._frames) - 1
-        del self._frames[wanted[-1] :]
+        self._guessed = self._guessed or frame_indexes[-1] != len(self._frames) - 1
+        del self._frames[frame_indexes[-1] :]
         self._at += 1
 
     def _key(self, keyword: bool) -> str:
         begin = self._at
         if self._text[begin] in CLOSERS and not keyword:
-            body, closed = self._quoted()
-            if not closed:
+            body, is_closed = self._quoted()
+            if not is_closed:
                 raise _Stop("cut", len(self._text))
         elif (token := self._quote_token()) is not None:
-            body, closed = self._between(token)
-            if not closed:
+            body, is_closed = self._between(token)
+            if not is_closed:
                 raise _Stop("cut", len(self._text))
         elif (word := _WORD.match(self._text, begin)) is not None:
             body, self._at = word[0], word.end()
@@ -263,9 +263,9 @@ class _ValueReader:
         elif char in CLOSERS:
             self._string(frame)
         elif (token := self._quote_token()) is not None:
-            value, closed = self._between(token)
+            value, is_closed = self._between(token)
             frame.put(value)
-            if not closed:
+            if not is_closed:
                 raise _Stop("cut", len(self._text))
         else:
             digits = _NUMBER.match(self._text, self._at)
@@ -283,21 +283,21 @@ class _ValueReader:
         word = _WORD.match(self._text, at)
         if word is None:
             raise _Stop("broken", self._at)
-        said = word[0]
+        literal = word[0]
         if word.end() == len(self._text):
-            whole = next((known for known in _LITERALS if known.startswith(said)), None)
-            if whole is not None:
-                frame.put(_LITERALS[whole])
+            full_literal = next((candidate for candidate in _LITERALS if candidate.startswith(literal)), None)
+            if full_literal is not None:
+                frame.put(_LITERALS[full_literal])
             raise _Stop("cut", len(self._text))
-        if said in _GUESSED_LITERALS:
+        if literal in _GUESSED_LITERALS:
             self._guessed = True
-        elif said not in _LITERALS:
+        elif literal not in _LITERALS:
             raise _Stop("broken", self._at)
-        frame.put(_LITERALS.get(said))
+        frame.put(_LITERALS.get(literal))
         self._at = word.end()
 
     def _quoted(self) -> tuple[str, bool]:
-        """The string at the place of reading up to the first quote that may end it; whether there was one."""
+        """Return the string at the current position up to a quote that may end it, and True if there is one."""
         text, begin = self._text, self._at
         python = text[begin] == "'" or self._frames[0].closer == ")"
         if text.startswith(('"""', "'''"), begin):
@@ -324,21 +324,21 @@ class _ValueReader:
         return next((token for token in _QUOTE_TOKENS if text.startswith(token, at)), None)
 
     def _between(self, token: str) -> tuple[str, bool]:
-        """The string between two tokens; whether the second has come."""
+        """Return the string between two tokens, and True if the second token has arrived."""
         begin = self._at + len(token)
         end = self._text.find(token, begin)
         self._at = len(self._text) if end < 0 else end + len(token)
         if end >= 0:
             return joined(self._text[begin:end]), True
-        rest = self._text[begin:]
-        cut = next((n for n in range(len(token) - 1, 0, -1) if rest.endswith(token[:n])), 0)
-        return joined(rest[: len(rest) - cut]), False
+        remaining = self._text[begin:]
+        partial_length = next((n for n in range(len(token) - 1, 0, -1) if remaining.endswith(token[:n])), 0)
+        return joined(remaining[: len(remaining) - partial_length]), False
 
     def _string(self, frame: _Frame) -> None:
         begin = self._at
-        value, closed = self._quoted()
+        value, is_closed = self._quoted()
         frame.put(value)
-        if not closed:
+        if not is_closed:
             raise _Stop("cut", len(self._text))
         if _BEHIND.match(self._text, self._at) is None:
             self._follow(frame, begin)

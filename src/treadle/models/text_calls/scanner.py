@@ -1,10 +1,10 @@
-"""Walks over a text that arrives in pieces and parts it: what may be shown, and calls (P-01). Reading a call is the
-business of `markup`; here is decided where one may begin, and what of the text around it is left.
+"""Splits a text that arrives in pieces into text to show and calls (P-01). `markup` reads a call; this module decides
+where a call may begin, and which part of the text around it stays.
 
-A call is none where the text merely speaks of it: in a code span on one line, in a fenced block of another language,
-in the model's thinking. A place where a call may have begun is held back until it is decided, and everything after
-it with it. To decide, the held text is read again from that place whenever it has grown by half: so that the whole
-costs linear time however it is split (P-07), and reading needs no state that could be split.
+Markup is not a call where the text only mentions it: in a code span on one line, in a fenced block of another language,
+in the model's thinking. From a place where a call may begin, the text is held back until that is decided. To decide,
+the held text is read again from that place each time it has grown by half. So the total time is linear for any split
+(P-07), and the reader keeps no state between pieces.
 """
 
 import re
@@ -15,7 +15,7 @@ import msgspec
 from treadle.models.text_calls.display import CallFree, Display, fenced, thinking
 from treadle.models.text_calls.markup import read_marked
 from treadle.models.text_calls.shapes import ANY_NAME, FoundCalls, Missed, Result, Source, TextCall, Wrapper
-from treadle.models.text_calls.tokens import CERTAIN, ENDING, OPENER, THINK, THINK_END, begun, ending_begun
+from treadle.models.text_calls.tokens import CERTAIN, ENDING, OPENER, THINK, THINK_END, ending_begun, is_partial_opener
 from treadle.models.text_calls.unmarked import CALL_FENCES, read_addressed, read_bare, read_fenced
 from treadle.models.text_calls.values import read_next
 
@@ -40,19 +40,19 @@ _POINT_OR_LINE = re.compile(rf"{_POINT.pattern}|\n")
 _INFO = re.compile(r"[ \t]*+([^`\n]*+)(\n)?")
 _JUNK = re.compile(r"(?:[\s},;]|\](?!<\]))*+")
 _IN_DATA = re.compile(r"""["'”]:\[*\Z|[}\]],\Z""")
-"""What shows that JSON is part of other data: it is the value of a key, or one of several."""
+"""Text before JSON that is part of other data: the JSON is the value of a key, or one of several items."""
 
 
 class Scanner:
-    """Takes the pieces of a text: `feed` gives back what may be shown, `end` the rest of it and the calls.
+    """Takes the pieces of a text: `feed` returns the text to show, `end` the rest of it and the calls.
 
-    `known` are the names of the tools: only these are calls where nothing marks one. With `marked_only` nothing but
-    unmistakable markup is a call, and with `freeze` everything from the first call on is held until the end."""
+    `tool_names`: only these are calls where no markup marks one. With `marked_only` only unmistakable markup is a call.
+    With `freeze` everything from the first call on is held until the end."""
 
     def __init__(
-        self, known: Collection[str] | None = None, *, marked_only: bool = False, freeze: bool = False
+        self, tool_names: Collection[str] | None = None, *, marked_only: bool = False, freeze: bool = False
     ) -> None:
-        self._known = known
+        self._known = tool_names
         self._marked_only = marked_only
         self._freeze = freeze
         self._frozen = False
@@ -68,7 +68,7 @@ class Scanner:
         """The fenced block or the thinking that the text is in."""
         self._hidden = False
         """That stretch is not shown."""
-        self._fresh = bool(known) and known is not ANY_NAME and not marked_only
+        self._fresh = bool(tool_names) and tool_names is not ANY_NAME and not marked_only
         """Nothing was read yet: the text may begin with the name of a tool."""
         self._run = 0
         """The number of backticks of a code span that is open on this line."""
@@ -86,7 +86,7 @@ class Scanner:
         """The text ended in markup that was no call yet."""
 
     def feed(self, text: str) -> str:
-        """What may be shown now."""
+        """Add a piece. Return the text that may be shown now."""
         if not self._held and self._passes(text):
             self._display.show(text)
             return self._display.take()
@@ -98,7 +98,7 @@ class Scanner:
         return self._display.take()
 
     def _passes(self, text: str) -> bool:
-        """Whether a piece is plain text that changes nothing: nearly every one is."""
+        """True if a piece is plain text that changes no state. Nearly every piece is."""
         if self._call_free is not None or self._run or self._behind or not text or text[-1].isspace():
             return False
         if self._fresh:
@@ -111,12 +111,12 @@ class Scanner:
         """The rest of the text, and all calls."""
         self._frozen = self._freeze = False
         self._read(final=True)
-        rest = self._display.end(dropped=self.dangling or (bool(self._calls) and self._behind))
-        return Extraction(tuple(self._calls), rest)
+        tail = self._display.end(dropped=self.dangling or (bool(self._calls) and self._behind))
+        return Extraction(tuple(self._calls), tail)
 
     @property
-    def held(self) -> str:
-        """What has come and was not shown."""
+    def held_text(self) -> str:
+        """The text that has arrived and was not shown."""
         return "".join((self._display.gap, *self._held))
 
     @property
@@ -156,12 +156,12 @@ class Scanner:
                 self._call_free, self._hidden = None, False
             return upto if over or upto == len(source.text) else ~upto
         if self._fresh and not source.text[at].isspace():
-            got = read_addressed(source, at)
-            if got is None:
+            outcome = read_addressed(source, at)
+            if outcome is None:
                 return ~at
             self._fresh = False
-            if isinstance(got, FoundCalls):
-                return self._found(source, at, got, certain=False)
+            if isinstance(outcome, FoundCalls):
+                return self._accept_calls(source, at, outcome, certain=False)
         if self._behind:
             further = self._behind_call(source, at)
             if further != at:
@@ -205,11 +205,11 @@ class Scanner:
     def _fence(self, source: Source, at: int, run: str, info: re.Match[str]) -> int:
         word = info[1].strip().lower()
         if run[0] == "`" and word in CALL_FENCES and not self._marked_only:
-            got = read_fenced(source, word, info.end())
-            if got is None:
+            outcome = read_fenced(source, word, info.end())
+            if outcome is None:
                 return ~at
-            if isinstance(got, FoundCalls):
-                further = self._found(source, at, got, certain=False)
+            if isinstance(outcome, FoundCalls):
+                further = self._accept_calls(source, at, outcome, certain=False)
                 self._fence_run = run if self._fence_run else ""
                 return further
         self._call_free = fenced(run)
@@ -226,32 +226,36 @@ class Scanner:
             return at + len(THINK)
         marked = OPENER.match(text, at) is not None
         if marked:
-            got = read_marked(source, at)
-        elif (self._depth and ENDING.match(text, at)) or begun(text, at) or (self._depth and ending_begun(text, at)):
+            outcome = read_marked(source, at)
+        elif (
+            (self._depth and ENDING.match(text, at))
+            or is_partial_opener(text, at)
+            or (self._depth and ending_begun(text, at))
+        ):
             return self._markup(source, at)
         elif text[at] == ">":
-            got = read_addressed(source, at)
+            outcome = read_addressed(source, at)
         elif self._marked_only or text[at] in "<]" or _IN_DATA.search(self._display.tail):
-            got = Missed(at)
+            outcome = Missed(at)
         else:
-            got = read_bare(source, at)
-        if got is None:
+            outcome = read_bare(source, at)
+        if outcome is None:
             return ~at
-        if isinstance(got, FoundCalls):
-            return self._found(source, at, got, certain=marked)
-        if isinstance(got, Wrapper):
-            return self._wrapped(source, at, got)
-        return self._missed(source, at, got, marked)
+        if isinstance(outcome, FoundCalls):
+            return self._accept_calls(source, at, outcome, certain=marked)
+        if isinstance(outcome, Wrapper):
+            return self._wrapped(source, at, outcome)
+        return self._missed(source, at, outcome, marked)
 
-    def _wrapped(self, source: Source, at: int, got: Wrapper) -> int:
+    def _wrapped(self, source: Source, at: int, wrapper: Wrapper) -> int:
         if self._freeze or self._run:
-            self._show(source.text[at : got.end])
-            return got.end
-        if got.until:
-            self._call_free, self._hidden = thinking(got.until), True
+            self._show(source.text[at : wrapper.end])
+            return wrapper.end
+        if wrapper.until:
+            self._call_free, self._hidden = thinking(wrapper.until), True
         self._depth += source.text[at] == "<"
         self._display.drop_gap()
-        return got.end
+        return wrapper.end
 
     def _markup(self, source: Source, at: int) -> int:
         """The end of a call that was not followed by it at once, or the beginning of a word that has not all come."""
@@ -268,9 +272,9 @@ class Scanner:
             self._show(text[at:])
         return len(text)
 
-    def _missed(self, source: Source, at: int, got: Missed, marked: bool) -> int:
-        text, end = source.text, got.end
-        if got.cut:
+    def _missed(self, source: Source, at: int, missed: Missed, marked: bool) -> int:
+        text, end = source.text, missed.end
+        if missed.is_cut_off:
             if marked and OPENER.search(text, at + 1) is None:
                 self.dangling = True
                 return end
@@ -282,31 +286,31 @@ class Scanner:
         self._show(text[at:end])
         return end
 
-    def _found(self, source: Source, at: int, got: FoundCalls, *, certain: bool) -> int:
+    def _accept_calls(self, source: Source, at: int, found_calls: FoundCalls, *, certain: bool) -> int:
         if self._run:
-            further = self._in_span(source, at, got.end)
+            further = self._in_span(source, at, found_calls.end)
             if further is not None:
                 return further
         if self._freeze:
             self._frozen = True
             return ~at
-        if got.begin > at:
-            self._show(source.text[at : got.begin])
-            at = got.begin
+        if found_calls.begin > at:
+            self._show(source.text[at : found_calls.begin])
+            at = found_calls.begin
         if not self._behind:
             self._group = self._taken + at
-        self._calls += got.calls
+        self._calls += found_calls.calls
         self._display.drop_gap()
         self._run = 0
         self._behind, self._certain = True, certain
-        self._depth = got.depth + (1 if self._depth and source.text[at : at + 2] in ("<|", "<\uff5c") else 0)
-        if got.fenced:
+        self._depth = found_calls.depth + (1 if self._depth and source.text[at : at + 2] in ("<|", "<\uff5c") else 0)
+        if found_calls.fenced:
             self._fence_run = "```"
-        return got.end
+        return found_calls.end
 
     def _in_span(self, source: Source, at: int, end: int) -> int | None:
-        """Whether the call stands in a code span, which the same backticks end on the same line: then the place
-        behind them, or that more must come to know it."""
+        """Return the end of the code span that contains the call, closed by the same backticks on the same line. None
+        if the call is in no span; `~at` if more text is needed to decide."""
         text = source.text
         line = text.find("\n", end)
         edge = len(text) if line < 0 else line
@@ -343,9 +347,9 @@ class Scanner:
             self._fence_run, self._certain = "", False
             self._display.drop_gap()
             return stop
-        rest = text[stop : stop + len(self._fence_run) + 1]  # of a long text no more than tells
-        arriving = ending_begun(text, stop) or self._fence_run.startswith(rest)
-        if not source.final and (arriving or (not clean and begun(text, stop))):
+        next_chars = text[stop : stop + len(self._fence_run) + 1]  # of a long text no more than tells
+        arriving = ending_begun(text, stop) or self._fence_run.startswith(next_chars)
+        if not source.final and (arriving or (not clean and is_partial_opener(text, stop))):
             return ~at
         if self._certain and text[stop] in "{[" and OPENER.match(text, stop) is None:
             return self._further(source, at, stop)
@@ -362,9 +366,9 @@ class Scanner:
         return at
 
     def _further(self, source: Source, at: int, stop: int) -> int:
-        got: Result = read_next(source, stop) if not begun(source.text, stop) or source.final else None
-        if got is None:
+        outcome: Result = read_next(source, stop) if not is_partial_opener(source.text, stop) or source.final else None
+        if outcome is None:
             return ~at
-        if isinstance(got, FoundCalls):
-            return self._found(source, stop, got, certain=True)
+        if isinstance(outcome, FoundCalls):
+            return self._accept_calls(source, stop, outcome, certain=True)
         return self._leave(at)

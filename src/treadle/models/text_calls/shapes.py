@@ -1,5 +1,5 @@
-"""What a value says: the calls in it, in any of the shapes that models use (P-03); and what reading a call at a place
-of a text comes to: found, missed, or undecided until more text has come."""
+"""The calls in a parsed value, in any of the shapes that models use (P-03); and the result of reading a call at a
+position of a text: found, missed, or undecided until more text arrives."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.models.text_calls.reader import Read, State, read, storable
+from treadle.models.text_calls.reader import ParsedValue, State, read, storable
 
 
 class TextCall(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class TextCall(msgspec.Struct, frozen=True):
 
 
 class AnyName(Collection[str]):
-    """The names of tools that nobody has told: any may be one."""
+    """Stands for unknown tool names: any valid name is a member."""
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and NAME.fullmatch(name) is not None
@@ -47,25 +47,25 @@ _LABELS = ("function", "tool_call", "tool_use", "function_call", "tool")
 _PREFIXES = ("functions.", "function.", "default_api.", "tools.")
 
 
-def calls_in(got: Read, known: Collection[str] | None, *, marked: bool) -> list[TextCall] | None:
+def calls_in(parsed: ParsedValue, tool_names: Collection[str] | None, *, marked: bool) -> list[TextCall] | None:
     """The calls that a value is; None when it is anything else. Without a mark, which says that a call is meant, its
     name must be known, and the definition of a tool is none."""
-    values = _unwrap(got.value)
+    values = _unwrap(parsed.value)
     calls: list[TextCall] = []
     for number, value in enumerate(values):
         last = number == len(values) - 1
-        call = _call(value, known, _repaired(got.state, last))
-        if call is not None and (marked or (_is_known(call.name, known) and not _is_definition(value))):
+        call = _call(value, tool_names, _repaired(parsed.state, last))
+        if call is not None and (marked or (_is_known(call.name, tool_names) and not _is_definition(value))):
             calls.append(call)
-        elif not (last and calls and got.state in ("cut", "broken")):
+        elif not (last and calls and parsed.state in ("cut", "broken")):
             return None
     return calls or None
 
 
-def named(name: str, known: Collection[str] | None) -> str:
+def normalize_name(name: str, tool_names: Collection[str] | None) -> str:
     """The name without what some models put around it: `functions.read_file:0` is `read_file`."""
     name = name.strip()
-    if known is not None and name in known:
+    if tool_names is not None and name in tool_names:
         return name
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
@@ -73,22 +73,22 @@ def named(name: str, known: Collection[str] | None) -> str:
     return stem if stem and number.isdecimal() else name
 
 
-def is_told(name: str, known: Collection[str] | None) -> bool:
-    """Whether the name is that of a tool, as far as anyone knows."""
-    return known is None or named(name, known) in known
+def is_told(name: str, tool_names: Collection[str] | None) -> bool:
+    """True if the name is that of a tool, or if the tools are unknown."""
+    return tool_names is None or normalize_name(name, tool_names) in tool_names
 
 
-def may_become_known(word: str, known: Collection[str] | None) -> bool:
-    """Whether a name that begins with this word can be known."""
-    if known is None or known is ANY_NAME:
-        return known is not None
+def may_become_known(word: str, tool_names: Collection[str] | None) -> bool:
+    """True if a name that begins with this word can be a known one."""
+    if tool_names is None or tool_names is ANY_NAME:
+        return tool_names is not None
     # A name may stand behind a prefix, and a number behind a name.
-    return any(name.startswith(word) or word.startswith(name) for name in (*known, *_PREFIXES))
+    return any(name.startswith(word) or word.startswith(name) for name in (*tool_names, *_PREFIXES))
 
 
 def plain(value: object) -> bool:
-    """Whether a value can only be meant as calls, whatever the tools are: each has arguments under a key of their own
-    and is no definition."""
+    """True if a value can only be calls, with any tools: each item has its arguments under a key of their own and is
+    not a definition."""
     return all(
         isinstance(inner, dict)
         and any(key in inner for key in ARGUMENT_KEYS if key not in _OBJECT_ONLY)
@@ -97,12 +97,12 @@ def plain(value: object) -> bool:
     )
 
 
-def call_of(name: str, arguments: Mapping[str, object], known: Collection[str] | None, repaired: bool) -> TextCall:
-    return TextCall(named(name, known), storable(dict(arguments)), repaired)
+def call_of(name: str, arguments: Mapping[str, object], tool_names: Collection[str] | None, repaired: bool) -> TextCall:
+    return TextCall(normalize_name(name, tool_names), storable(dict(arguments)), repaired)
 
 
-def _is_known(name: str, known: Collection[str] | None) -> bool:
-    return known is not None and name in known
+def _is_known(name: str, tool_names: Collection[str] | None) -> bool:
+    return tool_names is not None and name in tool_names
 
 
 def _repaired(state: State, last: bool) -> bool:
@@ -130,30 +130,30 @@ def _unwrap_one(value: object) -> Iterable[object]:
 
 
 def _wrapped(value: object) -> object | None:
-    """What a wrapper such as `{"type": "function", "function": {…}}` holds; None when the value is none."""
+    """Return the content of a wrapper such as `{"type": "function", "function": {…}}`. None if it is not one."""
     if not isinstance(value, dict) or any(isinstance(value.get(key), str) for key in NAME_KEYS):
         return None
     return next((value[key] for key in WRAPPER_KEYS if isinstance(value.get(key), dict | list)), None)
 
 
-def _call(value: object, known: Collection[str] | None, repaired: bool) -> TextCall | None:
+def _call(value: object, tool_names: Collection[str] | None, repaired: bool) -> TextCall | None:
     if not isinstance(value, dict):
         return None
-    key = _name_key(value, known)
+    key = _name_key(value, tool_names)
     if key is None:
         return None
-    name = named(value[key], known)
-    if not (NAME.fullmatch(name) or _is_known(name, known)):
+    name = normalize_name(value[key], tool_names)
+    if not (NAME.fullmatch(name) or _is_known(name, tool_names)):
         return None
     arguments, guessed = _arguments(value, key)
     return TextCall(name, storable(arguments), repaired or guessed)
 
 
-def _name_key(value: dict[str, Any], known: Collection[str] | None) -> str | None:
+def _name_key(value: dict[str, Any], tool_names: Collection[str] | None) -> str | None:
     """The key that holds the name: the first, unless a later one holds a name that is known."""
     keys = [key for key in NAME_KEYS if isinstance(value.get(key), str)]
-    if known is not None:
-        keys.sort(key=lambda key: named(value[key], known) not in known)
+    if tool_names is not None:
+        keys.sort(key=lambda key: normalize_name(value[key], tool_names) not in tool_names)
     return keys[0] if keys else None
 
 
@@ -162,15 +162,15 @@ def _arguments(value: dict[str, Any], name_key: str) -> tuple[dict[str, Any], bo
     for key in ARGUMENT_KEYS:
         if key not in value or key == name_key:
             continue
-        given = value[key]
-        if isinstance(given, dict):
-            return given, False
+        raw_arguments = value[key]
+        if isinstance(raw_arguments, dict):
+            return raw_arguments, False
         if key in _OBJECT_ONLY:
             continue
-        if not given:
+        if not raw_arguments:
             return {}, False
-        if isinstance(given, str) and (got := _from_text(given)) is not None:
-            return got
+        if isinstance(raw_arguments, str) and (parsed := _from_text(raw_arguments)) is not None:
+            return parsed
     return {key: inner for key, inner in value.items() if key != name_key and not _is_label(key, inner)}, False
 
 
@@ -181,14 +181,14 @@ def _from_text(text: str) -> tuple[dict[str, Any], bool] | None:
         return {}, False
     if not text.startswith("{"):
         return None
-    got = read(text, 0)
-    if not isinstance(got.value, dict):
+    parsed = read(text, 0)
+    if not isinstance(parsed.value, dict):
         return None
-    return got.value, got.state != "whole" or bool(text[got.end :].strip())
+    return parsed.value, parsed.state != "whole" or bool(text[parsed.end :].strip())
 
 
 def _is_label(key: str, value: object) -> bool:
-    """Whether a pair belongs to the call and not to its arguments."""
+    """True if a pair belongs to the call itself and not to its arguments."""
     if key == "type":
         return value in _LABELS if isinstance(value, str) else False
     if key in ("id", "call_id", "tool_call_id"):
@@ -197,7 +197,7 @@ def _is_label(key: str, value: object) -> bool:
 
 
 def _is_definition(value: object) -> bool:
-    """Whether it describes a tool instead of calling it: models repeat what they were told."""
+    """True if the value is the definition of a tool and not a call: models repeat definitions from their prompt."""
     if not isinstance(value, dict):
         return False
     schema = value.get("parameters") or value.get("input_schema")
@@ -208,10 +208,10 @@ class Source(NamedTuple):
     """A text in which calls are read."""
 
     text: str
-    known: Collection[str] | None
-    """The names of the tools; None when nobody knows them."""
+    tool_names: Collection[str] | None
+    """The names of the tools; None if unknown."""
     final: bool
-    """Whether no more text will come."""
+    """True if no more text will come."""
 
 
 class FoundCalls(NamedTuple):
@@ -226,12 +226,12 @@ class FoundCalls(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """It is no call."""
+    """The text is not a call."""
 
     end: int
-    """How far the text was read to know it."""
-    cut: bool = False
-    """It may have become one, had the text not ended."""
+    """The position up to which the text was read."""
+    is_cut_off: bool = False
+    """True if the text ended too early to exclude a call."""
 
 
 class Wrapper(NamedTuple):
@@ -243,10 +243,10 @@ class Wrapper(NamedTuple):
 
 
 Result = FoundCalls | Missed | Wrapper | None
-"""None: it depends on text that has not come yet."""
+"""None: undecided until more text arrives."""
 
 HEAD = 400
-"""What stands between an opener and its arguments is shorter than this."""
+"""The longest text between an opener and its arguments, in characters."""
 
 _SPACES = re.compile(r"\s*+")
 _NO_SPACE = re.compile(r"\S*+\Z")
@@ -258,14 +258,16 @@ def spaces(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def ended(source: Source) -> Missed | None:
-    """What to say where the text ends and something must follow."""
-    return Missed(len(source.text), cut=True) if source.final else None
+def missed_at_end(source: Source) -> Missed | None:
+    """Return the result for the end of the text where more must follow."""
+    return Missed(len(source.text), is_cut_off=True) if source.final else None
 
 
 def short(source: Source, at: int) -> Result:
-    """What to say when a head cannot be read: it may not have arrived."""
-    rest = len(source.text) - at
+    """Return the result for a head that cannot be read: it may not have arrived completely."""
+    remaining = len(source.text) - at
     if not source.final:
-        return None if rest < HEAD else Missed(at + HEAD)
-    return Missed(at + min(rest, HEAD), cut=rest < HEAD and _NO_SPACE.match(source.text, at) is not None)
+        return None if remaining < HEAD else Missed(at + HEAD)
+    return Missed(
+        at + min(remaining, HEAD), is_cut_off=remaining < HEAD and _NO_SPACE.match(source.text, at) is not None
+    )

@@ -40,7 +40,7 @@ class _Parameter(NamedTuple):
     key: str
     value: object
     end: int
-    whole: bool
+    is_complete: bool
 
 
 def read_function(source: Source, at: int) -> Result:
@@ -60,33 +60,33 @@ def _read(source: Source, at: int, header: re.Pattern[str]) -> Result:
         return short(source, at)
     name = match[1]
     if match[0].endswith("/>") and NAME.fullmatch(name.removesuffix("/")):
-        return FoundCalls([call_of(name.removesuffix("/"), {}, source.known, False)], match.end())
+        return FoundCalls([call_of(name.removesuffix("/"), {}, source.tool_names, False)], match.end())
     body = spaces(text, match.end())
     if text[body : body + 1] == "{":
         return _json(source, body, name)
     arguments: dict[str, object] = {}
     end = body
     for parameter in _parameters(text, body):
-        if not parameter.whole and not source.final:
+        if not parameter.is_complete and not source.final:
             return None
         arguments[parameter.key] = parameter.value
         end = spaces(text, parameter.end)
-    closed = _CLOSED.match(text, end) is not None
-    over = closed or (end < len(text) and text[end] != "<")
+    is_closed = _CLOSED.match(text, end) is not None
+    over = is_closed or (end < len(text) and text[end] != "<")
     if not over and not source.final and len(text) - end < HEAD_OF_TAG:
         return None
-    if not NAME.fullmatch(name) or (not closed and not arguments and end < len(text)):
+    if not NAME.fullmatch(name) or (not is_closed and not arguments and end < len(text)):
         return Missed(end)
-    return FoundCalls([call_of(name, arguments, source.known, not over)], end)
+    return FoundCalls([call_of(name, arguments, source.tool_names, not over)], end)
 
 
 def _json(source: Source, at: int, name: str) -> Result:
-    got = read(source.text, at, final=source.final)
-    if got.state == "cut" and not source.final:
+    parsed = read(source.text, at, final=source.final)
+    if parsed.state == "cut" and not source.final:
         return None
-    if not isinstance(got.value, dict):
-        return Missed(got.end, cut=got.state == "cut")
-    return FoundCalls([call_of(name, got.value, source.known, got.state != "whole")], got.end)
+    if not isinstance(parsed.value, dict):
+        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+    return FoundCalls([call_of(name, parsed.value, source.tool_names, parsed.state != "whole")], parsed.end)
 
 
 def _parameters(text: str, at: int) -> Iterator[_Parameter]:
@@ -106,8 +106,8 @@ def _parameters(text: str, at: int) -> Iterator[_Parameter]:
         elif (data := _CDATA.fullmatch(str(value))) is not None:
             value = data[1]
         # An end that only the end of the text made one may yet turn out to be content.
-        whole = spaces(text, closing.end()) < len(text)
-        yield _Parameter(key, value, closing.end(), whole)
+        is_complete = spaces(text, closing.end()) < len(text)
+        yield _Parameter(key, value, closing.end(), is_complete)
         at = spaces(text, closing.end())
 
 
@@ -122,10 +122,10 @@ def read_arg_keys(source: Source, at: int, name: str) -> Result:
                 return None
             end = len(text) if closing is None else closing.start()
             arguments[opening[1]] = _CUT_TAG.sub("", text[opening.end() : end])
-            return FoundCalls([call_of(name, arguments, source.known, closing is None)], len(text))
+            return FoundCalls([call_of(name, arguments, source.tool_names, closing is None)], len(text))
         arguments[opening[1]] = text[opening.end() : closing.start()]
         at = spaces(text, closing.end())
     arriving = not source.final and text.startswith("<", at) and not _CLOSED.match(text, at)
     if arriving and len(text) - at < HEAD_OF_TAG:
         return None
-    return FoundCalls([call_of(name, arguments, source.known, False)], at) if arguments else short(source, at)
+    return FoundCalls([call_of(name, arguments, source.tool_names, False)], at) if arguments else short(source, at)

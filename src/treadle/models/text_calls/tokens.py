@@ -100,8 +100,8 @@ _BEGUN = _prefixes((*OPENERS, THINK))
 _ENDING_BEGUN = _prefixes(ENDINGS)
 
 
-def begun(text: str, at: int) -> bool:
-    """Whether the rest of the text is the beginning of an opener."""
+def is_partial_opener(text: str, at: int) -> bool:
+    """True if the rest of the text is the beginning of an opener."""
     return len(text) - at <= LONGEST and text[at:] in _BEGUN
 
 

@@ -16,11 +16,11 @@ from treadle.models.text_calls.shapes import (
     TextCall,
     Wrapper,
     may_become_known,
-    named,
+    normalize_name,
     plain,
     spaces,
 )
-from treadle.models.text_calls.tokens import OPENER, begun
+from treadle.models.text_calls.tokens import OPENER, is_partial_opener
 from treadle.models.text_calls.values import (
     BETWEEN,
     FENCE_END,
@@ -55,21 +55,21 @@ def read_fenced(source: Source, info: str, at: int) -> Result:
             return FoundCalls(calls, at, fenced=True) if calls else Missed(at)
         if not source.final and "```".startswith(text[at:]):
             return None
-        got = _fenced_item(source, info, at)
-        if not isinstance(got, FoundCalls):
-            return got
-        calls += got.calls
-        at = got.end
-        if OPENER.match(text, at) or got.fenced:
+        outcome = _fenced_item(source, info, at)
+        if not isinstance(outcome, FoundCalls):
+            return outcome
+        calls += outcome.calls
+        at = outcome.end
+        if OPENER.match(text, at) or outcome.fenced:
             return FoundCalls(calls, at, fenced=True)
 
 
 def _fenced_item(source: Source, info: str, at: int) -> Result:
     text = source.text
     if OPENER.match(text, at):
-        got = read_marked(source, at)
-        return got._replace(fenced=True) if isinstance(got, FoundCalls) else got
-    if not source.final and begun(text, at):
+        outcome = read_marked(source, at)
+        return outcome._replace(fenced=True) if isinstance(outcome, FoundCalls) else outcome
+    if not source.final and is_partial_opener(text, at):
         return None
     if info in CODE_FENCES and text[at].isidentifier():
         return _if_known(source, read_python(source, at))
@@ -77,7 +77,7 @@ def _fenced_item(source: Source, info: str, at: int) -> Result:
         return Missed(at)
     if info not in JSON_FENCES:
         return read_value(source, at, marked=True, border=FENCE_END)
-    if source.known is not None:
+    if source.tool_names is not None:
         return read_bare(source, at, border=FENCE_END)
     value = read(text, at, final=source.final)
     if not plain(value.value) and (value.state != "cut" or source.final):
@@ -85,10 +85,12 @@ def _fenced_item(source: Source, info: str, at: int) -> Result:
     return read_value(source, at, marked=True, border=FENCE_END)
 
 
-def _if_known(source: Source, got: Result) -> Result:
-    if isinstance(got, FoundCalls) and not all(source.known is None or call.name in source.known for call in got.calls):
-        return Missed(got.end)
-    return got
+def _if_known(source: Source, outcome: Result) -> Result:
+    if isinstance(outcome, FoundCalls) and not all(
+        source.tool_names is None or call.name in source.tool_names for call in outcome.calls
+    ):
+        return Missed(outcome.end)
+    return outcome
 
 
 def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None) -> Result:
@@ -102,20 +104,20 @@ def read_bare(source: Source, at: int, *, border: re.Pattern[str] | None = None)
     viable = _viable(source, inside)
     if not viable:
         return None if viable is None else Missed(inside)
-    got = read_value(source, at, marked=False, border=border)
-    if isinstance(got, Missed) and inside > at:  # the bracket may belong to the prose before a call
+    outcome = read_value(source, at, marked=False, border=border)
+    if isinstance(outcome, Missed) and inside > at:  # the bracket may belong to the prose before a call
         alone = read_value(source, inside, marked=False, border=None)
-        return alone._replace(begin=inside) if isinstance(alone, FoundCalls) else got
-    return got
+        return alone._replace(begin=inside) if isinstance(alone, FoundCalls) else outcome
+    return outcome
 
 
 def _bare_python(source: Source, at: int) -> Result:
     head = PYTHON.match(source.text, at)
     if head is None or head[1]:
         word = _WORD_ARRIVING.match(source.text, at)
-        arriving = word is not None and not source.final and may_become_known(word[0], source.known)
+        arriving = word is not None and not source.final and may_become_known(word[0], source.tool_names)
         return None if arriving else Missed(at)
-    if named(head[2], source.known) not in (source.known or ()):
+    if normalize_name(head[2], source.tool_names) not in (source.tool_names or ()):
         return Missed(at)
     return _if_known(source, read_python_list(source, at))
 
@@ -127,8 +129,8 @@ _ADDRESSED = re.compile(rf"(?:{_ADDRESS})?+({NAME.pattern})(?:[ \t]{{0,8}}\n\s{{
 def read_addressed(source: Source, at: int) -> Result:
     """Functionary 3.2: `>>>name`, and its arguments on the next line; `>>>all` is for the user (llama.cpp's parser
     and tests). The prompt ends with the first `>>>`, so that an answer may begin without it."""
-    text, known = source.text, source.known
-    if not known:
+    text, tool_names = source.text, source.tool_names
+    if not tool_names:
         return Missed(at)
     if not source.final and len(text) - at <= len(_ADDRESS) and _ADDRESS.startswith(text[at:]):
         return None
@@ -139,9 +141,9 @@ def read_addressed(source: Source, at: int) -> Result:
     if head is None:
         return Missed(at)
     if head[4] is not None and not source.final:
-        arriving = may_become_known(head[1], known) or (marked and "all".startswith(head[1]))
+        arriving = may_become_known(head[1], tool_names) or (marked and "all".startswith(head[1]))
         return None if arriving else Missed(at)
-    if named(head[1], known) not in known:
+    if normalize_name(head[1], tool_names) not in tool_names:
         return Missed(at)
     if head[2]:
         return read_named(source, head[1], head.end() - 1)
@@ -153,8 +155,8 @@ _STRING = re.compile(r"""["'“‘]([\w.:/-]{0,128}+)(["'”’])?""")  # noqa: 
 
 
 def _viable(source: Source, at: int) -> bool | None:
-    """Whether a JSON object begins as calls do: with a key that calls have, and if that is the name, with a name
-    that is known. None while it has not all come."""
+    """True if a JSON object begins as calls do: with a key that calls have, and if that key is the name, with a known
+    name. None if too little of it has arrived."""
     text = source.text
     match = _KEY.match(text, at)
     if match is None:
@@ -177,7 +179,7 @@ def _viable(source: Source, at: int) -> bool | None:
     if value[2] is None:
         return (
             None
-            if value.end() == len(text) and not source.final and may_become_known(value[1], source.known)
+            if value.end() == len(text) and not source.final and may_become_known(value[1], source.tool_names)
             else False
         )
-    return source.known is not None and named(value[1], source.known) in source.known
+    return source.tool_names is not None and normalize_name(value[1], source.tool_names) in source.tool_names

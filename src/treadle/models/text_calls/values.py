@@ -2,7 +2,7 @@
 
 import re
 
-from treadle.models.text_calls.reader import Read, read
+from treadle.models.text_calls.reader import ParsedValue, read
 from treadle.models.text_calls.shapes import (
     FoundCalls,
     Missed,
@@ -25,35 +25,37 @@ BETWEEN = re.compile(r"[\s,;]*+")
 def read_value(source: Source, at: int, *, marked: bool, border: re.Pattern[str] | None) -> Result:
     """A JSON value that is a call or several. A broken one is taken for what can be read of it if something shows
     where it ends."""
-    got = read(source.text, at, final=source.final)
-    if got.state == "cut" and not source.final:
+    parsed = read(source.text, at, final=source.final)
+    if parsed.state == "cut" and not source.final:
         return None
-    calls = calls_in(got, source.known, marked=marked)
-    if calls is None or (got.state == "broken" and border is None):
-        return Missed(got.end, cut=got.state == "cut")
-    return _settled(source, got, calls, border or BORDER)
+    calls = calls_in(parsed, source.tool_names, marked=marked)
+    if calls is None or (parsed.state == "broken" and border is None):
+        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+    return _find_call_end(source, parsed, calls, border or BORDER)
 
 
 def read_named(source: Source, name: str, at: int) -> Result:
     """The arguments of a call whose name is known already."""
-    got = read(source.text, at, final=source.final)
-    if got.state == "cut" and not source.final:
+    parsed = read(source.text, at, final=source.final)
+    if parsed.state == "cut" and not source.final:
         return None
-    if not isinstance(got.value, dict):
-        return Missed(got.end, cut=got.state == "cut")
-    return _settled(source, got, [call_of(name, got.value, source.known, got.state != "whole")], BORDER)
+    if not isinstance(parsed.value, dict):
+        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+    return _find_call_end(
+        source, parsed, [call_of(name, parsed.value, source.tool_names, parsed.state != "whole")], BORDER
+    )
 
 
-def _settled(source: Source, got: Read, calls: list[TextCall], border: re.Pattern[str]) -> Result:
+def _find_call_end(source: Source, parsed: ParsedValue, calls: list[TextCall], border: re.Pattern[str]) -> Result:
     """Where a call ends: behind its value; if that is broken, at the next word of markup."""
-    if got.state != "broken":
-        return FoundCalls(calls, got.end)
-    found = border.search(source.text, got.end)
-    if found is None and not source.final:
+    if parsed.state != "broken":
+        return FoundCalls(calls, parsed.end)
+    end_match = border.search(source.text, parsed.end)
+    if end_match is None and not source.final:
         return None
-    if found is None:
-        return FoundCalls(calls, len(source.text) if border is FENCE_END else got.end)
-    return FoundCalls(calls, found.start())
+    if end_match is None:
+        return FoundCalls(calls, len(source.text) if border is FENCE_END else parsed.end)
+    return FoundCalls(calls, end_match.start())
 
 
 def list_or_value(source: Source, at: int) -> Result:
@@ -73,30 +75,30 @@ def read_python(source: Source, at: int) -> Result:
     if head is None:
         return short(source, at)
     name = head[2].removesuffix(".call")
-    got = read(source.text, head.end(), final=source.final)
-    if got.state == "cut" and not source.final:
+    parsed = read(source.text, head.end(), final=source.final)
+    if parsed.state == "cut" and not source.final:
         return None
-    if got.state == "broken" or not isinstance(got.value, dict):
-        return Missed(got.end, cut=got.state == "cut")
-    end = got.end
-    if head[1] and got.state != "cut":
+    if parsed.state == "broken" or not isinstance(parsed.value, dict):
+        return Missed(parsed.end, is_cut_off=parsed.state == "cut")
+    end = parsed.end
+    if head[1] and parsed.state != "cut":
         end = spaces(source.text, end)
         if end == len(source.text) and not source.final:
             return None
         end += source.text[end : end + 1] == ")"
-    return FoundCalls([call_of(name, got.value, source.known, got.state != "whole")], end)
+    return FoundCalls([call_of(name, parsed.value, source.tool_names, parsed.state != "whole")], end)
 
 
 def read_python_list(source: Source, at: int) -> Result:
     calls: list[TextCall] = []
     text = source.text
     while True:
-        got = read_python(source, at)
-        if not isinstance(got, FoundCalls):
-            return got
-        calls += got.calls
-        match = BETWEEN.match(text, got.end)
-        at = match.end() if match else got.end
+        outcome = read_python(source, at)
+        if not isinstance(outcome, FoundCalls):
+            return outcome
+        calls += outcome.calls
+        match = BETWEEN.match(text, outcome.end)
+        at = match.end() if match else outcome.end
         if at == len(text):
             last = calls[-1]
             doubted = TextCall(last.name, last.arguments, True)

@@ -1,8 +1,8 @@
-"""One connection to a server, in HTTP/1.1: a request goes out as bytes, the head of the answer and then its body come
-in as they arrive. Knows neither addresses nor what is said.
+"""One HTTP/1.1 connection to a server: sends a request as bytes, and receives the head and then the body of the answer
+as they arrive. Knows neither addresses nor the content.
 
-It stands in the place of a library because to import one took a third of a run with one answer (decision 0021). What a
-client of model servers needs is little: no redirects, no cookies, no uploads, no WebSockets.
+It replaces a library whose import took a third of a run with one answer (decision 0021). A client of model servers
+needs little: no redirects, no cookies, no uploads, no WebSockets.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ HEAD_CAP = 64 * 1024
 HINTS = 20
 """How many answers may say that the answer is still to come (100 Continue, 103 Early Hints)."""
 LINE_CAP = 4 * 1024
-"""The longest line with the size of a chunk, or behind the last one."""
+"""The longest line of a chunk size or of a trailer."""
 BUFFERED = 256 * 1024
-"""How much of a body may wait for whoever reads it before the server is kept waiting."""
+"""The most bytes of a body that are buffered for the reader before the server has to wait."""
 
 
 class CutOff(ConnectionError):
@@ -31,7 +31,7 @@ class Head(NamedTuple):
 
 
 class ServerConnection(asyncio.Protocol):
-    """Carries one exchange after the other: `send`, then `read` to the end. Whoever leaves before it calls `close`."""
+    """Carries one exchange after another: `send`, then `read` to the end, or `close` to stop earlier."""
 
     __slots__ = (
         "_body",
@@ -54,7 +54,7 @@ class ServerConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport
         self.ended = True
-        """Whether the answer is complete; what came of it may still wait to be read."""
+        """True if the answer is complete; parts of it may still be unread."""
         self._closed = False
         self._keeps = True
         self._tunnels = False
@@ -62,7 +62,7 @@ class ServerConnection(asyncio.Protocol):
         self._head: Head | None = None
         self._hints = 0
         self._parse: Callable[[bytes], bytes] = self._stray
-        """Takes what came and was not understood yet; returns what of it needs more bytes to be understood."""
+        """Parses received bytes; returns the bytes that need more input."""
         self._rest = b""
         self._left = 0
         """How many bytes of the body, or of the chunk, are still to come."""
@@ -73,7 +73,7 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the next exchange finds nothing of this one, read or unread."""
+        """True if the connection can carry another exchange: this one is complete and completely read."""
         return self.at_eof and self._keeps and not self._closed and not self.transport.is_closing()
 
     @property
@@ -103,7 +103,7 @@ class ServerConnection(asyncio.Protocol):
         self._parse = self._read_head
 
     async def read(self) -> bytes:
-        """What came of the body since the last call; empty at its end. CutOff if it will never be whole."""
+        """Return the new part of the body; empty at its end. CutOff if the body will never be complete."""
         while not self._body:
             if self.ended:
                 return b""
@@ -119,7 +119,7 @@ class ServerConnection(asyncio.Protocol):
         return data
 
     def close(self) -> None:
-        """At once: nobody waits for a farewell."""
+        """Abort the connection at once, without a TLS or TCP shutdown."""
         self._closed = True
         self.transport.abort()
 
@@ -134,7 +134,7 @@ class ServerConnection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -175,23 +175,23 @@ class ServerConnection(asyncio.Protocol):
                 raise ValueError("the answer is not HTTP")
             return data
         version, head = _parse_head(data[:end])
-        rest = data[end + 4 :]
+        remaining = data[end + 4 :]
         if 100 <= head.status < 200 and head.status != 101:
             self._hints += 1
             if self._hints > HINTS:
                 raise ValueError("the answer does not begin")
-            return self._read_head(rest) if rest else b""  # the answer is still to come
+            return self._read_head(remaining) if remaining else b""  # the answer is still to come
         self._keeps = _keeps(version, head.headers)
         self._parse = self._body_reader(head)
         self._head = head
-        return self._parse(rest)
+        return self._parse(remaining)
 
     def _body_reader(self, head: Head) -> Callable[[bytes], bytes]:
         coding, length = head.headers.get("transfer-encoding", ""), head.headers.get("content-length", "")
         if head.status in (101, 204, 304) or (self._tunnels and head.status == 200):
             return self._end
         if coding.lower().endswith("chunked"):
-            self._keeps = self._keeps and not length  # who says both may mean either
+            self._keeps = self._keeps and not length  # both a length and chunked encoding are ambiguous: do not reuse
             return self._read_chunks
         if length and not coding:
             if not (length.isascii() and length.isdigit()):
@@ -231,18 +231,18 @@ class ServerConnection(asyncio.Protocol):
 
     def _read_chunk(self, data: bytes) -> bytes:
         """One that does not come all at once, and the end of its line."""
-        piece, rest = data[: self._left], data[self._left :]
+        piece, remaining = data[: self._left], data[self._left :]
         self._left -= len(piece)
         self._take(piece)
-        if self._left or len(rest) < 2:
-            return rest
-        if not rest.startswith(b"\r\n"):
+        if self._left or len(remaining) < 2:
+            return remaining
+        if not remaining.startswith(b"\r\n"):
             raise ValueError("a chunk is longer than it said")
         self._parse = self._read_chunks
-        return self._read_chunks(rest[2:])
+        return self._read_chunks(remaining[2:])
 
     def _read_trailers(self, data: bytes) -> bytes:
-        """What may follow the last chunk, up to an empty line, is of no use."""
+        """Skip the trailers after the last chunk, up to an empty line."""
         at = 0
         while (end := data.find(b"\r\n", at)) > at:
             at = end + 2
@@ -253,13 +253,13 @@ class ServerConnection(asyncio.Protocol):
             self._body.append(piece)
             self._waiting += len(piece)
 
-    def _end(self, rest: bytes) -> bytes:
+    def _end(self, remaining: bytes) -> bytes:
         self.ended = True
         self._parse = self._stray
-        return self._stray(rest) if rest else b""
+        return self._stray(remaining) if remaining else b""
 
     def _stray(self, data: bytes) -> bytes:
-        """Nothing was asked: whatever this is, it must not pass for the next answer."""
+        """Discard bytes without a request; do not reuse the connection, where they could pass for an answer."""
         self._keeps = False
         return b""
 
@@ -295,6 +295,6 @@ def _parse_head(data: bytes) -> tuple[str, Head]:
 
 
 def _keeps(version: str, headers: dict[str, str]) -> bool:
-    """Whether the connection stays open after the answer."""
+    """True if the connection stays open after the answer."""
     wish = headers.get("connection", "").lower()
     return "close" not in wish if version != "HTTP/1.0" else "keep-alive" in wish

@@ -1,9 +1,9 @@
-"""A request as one provider's bytes: what all wires have in common. Every entry is encoded once and its bytes are kept,
-so that a request begins with the bytes of the one before (L-21) and a turn costs what is new in it (law 13). Adapters
-say what an entry and a tool look like in their protocols.
+"""Encoding of requests as a provider's bytes: the part common to all protocols. Every entry is encoded once and its
+bytes are cached, so that a request begins with the bytes of the one before (L-21) and a turn costs only its new entries
+(law 13). Adapters define the encoding of an entry and of a tool.
 
-The ids under which calls and results are sent: providers' own may repeat or be missing (M-09), while servers want each
-to be there once. The first call of an id keeps it, a turn whose ids cannot be used gets made-up ones.
+The ids of calls and results: those of providers may repeat or be missing (M-09), while servers require unique ones. The
+first call with an id keeps it; a turn whose ids cannot be used gets generated ones.
 """
 
 import re
@@ -44,8 +44,8 @@ class CallIds:
 
     def of_calls(self, calls: Sequence[ToolRequest]) -> Mapping[CallKey, str]:
         """The ids of a turn's calls; `of_result` speaks of the same turn from now on."""
-        own = self._claim(calls)
-        self._turn = {call.call: call.id if own else _alias(call.call) for call in calls}
+        has_own_ids = self._claim(calls)
+        self._turn = {call.call: call.id if has_own_ids else _alias(call.call) for call in calls}
         return self._turn
 
     def of_result(self, call: CallKey) -> str:
@@ -83,36 +83,36 @@ class Picture(NamedTuple):
         return f"data:{self.media_type};base64,{self.data}"
 
 
-def shown(entry: UserEntry, pictures: Pictures) -> tuple[str, list[Picture]]:
-    """What was said, with a word for each picture that is not among those that can be shown, and those."""
-    found: list[Picture] = []
+def resolve_pictures(entry: UserEntry, pictures: Pictures) -> tuple[str, list[Picture]]:
+    """Return the text, with a note for each picture that cannot be shown, and the pictures that can."""
+    shown_pictures: list[Picture] = []
     missing = ""
     for image in entry.images:
         data = pictures.get(image.blob)
         if data is not None and image.media_type in KINDS:
-            found.append(Picture(image.media_type, b64encode(data).decode()))
+            shown_pictures.append(Picture(image.media_type, b64encode(data).decode()))
         else:
             missing += f"\n[an image ({image.media_type}) was attached here, which cannot be shown to you]"
-    return entry.text + missing, found
+    return entry.text + missing, shown_pictures
 
 
 def _goes_back(block: Thinking, ref: str, refused: frozenset[str]) -> bool:
-    """Whether thinking is sent back to a model: its own, signed, and not refused before (M-10)."""
+    """True if thinking is sent back to a model: it is the model's own, signed, and was not refused before (M-10)."""
     return bool(block.opaque) and block.model == ref and block.opaque not in refused
 
 
 class Talk:
-    """What is remembered of one conversation from request to request."""
+    """The state of one conversation between requests."""
 
     def __init__(self) -> None:
         self.refused = NONE_REFUSED
-        """Thinking that the provider did not take back."""
+        """Thinking that the provider refused to take back."""
         self.memo: Memo | None = None
-        """In place of the request's own, which holds bytes of another way to encode."""
+        """Replaces the request's own memo, which holds bytes of another encoding."""
         self.tools: tuple[ToolSpec, ...] = ()
-        """Those of the last request that had some."""
+        """The tools of the last request that had any."""
         self.calm = False
-        """Whether thinking is not asked for, because the provider misses blocks that cannot be sent."""
+        """True if thinking is not requested, because the provider requires earlier blocks that cannot be sent."""
 
 
 class ConversationEncoder(ABC):
@@ -129,7 +129,7 @@ class ConversationEncoder(ABC):
     def __call__(self, entry: Entry) -> bytes:
         match entry:
             case UserEntry():
-                return self._user(*shown(entry, self._pictures))
+                return self._user(*resolve_pictures(entry, self._pictures))
             case AssistantEntry(text="", calls=(), thinking=thinking) if not any(each.opaque for each in thinking):
                 return b""  # an empty answer, which servers refuse as a message
             case AssistantEntry(calls=calls):
@@ -153,8 +153,8 @@ class ConversationEncoder(ABC):
 
     def _returned(self, entry: AssistantEntry) -> list[tuple[Thinking, SignedBlock]]:
         """The thinking of an answer that goes back, as it was recorded and as the provider wrote it."""
-        own = (block for block in entry.thinking if _goes_back(block, self._ref, self._refused))
-        return [(block, sealed) for block in own if (sealed := unseal(block.opaque)) is not None]
+        own_blocks = (block for block in entry.thinking if _goes_back(block, self._ref, self._refused))
+        return [(block, sealed) for block in own_blocks if (sealed := unseal(block.opaque)) is not None]
 
 
 class AlternatingConversation(ConversationEncoder):
@@ -162,18 +162,18 @@ class AlternatingConversation(ConversationEncoder):
     or closes it."""
 
     opening: ClassVar[Mapping[Literal["user", "model"], bytes]]
-    """How a message of each begins."""
+    """The beginning of a message of each speaker."""
     untold: ClassVar[bytes]
-    """What the user is made to say where a conversation begins with the model."""
+    """The user's text that is inserted where a conversation begins with the model."""
     _speaker: Literal["user", "model", ""] = ""
 
     def _piece(self, speaker: Literal["user", "model"], parts: Sequence[bytes]) -> bytes:
         if not parts:
             return b""
-        before, self._speaker = self._speaker, speaker
-        opening = b"," if before == speaker else self.opening[speaker]
-        if before != speaker and (before or speaker == "model"):
-            opening = (b"" if before else self.opening["user"] + self.untold) + CLOSE + opening
+        previous, self._speaker = self._speaker, speaker
+        opening = b"," if previous == speaker else self.opening[speaker]
+        if previous != speaker and (previous or speaker == "model"):
+            opening = (b"" if previous else self.opening["user"] + self.untold) + CLOSE + opening
         return opening + b",".join(parts)
 
 
@@ -187,7 +187,7 @@ class RequestEncoder(ABC):
 
     @abstractmethod
     def body(self, parameters: dict[str, Any], request: ModelRequest) -> bytes:
-        """The request as it is sent: what stays the same first, then the conversation."""
+        """Return the request body: the constant parts first, then the conversation."""
 
     @abstractmethod
     def _conversation(self, refused: frozenset[str], pictures: Pictures) -> Encode:
@@ -206,11 +206,11 @@ class RequestEncoder(ABC):
         """Send none of this request's thinking again; False when none was sent."""
         talk = self.talk(request)
         blocks = (block for entry in request.entries if isinstance(entry, AssistantEntry) for block in entry.thinking)
-        sent = {block.opaque for block in blocks if _goes_back(block, self._ref, talk.refused)}
-        if sent:
-            talk.refused |= sent
+        sent_blocks = {block.opaque for block in blocks if _goes_back(block, self._ref, talk.refused)}
+        if sent_blocks:
+            talk.refused |= sent_blocks
             talk.memo = Memo()
-        return bool(sent)
+        return bool(sent_blocks)
 
     def _pieces(self, request: ModelRequest) -> Sequence[bytes]:
         """The bytes of each entry."""
@@ -226,13 +226,13 @@ class RequestEncoder(ABC):
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         key = tuple(map(id, tools))
-        kept = self._tool_sets.get(key)
-        if kept is None:
+        cached = self._tool_sets.get(key)
+        if cached is None:
             if len(self._tool_sets) >= _TOOL_SETS_KEPT:
                 self._tool_sets.clear()
             # The tools are held, so that their ids stay theirs.
-            kept = self._tool_sets[key] = (tools, self._encode_tools(tools))
-        return kept[1]
+            cached = self._tool_sets[key] = (tools, self._encode_tools(tools))
+        return cached[1]
 
     def _encode_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         return encode_json([self._tool(spec) for spec in tools])

@@ -1,5 +1,5 @@
-"""What a provider's refusal means: from status, headers and body to one ModelError (M-11), and whether it refused one
-parameter of the request (M-01). Pure; the words of real servers are listed here and nowhere else."""
+"""Classification of a provider's error: converts status, headers and body to one ModelError (M-11), and detects that
+one parameter of the request was refused (M-01). Pure; the error texts of real servers are listed only here."""
 
 import re
 import time
@@ -79,7 +79,7 @@ _ADVICE: dict[ModelErrorKind, str] = {
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """What a provider said about its failure."""
+    """The description of a failure by the provider."""
 
     sentence: str = ""
     words: str = ""
@@ -89,26 +89,26 @@ class Complaint(msgspec.Struct, frozen=True):
     wait: float | None = None
     """The seconds after which it may be asked again, if the body tells them."""
     is_error: bool = True
-    """Whether the body says of itself that it tells of a failure; one that came with status 200 may be anything."""
+    """True if the body itself reports a failure. A body with status 200 may be anything."""
 
 
-def failure(where: str, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ModelError:
+def failure(host: str, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ModelError:
     """The error for an answer with this status and body; status 200 is judged by the body alone."""
-    said = read_complaint(body)
-    status = said.status if status == 200 and said.status else status
+    complaint = read_complaint(body)
+    status = complaint.status if status == 200 and complaint.status else status
     wait = retry_after(headers or {}, time.time)
-    wait = said.wait if wait is None else wait
-    kind = classify(status, f"{said.words} {said.sentence}")
-    if kind == "quota" and status == 429 and wait is not None and not _is_lasting(said):
+    wait = complaint.wait if wait is None else wait
+    kind = classify(status, f"{complaint.words} {complaint.sentence}")
+    if kind == "quota" and status == 429 and wait is not None and not _is_lasting(complaint):
         kind = "rate_limit"  # Google calls every limit a quota; those of a minute pass
-    sentence = said.sentence or "it gave no reason"
-    if said.param and said.param not in sentence:
-        sentence += f" (parameter {said.param})"
+    sentence = complaint.sentence or "it gave no reason"
+    if complaint.param and complaint.param not in sentence:
+        sentence += f" (parameter {complaint.param})"
     advice = f"; {_ADVICE[kind]}" if kind in _ADVICE else ""
     if wait is not None and wait > LONGEST_WAIT_S:
         advice += f"; it can be asked again in {_duration(wait)}"
-    told = f"{where} answered {status}: {sentence}{advice}"
-    return ModelError(kind, told, status=status, retry_after=wait, param=said.param)
+    message = f"{host} answered {status}: {sentence}{advice}"
+    return ModelError(kind, message, status=status, retry_after=wait, param=complaint.param)
 
 
 def classify(status: int, text: str) -> ModelErrorKind:
@@ -146,14 +146,14 @@ def classify(status: int, text: str) -> ModelErrorKind:
 def read_complaint(body: bytes) -> Complaint:
     """Find the provider's own sentence in any of the shapes that servers use."""
     try:
-        found = msgspec.json.decode(body)
+        document = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Complaint(_bounded(re.sub(r"<[^>]{0,200}>", " ", body[:20_000].decode("utf-8", "replace"))))
-    if isinstance(found, list) and found:
-        found = found[0]
-    inner = found.get("error", found) if isinstance(found, dict) else found
-    is_error = isinstance(found, dict) and bool(
-        found.get("error") or "error" in (found.get("object"), found.get("type"))
+    if isinstance(document, list) and document:
+        document = document[0]
+    inner = document.get("error", document) if isinstance(document, dict) else document
+    is_error = isinstance(document, dict) and bool(
+        document.get("error") or "error" in (document.get("object"), document.get("type"))
     )
     if not isinstance(inner, dict):
         return Complaint(_bounded(str(inner)), is_error=is_error)
@@ -189,17 +189,17 @@ def _wait_of(sentence: str) -> float | None:
 
 
 def _details(details: Any) -> tuple[str, float | None]:
-    """What Google adds to its errors: reasons, the names of quotas, and the wait."""
+    """Return the details that Google adds to its errors: reasons and names of quotas, and the wait."""
     words: list[str] = []
     wait: float | None = None
     for detail in details if isinstance(details, list) else ():
         if not isinstance(detail, dict):
             continue
         violations = detail.get("violations")
-        found = [detail.get("reason"), *(violations if isinstance(violations, list) else ())]
-        words += (str(word.get("quotaId") if isinstance(word, dict) else word) for word in found if word)
-        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?s", told := str(detail.get("retryDelay"))):
-            wait = float(told[:-1])
+        reasons = [detail.get("reason"), *(violations if isinstance(violations, list) else ())]
+        words += (str(word.get("quotaId") if isinstance(word, dict) else word) for word in reasons if word)
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?s", delay := str(detail.get("retryDelay"))):
+            wait = float(delay[:-1])
     return " ".join(words), wait
 
 
@@ -248,22 +248,22 @@ _ELSEWHERE = re.compile(
 
 
 def is_refusal(error: ModelError) -> bool:
-    """Whether the server refused the request as such."""
+    """True if the server refused the request itself."""
     return error.kind == "bad_request" and error.status in (400, 422)
 
 
 def refuses(error: ModelError, name: str, words: str = "", *, inside: bool = False) -> bool:
-    """Whether the server refused the parameter `name`; `words` is a pattern of what sentences call it, if that is not
-    its name; `inside` says that it stands inside the conversation and the tools."""
+    """True if the server refused the parameter `name`. `words`: a pattern of its name in error messages, if it differs.
+    `inside`: True if the parameter is inside the conversation or the tools."""
     if not is_refusal(error):
         return False
     if error.param and not inside:
         return re.match(rf"{re.escape(name)}(?![\w-])", error.param.removeprefix("body.")) is not None
-    said = str(error)
-    if not inside and _ELSEWHERE.search(said):
+    error_text = str(error)
+    if not inside and _ELSEWHERE.search(error_text):
         return False
     pattern = rf"(?<![\w-])(?:{words or re.escape(name)})(?![\w-])"
     return any(
-        _REFUSED.search(said, max(0, found.start() - _NEAR), found.end() + _NEAR)
-        for found in re.finditer(pattern, said, re.I)
+        _REFUSED.search(error_text, max(0, match.start() - _NEAR), match.end() + _NEAR)
+        for match in re.finditer(pattern, error_text, re.I)
     )

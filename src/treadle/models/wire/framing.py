@@ -1,8 +1,8 @@
-"""Bytes of an answer, however the network cut them, as server-sent events (by the WHATWG rules), as lines, or as one
-JSON document, within limits. Knows nothing of models.
+"""Splits the bytes of an answer, in any chunks, into server-sent events (by the WHATWG rules), lines, or one JSON
+document, within limits. Knows nothing of models.
 
-Linear in the bytes fed, whatever their shape: text is decoded once, a line is joined once. The common events, a
-`data: ` line alone or after an `event: ` line, take paths of their own.
+Linear in the bytes fed, for any input: text is decoded once, a line is joined once. The common events, a `data: ` line
+alone or after an `event: ` line, have fast paths.
 """
 
 import codecs
@@ -20,15 +20,15 @@ ANSWER_BYTES = 128 * 1024 * 1024
 class SizeExceeded(Exception):
     """More than `limit` bytes of one thing. Raised by decoders, which do not know who sent it."""
 
-    def __init__(self, what: str, limit: int) -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, subject: str, limit: int) -> None:
+        super().__init__(subject)
+        self.what = subject
         self.limit = limit
 
 
-def over_limit(where: str, over: SizeExceeded) -> ModelError:
-    said = f"{where} sent {over.what} of more than {over.limit // (1024 * 1024)} MiB; the answer was given up"
-    return ModelError("answer_limit", said)
+def over_limit(host: str, over: SizeExceeded) -> ModelError:
+    message = f"{host} sent {over.what} of more than {over.limit // (1024 * 1024)} MiB; the answer was given up"
+    return ModelError("answer_limit", message)
 
 
 class ServerEvent(msgspec.Struct, frozen=True, gc=False):
@@ -37,19 +37,19 @@ class ServerEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decoder:
-    """Takes bytes as they come, gives events as they are complete. What is unfinished at the end is no event."""
+    """Takes bytes as they arrive and returns complete events. An unfinished event at the end is dropped."""
 
     def __init__(self) -> None:
         self._cut: codecs.IncrementalDecoder | None = None
-        """For text that is cut in the midst of a character."""
+        """The decoder for text that is split inside a character."""
         self._in_character = False
-        """A character has begun that the next bytes end."""
+        """True if a character has begun that the next bytes end."""
         self._begun = False
         self._after_cr = False
         self._pieces: list[str] = []
-        """What came since the last event."""
+        """The text since the last event."""
         self._size = 0
-        """Characters of it."""
+        """The number of characters in `_pieces`."""
         self._after_lf = False
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
@@ -74,11 +74,11 @@ class Decoder:
             text = "".join([*self._pieces, text])
             self._pieces.clear()
         blocks = text.split("\n\n")
-        rest = blocks.pop()
-        if rest:
-            self._pieces.append(rest)
-        self._size = len(rest)
-        self._after_lf = rest.endswith("\n")
+        remaining = blocks.pop()
+        if remaining:
+            self._pieces.append(remaining)
+        self._size = len(remaining)
+        self._after_lf = remaining.endswith("\n")
         events: list[ServerEvent] = []
         for block in blocks:
             if block.startswith("data: ") and "\n" not in block:
@@ -108,7 +108,7 @@ class Decoder:
 
 
 def _event(lines: list[str]) -> ServerEvent | None:
-    """The event of these lines, if they have data. What else stands there is a comment, or is about reconnecting."""
+    """Return the event of these lines; None without data. Comments and reconnection fields are skipped."""
     kind, data = "", []
     for line in lines:
         name, _, value = line.partition(":")
@@ -135,9 +135,9 @@ class LineDecoder:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines without their ends. Blank ones are left out."""
-        return lines_of(self.whole(chunk))
+        return lines_of(self.take_complete_lines(chunk))
 
-    def whole(self, chunk: bytes) -> bytes:
+    def take_complete_lines(self, chunk: bytes) -> bytes:
         """The same lines in one piece, for who can read it as such."""
         end = chunk.rfind(b"\n") + 1
         self._size = self._size + len(chunk) if not end else len(chunk) - end
@@ -162,18 +162,18 @@ class LineDecoder:
 
     def _tidy(self, lines: bytes) -> bytes:
         """A mark of the byte order may stand before the first line."""
-        if not self._begun and (begun := lines.lstrip(_SPACE)):
+        if not self._begun and (stripped := lines.lstrip(_SPACE)):
             self._begun = True
-            return begun.removeprefix(_BOM)
+            return stripped.removeprefix(_BOM)
         return lines
 
 
-def lines_of(whole: bytes) -> list[bytes]:
-    return [line for raw in whole.split(b"\n") if (line := raw.strip(_BLANK))]
+def lines_of(body: bytes) -> list[bytes]:
+    return [line for raw in body.split(b"\n") if (line := raw.strip(_BLANK))]
 
 
 class EventBody:
-    """Takes bytes as they come. What it is shows in its first byte."""
+    """Takes bytes as they arrive. The first byte decides the format."""
 
     def __init__(self) -> None:
         self._events = Decoder()

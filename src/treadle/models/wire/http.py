@@ -35,14 +35,14 @@ class Inflate:
 
     def piece(self) -> bytes:
         """The next piece; empty when more must come first. zlib.error if it is nothing compressed."""
-        found = b""
-        while self._waiting and not found:
-            found = self._inner.decompress(self._waiting, PIECE)
+        output = b""
+        while self._waiting and not output:
+            output = self._inner.decompress(self._waiting, PIECE)
             self._waiting = self._inner.unconsumed_tail
             if self._inner.eof:
                 self._waiting = self._inner.unused_data
                 self._inner = zlib.decompressobj(_ANY_HEADER)  # a body may be several, one behind the other
-        return found
+        return output
 
 
 _ALWAYS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": f"Treadle/{__version__}"}
@@ -63,13 +63,13 @@ class HttpResponse:
 
     __slots__ = ("_connection", "_inflate", "_pool", "_route", "_size", "_where", "head")
 
-    def __init__(self, where: str, head: Head, route: Route, connection: ServerConnection, pool: Pool) -> None:
+    def __init__(self, host: str, head: Head, route: Route, connection: ServerConnection, pool: Pool) -> None:
         self.head = head
-        self._where = where
+        self._where = host
         self._route, self._connection, self._pool = route, connection, pool
         encoding = head.headers.get("content-encoding", "").lower()
         if encoding not in ("", "identity", *KNOWN):
-            raise ModelError("bad_request", f"{where} compressed its answer ({encoding[:40]}), which was not asked for")
+            raise ModelError("bad_request", f"{host} compressed its answer ({encoding[:40]}), which was not asked for")
         self._inflate = Inflate() if encoding in KNOWN else None
         self._size = 0
 
@@ -83,7 +83,7 @@ class HttpResponse:
         return self._connection.at_eof
 
     async def read(self) -> bytes:
-        """What the network brought since the last call; empty at the end."""
+        """Return the data that arrived since the last call; empty at the end."""
         try:
             data = await (self._connection.read() if self._inflate is None else self._inflated(self._inflate))
         except zlib.error as error:
@@ -96,11 +96,11 @@ class HttpResponse:
         return data
 
     async def _inflated(self, inflate: Inflate) -> bytes:
-        await asyncio.sleep(0)  # what a few bytes unfold to is read without any wait for the network
+        await asyncio.sleep(0)  # yield: a few bytes may inflate to much data, read without waiting for the network
         while not (data := inflate.piece()):
-            if not (came := await self._connection.read()):
+            if not (received := await self._connection.read()):
                 return b""
-            inflate.feed(came)
+            inflate.feed(received)
         return data
 
     async def read_on(self) -> bytes:
@@ -135,7 +135,7 @@ class Http:
         return await self._send("POST", url, {"Content-Type": "application/json", **headers}, body, key, key_header)
 
     async def get(self, url: str, headers: Mapping[str, str], key: Secret, *, key_header: str = "") -> bytes:
-        """A whole document. It is waited for no longer than a connection: nobody watches over its silence."""
+        """Fetch a whole document. The timeout is that of a connection, because no watchdog checks for silence."""
         document = bytearray()
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -151,48 +151,48 @@ class Http:
     async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, key: Secret, key_header: str
     ) -> HttpResponse:
-        where = host_of(url)
-        sent = {**_ALWAYS, **headers}
+        host = host_of(url)
+        all_headers = {**_ALWAYS, **headers}
         if key:
-            sent[key_header or "Authorization"] = key.reveal() if key_header else f"Bearer {key.reveal()}"
+            all_headers[key_header or "Authorization"] = key.reveal() if key_header else f"Bearer {key.reveal()}"
         if body is not None:
-            sent["Content-Length"] = str(len(body))
+            all_headers["Content-Length"] = str(len(body))
         faultpoint("models.request")
-        route = self._route(url, where)
+        route = self._route(url, host)
         try:
-            request = route.head(method, sent) + (body or b"")
+            request = route.head(method, all_headers) + (body or b"")
             connection = self._pool.take(route) or await route.connect()
         except OSError as error:
-            raise _broken(where, error, key) from error
+            raise _broken(host, error, key) from error
         except ValueError as error:  # also from the names of hosts
-            raise ModelError("bad_request", f"{where} cannot be asked: {error}") from error
+            raise ModelError("bad_request", f"{host} cannot be asked: {error}") from error
         try:
             # No redirects: a key is sent to the host that was configured and to no other.
             head = await connection.send(request)
-            reply = HttpResponse(where, head, route, connection, self._pool)
+            reply = HttpResponse(host, head, route, connection, self._pool)
             if head.status != 200:
-                raise await _refusal(where, reply, key)
+                raise await _refusal(host, reply, key)
             return reply
         except OSError as error:
             connection.close()
-            raise _broken(where, error, key) from error
+            raise _broken(host, error, key) from error
         except BaseException:
             self._pool.give_back(route, connection)
             raise
 
-    def _route(self, url: str, where: str) -> Route:
+    def _route(self, url: str, host: str) -> Route:
         if url not in self._routes:
             try:
                 to = address_of(url)
             except ValueError as error:
-                raise ModelError("bad_request", f"{where} is no address of a server; check the base URL") from error
-            proxy = proxy_of(where, url.partition(":")[0])
+                raise ModelError("bad_request", f"{host} is no address of a server; check the base URL") from error
+            proxy = proxy_of(host, url.partition(":")[0])
             try:
                 self._routes[url] = Route(to, address_of(proxy) if proxy else None)
             except ValueError as error:
                 kind = (proxy or "").partition(":")[0]
-                told = f"{where} cannot be reached: a proxy must be http:// or https://, not {kind}://"
-                raise ModelError("network", told) from error
+                message = f"{host} cannot be reached: a proxy must be http:// or https://, not {kind}://"
+                raise ModelError("network", message) from error
         return self._routes[url]
 
     async def close(self) -> None:
@@ -213,19 +213,19 @@ def host_of(url: str) -> str:
     return url.split("/")[2] if "://" in url else url
 
 
-def _broken(where: str, error: OSError, key: Secret | None = None) -> ModelError:
+def _broken(host: str, error: OSError, key: Secret | None = None) -> ModelError:
     if isinstance(error, CutOff):
-        return ModelError("cut_stream", f"{where} broke off in the middle of its answer")
+        return ModelError("cut_stream", f"{host} broke off in the middle of its answer")
     if isinstance(error, TimeoutError) and not str(error):
-        return ModelError("network", f"{where} cannot be reached: no answer within {CONNECT_S:g} seconds")
+        return ModelError("network", f"{host} cannot be reached: no answer within {CONNECT_S:g} seconds")
     reason = str(error) or type(error).__name__
     # Where a name has several addresses, asyncio joins the errors of all in one text.
     refused = isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in reason
-    told = f"{where} cannot be reached: {key.redact(reason) if key else reason}"
-    return ModelError("network", told, unreachable=refused)
+    message = f"{host} cannot be reached: {key.redact(reason) if key else reason}"
+    return ModelError("network", message, unreachable=refused)
 
 
-async def _refusal(where: str, reply: HttpResponse, key: Secret) -> ModelError:
+async def _refusal(host: str, reply: HttpResponse, key: Secret) -> ModelError:
     """The error that a status other than 200 stands for. The body is read as far as it helps."""
     body = bytearray()
     try:
@@ -234,5 +234,5 @@ async def _refusal(where: str, reply: HttpResponse, key: Secret) -> ModelError:
                 body += piece
     except (ModelError, OSError):
         pass  # the status alone says enough
-    shown = key.redact(bytes(body[:BODY_CAP]).decode("utf-8", "replace")).encode()
-    return failure(where, reply.head.status, shown, reply.head.headers)
+    redacted = key.redact(bytes(body[:BODY_CAP]).decode("utf-8", "replace")).encode()
+    return failure(host, reply.head.status, redacted, reply.head.headers)

@@ -40,7 +40,7 @@ class Endpoint(Protocol):
         ...
 
     def refused(self, access: Access, error: ModelError) -> bool:
-        """Told that an access was refused; whether another one may be had. Asked once in a call."""
+        """Report a refused access. Return True if another may be available. Called once per call of the model."""
         ...
 
 
@@ -76,18 +76,18 @@ _ABOUT_PICTURES = re.compile(r"image|picture|vision|multi-?modal|inline_?data|me
 
 
 class HttpModel(ModelBase, ABC):
-    """One model behind one base URL, or behind an endpoint of its own. Subclasses say what is sent and how the answer
-    is read."""
+    """One model behind one base URL, or behind an endpoint of its own. Subclasses define the request and the reader of
+    the answer."""
 
     base_url: ClassVar[str] = ""
     """The provider's own address."""
     path: str
-    """What follows the base URL."""
+    """The path after the base URL."""
     key_header: ClassVar[str] = ""
     headers: ClassVar[Mapping[str, str]] = {}
     """Sent with each request."""
     start_hint: str = ""
-    """How a server on the user's machine is started."""
+    """The command that starts a server on the user's machine."""
     effort_words: ClassVar[Sequence[tuple[str, str]]] = ()
     """The parameters that tell the reasoning effort, each with a pattern of what servers call it in refusals."""
     _encoder: RequestEncoder
@@ -123,23 +123,23 @@ class HttpModel(ModelBase, ABC):
             await self._http.close()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        asked = await self._begin(request)
+        original_request = await self._begin(request)
         refused = False
         mends = 0
-        known = frozenset(self._refused) if self._refused else NONE_REFUSED
+        old_refused = frozenset(self._refused) if self._refused else NONE_REFUSED
         efforts = self._server_efforts
         while True:
-            request, notices = self._fit_effort(self._seen(asked))
+            request, notices = self._fit_effort(self._fit_pictures(original_request))
             if notices:
                 yield notices
             access = await self._endpoint.access(request)
             url = access.base_url + self.path
             parameters = self._parameters(request)
             body = self._encoder.body(parameters, request)
-            heard = False
+            has_output = False
             try:
-                sent = await self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
-                with sent as reply:
+                response = await self._http.post(url, access.headers, body, access.key, key_header=access.key_header)
+                with response as reply:
                     reader = self._reader(host_of(url))
                     reader.server = server_of(url)
                     reader.sent = parameters
@@ -148,7 +148,7 @@ class HttpModel(ModelBase, ABC):
                         if not chunk:
                             break
                         deltas = reader.feed(chunk)
-                        heard = heard or any(type(delta) is not UsageDelta for delta in deltas)
+                        has_output = has_output or any(type(delta) is not UsageDelta for delta in deltas)
                         if deltas:  # a server that merely keeps the line open is silent (L-12)
                             yield deltas
                     faultpoint("models.streamed")
@@ -157,27 +157,27 @@ class HttpModel(ModelBase, ABC):
                         await reply.leave()
                     return
             except ModelError as error:
-                if not heard and not refused and self._endpoint.refused(access, error):
+                if not has_output and not refused and self._endpoint.refused(access, error):
                     refused = True
                     continue
                 mends += 1
-                done = heard or mends > MENDS
+                is_final = has_output or mends > MENDS
                 notice = (
                     None
-                    if done
-                    else self._look_away(error, asked)
+                    if is_final
+                    else self._look_away(error, original_request)
                     or self._mend_effort(error, parameters, request)
                     or self._mend(error, parameters, request)
                 )
                 if notice is None:
                     if is_refusal(error):
-                        # To go without it did not help: whatever the server said of it, it was not the fault.
-                        self._refused &= known
+                        # It failed without the refused parameters, too: they were not the cause. Restore them.
+                        self._refused &= old_refused
                         self._server_efforts = efforts
-                    raise self._explained(error, heard=heard) from error.__cause__
+                    raise self._explained(error, has_output=has_output) from error.__cause__
             yield [notice]
 
-    def _seen(self, request: ModelRequest) -> ModelRequest:
+    def _fit_pictures(self, request: ModelRequest) -> ModelRequest:
         """The request without pictures if the model does not see, or did not take them."""
         if self._info.vision and request.memo not in self._blind:
             return request
@@ -191,21 +191,23 @@ class HttpModel(ModelBase, ABC):
         self._blind[request.memo] = Memo()  # the other one holds the bytes of the pictures
         return self._notice("pictures_dropped", "refuses the pictures; it goes on without them")
 
-    def _mend_effort(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+    def _mend_effort(
+        self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest
+    ) -> NoticeDelta | None:
         """If the server refused the reasoning effort, take a level that it names, or go without. None of this when it
         refused something else."""
         effort = request.effort
         about = error.param or str(error)
         if not effort or not any(
-            name in sent and re.search(words, about, re.I) and refuses(error, name, words)
+            name in sent_params and re.search(words, about, re.I) and refuses(error, name, words)
             for name, words in self.effort_words
         ):
             return None
         levels = tuple(level for level in named_levels(str(error)) if level != effort)
         self._server_efforts = levels
         self._told_efforts.pop(request.memo, None)  # which level is sent instead is told when it is
-        named = f"the levels {', '.join(levels)}" if levels else "no reasoning effort"
-        return self._notice("effort", f"refuses the reasoning effort {effort}; it takes {named}")
+        levels_text = f"the levels {', '.join(levels)}" if levels else "no reasoning effort"
+        return self._notice("effort", f"refuses the reasoning effort {effort}; it takes {levels_text}")
 
     async def _begin(self, request: ModelRequest) -> ModelRequest:
         """The request as it is to be made, once all is known that must be."""
@@ -213,27 +215,27 @@ class HttpModel(ModelBase, ABC):
 
     @abstractmethod
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        """What stands beside the conversation and the tools."""
+        """Return the parameters of the request beside the conversation and the tools."""
 
     @abstractmethod
-    def _reader(self, where: str) -> AnswerReader:
+    def _reader(self, host: str) -> AnswerReader:
         """Reads one answer; `where` is the host, for people."""
 
     @abstractmethod
-    def _mend(self, error: ModelError, sent: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
+    def _mend(self, error: ModelError, sent_params: Mapping[str, Any], request: ModelRequest) -> NoticeDelta | None:
         """Leave out what the server refused and say so; None when asking again cannot help. Every refusal must leave
         less to refuse, so that this ends."""
 
-    def _explained(self, error: ModelError, *, heard: bool) -> ModelError:
+    def _explained(self, error: ModelError, *, has_output: bool) -> ModelError:
         """The failure, in words that help; `heard` when a part of the answer came before it."""
         if not error.unreachable:
             return error
-        told = f"{error}; no server listens there: {self.start_hint or 'start it, or check the base URL'}"
-        return ModelError(error.kind, told, unreachable=True)
+        message = f"{error}; no server listens there: {self.start_hint or 'start it, or check the base URL'}"
+        return ModelError(error.kind, message, unreachable=True)
 
-    def _kept(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    def _select_parameters(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters that have a value and were not refused."""
-        return {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+        return {name: value for name, value in params.items() if value is not None and name not in self._refused}
 
     def _drop(self, name: str) -> NoticeDelta:
         """Go without a parameter from now on; if that does not help, only this once."""

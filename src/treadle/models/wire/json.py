@@ -55,10 +55,10 @@ _TROUBLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 def decode_leniently(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S | None:
     """A struct whose fields all have defaults, as far as it can be understood; None when it is no JSON object."""
     try:
-        found: _S | None = _value(raw, kind)
+        decoded: _S | None = _value(raw, kind)
     except _TROUBLE:
         return None
-    return found
+    return decoded
 
 
 def _value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
@@ -69,18 +69,19 @@ def _value(raw: bytes | msgspec.Raw, kind: Any) -> Any:
     if get_origin(kind) in (Union, UnionType):
         return _value(raw, next(part for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is list:
-        return [found for item in _items.decode(raw) if (found := _attempt(item, *get_args(kind))) is not None]
+        return [decoded for item in _items.decode(raw) if (decoded := _attempt(item, *get_args(kind))) is not None]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _struct(raw, kind)
     raise msgspec.ValidationError("of another type")
 
 
 def _struct(raw: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> msgspec.Struct:
-    told = _fields.decode(raw)
+    raw_fields = _fields.decode(raw)
     read = {
         field.name: value
         for field in msgspec.structs.fields(kind)
-        if field.encode_name in told and (value := _attempt(told[field.encode_name], field.type)) is not None
+        if field.encode_name in raw_fields
+        and (value := _attempt(raw_fields[field.encode_name], field.type)) is not None
     }
     return kind(**read)
 
@@ -97,8 +98,8 @@ def decode_mended(data: str | bytes, kind: type[_S]) -> _S | None:
     of a list, null where objects belong, a message that is text. None when anything else is wrong: nothing is left out
     that could be a part of a call."""
     try:
-        found = msgspec.json.decode(data if isinstance(data, str) else data.decode("utf-8", "replace"))
-        return msgspec.convert(_mended(found, kind), kind, strict=False) if isinstance(found, dict) else None
+        document = msgspec.json.decode(data if isinstance(data, str) else data.decode("utf-8", "replace"))
+        return msgspec.convert(_mended(document, kind), kind, strict=False) if isinstance(document, dict) else None
     except _TROUBLE:
         return None
 
@@ -111,8 +112,8 @@ def _mended(value: Any, kind: Any) -> Any:
         fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         if isinstance(value, str) and "content" in fields:
             value = {"content": value}
-        told = fields.keys() & value if _is_object(value) else None
-        return None if told is None else {name: _mended(value[name], fields[name]) for name in told}
+        field_names = fields.keys() & value if _is_object(value) else None
+        return None if field_names is None else {name: _mended(value[name], fields[name]) for name in field_names}
     if get_origin(kind) is dict:
         return value if _is_object(value) else None
     if get_origin(kind) is list:

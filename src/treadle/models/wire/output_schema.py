@@ -1,5 +1,5 @@
-"""The schema of an answer in the words of providers. What a provider does not take is left out: every answer is checked
-anyway, by `treadle.structured`."""
+"""The schema of an answer in the formats of providers. Keywords that a provider does not accept are dropped:
+`treadle.structured` checks every answer anyway."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +21,8 @@ def without_tools(request: ModelRequest) -> dict[str, Any] | None:
 
 
 def is_strict(schema: Mapping[str, Any]) -> bool:
-    """Whether a schema is in the subset that OpenAI's strict mode takes: every object is closed, and all of its
-    fields are required."""
+    """True if a schema is in the subset that OpenAI's strict mode accepts: every object is closed, and all its fields
+    are required."""
     if schema.get("type") != "object":
         return False
     layer: list[Any] = [schema]

@@ -1,5 +1,5 @@
-"""What all readers of an answer have in common: bytes in, deltas out, read by read; what failed, and what was cut off.
-The base of adapters' readers, which know the words of their protocols."""
+"""The common base of the adapters' answer readers: bytes in, deltas out, read by read; detects failures and truncated
+answers. Subclasses know the protocols."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ class Batch:
         self._said = 0
         self._usage: Usage | None = None
         self.called = False
-        """Whether there was a call in any of the reads."""
+        """True if any read had a call."""
 
     @property
-    def said(self) -> int:
+    def text_length(self) -> int:
         """Characters of text since the first read."""
         return self._said + sum(map(len, self._text))
 
@@ -46,7 +46,7 @@ class Batch:
         self._thoughts.append(text)
 
     def put(self, delta: Delta) -> None:
-        """Anything else: what was said before it stays before it."""
+        """Append any other delta; text before it stays before it."""
         if self._text or self._thoughts:
             self._flush()
         if type(delta) is CallDelta:
@@ -73,8 +73,8 @@ class Batch:
                 self._out.append(TextDelta(text))
             self._text.clear()
         if self._thoughts:
-            if thought := "".join(self._thoughts):
-                self._out.append(ThinkingDelta(thought))
+            if thinking := "".join(self._thoughts):
+                self._out.append(ThinkingDelta(thinking))
             self._thoughts.clear()
 
 
@@ -92,8 +92,8 @@ class AnswerReader(ABC):
     """Takes bytes, gives deltas: text and thinking of one read are joined. `done` when the server has said its last
     word. `where` is the host, for people."""
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, host: str) -> None:
+        self._where = host
         self._batch = Batch()
         self._failure: ModelError | None = None
         self._head = b""
@@ -115,14 +115,14 @@ class AnswerReader(ABC):
                 self._recognise(chunk)
             self._read(chunk)
         except ModelError as error:
-            # What the same read brought before counts: it was said, and it is paid for. `end` tells the failure.
+            # Keep the deltas before the failure: they were received and are paid for. `end` raises it.
             self._failure, self.done = error, True
         except SizeExceeded as over:
             self._failure, self.done = over_limit(self._where, over), True
         return self._batch.take()
 
     def _recognise(self, chunk: bytes) -> None:
-        """The first bytes: a web page is no answer of a model, whatever its status and its type say."""
+        """Check the first bytes: a web page is not an answer of a model, even with status 200 and a plausible type."""
         self._head = (self._head + chunk).lstrip(_BLANK)[:_HEAD]
         if self._head.startswith(b"<"):
             raise no_answer(self._where, "a web page")
@@ -160,61 +160,63 @@ class AnswerReader(ABC):
 
     def _begin_call(self, identity: str | None, name: str | None, arguments: str = "") -> None:
         """A call that is told as one of its own. An id that was there before names another call all the same (M-09)."""
-        known = identity in self._ids
+        is_repeated = identity in self._ids
         self._ids.add(identity or "")
-        self._batch.put(CallDelta(None if known else identity or None, self._calls, name or None, arguments))
+        self._batch.put(CallDelta(None if is_repeated else identity or None, self._calls, name or None, arguments))
         self._calls += 1
 
     def _is_whole(self) -> bool:
         return self.finish_reason is not None or self.done
 
     @property
-    def _answered(self) -> bool:
-        """Whether there was something of an answer."""
-        return bool(self._batch.said or self._batch.called)
+    def _has_answer(self) -> bool:
+        """True if any part of an answer has arrived."""
+        return bool(self._batch.text_length or self._batch.called)
 
     def _familiar(self) -> bool:
-        """Whether the body began, as far as it came, like one that may hold an answer."""
-        return any(self._head.startswith(begun[: len(self._head)]) for begun in _BEGINNINGS)
+        """True if the body, as far as it arrived, begins like one that may hold an answer."""
+        return any(self._head.startswith(beginning[: len(self._head)]) for beginning in _BEGINNINGS)
 
     def _nonsense(self, data: str | bytes) -> ModelError:
         """The failure for what cannot be understood."""
         if not self._familiar():
-            return no_answer(self._where, repr(_shown(data)))
-        return ModelError("cut_stream", f"{self._where} sent something that is no part of an answer: {_shown(data)!r}")
+            return no_answer(self._where, repr(_format_excerpt(data)))
+        return ModelError(
+            "cut_stream", f"{self._where} sent something that is no part of an answer: {_format_excerpt(data)!r}"
+        )
 
     def _mended(self, data: str | bytes, kind: type[_S]) -> _S:
         """A part of the answer whose fields have other types than they should, as far as it can be understood."""
-        found = decode_mended(data, kind)
-        if found is None:
+        part = decode_mended(data, kind)
+        if part is None:
             raise self._nonsense(data)
-        return found
+        return part
 
     def _no_document(self, document: bytes) -> ModelError:
         """The failure for a JSON document that is no answer: it tells of a fault, is cut off, or is something else."""
         try:
             msgspec.json.decode(document, type=msgspec.Raw)
-            whole = True
+            is_complete = True
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            whole = False
-        if self._answered or not whole:
+            is_complete = False
+        if self._has_answer or not is_complete:
             return self._nonsense(document)
         if read_complaint(document).is_error:
             return failure(self._where, 200, document)
-        return no_answer(self._where, f"JSON of another kind ({_shown(document)})")
+        return no_answer(self._where, f"JSON of another kind ({_format_excerpt(document)})")
 
 
 class EventReader(AnswerReader):
     """Of a stream of events, or of one document from a server that does not stream."""
 
-    def __init__(self, where: str) -> None:
-        super().__init__(where)
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
         self._body = EventBody()
 
     def _close(self) -> None:
         if (document := self._body.document()) is not None:
             self._read_document(document)
-            if not self._is_whole() and not self._answered:
+            if not self._is_whole() and not self._has_answer:
                 raise self._no_document(document)
 
     @abstractmethod
@@ -222,15 +224,16 @@ class EventReader(AnswerReader):
         """Take in the answer as a whole."""
 
 
-def no_answer(where: str, what: str) -> ModelError:
+def no_answer(host: str, description: str) -> ModelError:
     """For a server that answers well and is none: asking again cannot help."""
     return ModelError(
         "bad_request",
-        f"{where} answered with {what} where the answer of a model should be; check the base URL, and whether a proxy "
+        f"{host} answered with {description} where the answer of a model should be; check the base URL, and "
+        "whether a proxy "
         "or a sign-in page of the network stands in between",
     )
 
 
-def _shown(data: str | bytes) -> str:
+def _format_excerpt(data: str | bytes) -> str:
     text = data if isinstance(data, str) else data[: 4 * _SHOWN + 4].decode("utf-8", "replace")
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -29,7 +29,7 @@ class Address(NamedTuple):
     tls: bool
     host: str
     port: int
-    named: str
+    host_header: str
     """Host and port as in the Host header."""
     path: str
     """With the query."""
@@ -45,15 +45,15 @@ def address_of(url: str) -> Address:
         raise ValueError(f"{url!r} is no address of a server")
     host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
     port = parts.port or _PORTS[parts.scheme]
-    shown = f"[{host}]" if ":" in host else host
+    host_text = f"[{host}]" if ":" in host else host
     path = quote(parts.path or "/", _KEPT_IN_PATHS)
     query = f"?{quote(parts.query, _KEPT_IN_PATHS + '/?')}" if parts.query else ""
     login = ""
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         login = f"Basic {b64encode(pair.encode()).decode()}"
-    named = shown if port == _PORTS[parts.scheme] else f"{shown}:{port}"
-    return Address(parts.scheme == "https", host, port, named, path + query, login)
+    host_and_port = host_text if port == _PORTS[parts.scheme] else f"{host_text}:{port}"
+    return Address(parts.scheme == "https", host, port, host_and_port, path + query, login)
 
 
 def proxy_of(host: str, scheme: str) -> str | None:
@@ -67,14 +67,14 @@ def proxy_of(host: str, scheme: str) -> str | None:
     if bare in ("localhost", "::1") or bare.startswith("127.") or proxy_bypass_environment(name):
         return None
     proxies = getproxies_environment()
-    found = proxies.get(scheme) or proxies.get("all")
-    return found if found is None or "://" in found else f"http://{found}"
+    proxy = proxies.get(scheme) or proxies.get("all")
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
 
 
 def tls_context() -> "ssl.SSLContext":
-    """The one of all connections. To make it takes long, because the certificates of this machine are read, but leaves
-    the interpreter free meanwhile: whoever can, does it in a thread."""
-    with _MAKING:  # who comes second waits for the first
+    """Return the TLS context of all connections. Creating it is slow, because the certificates of this machine are
+    read, but releases the interpreter lock: create it in a thread if possible."""
+    with _MAKING:  # a second caller waits for the first
         return _tls_context()
 
 
@@ -102,14 +102,14 @@ class Route(NamedTuple):
         """The request up to its body. ValueError if a header has a line break in it."""
         to, proxy = self
         target = to.path
-        given = {"Host": to.named, **headers}
+        all_headers = {"Host": to.host_header, **headers}
         if to.login:
-            given.setdefault("Authorization", to.login)
+            all_headers.setdefault("Authorization", to.login)
         if proxy is not None and not to.tls:
-            target = f"http://{to.named}{to.path}"
+            target = f"http://{to.host_header}{to.path}"
             if proxy.login:
-                given["Proxy-Authorization"] = proxy.login
-        return _head(f"{method} {target} HTTP/1.1", given)
+                all_headers["Proxy-Authorization"] = proxy.login
+        return _head(f"{method} {target} HTTP/1.1", all_headers)
 
     async def connect(self) -> ServerConnection:
         """A new connection. OSError if there is none to be had, TimeoutError if not in time."""
@@ -137,17 +137,17 @@ async def _connect(to: Address) -> ServerConnection:
 
 async def _tunnel(connection: ServerConnection, to: Address, proxy: Address) -> None:
     """Ask the proxy for the server behind it, and speak TLS with that."""
-    place = f"{to.named.removesuffix(f':{to.port}')}:{to.port}"
+    place = f"{to.host_header.removesuffix(f':{to.port}')}:{to.port}"
     login = {"Proxy-Authorization": proxy.login} if proxy.login else {}
     loop = asyncio.get_running_loop()
     context = await loop.run_in_executor(None, tls_context)
     answer = await connection.send(_head(f"CONNECT {place} HTTP/1.1", {"Host": place, **login}), tunnels=True)
     if answer.status != 200:
-        raise ConnectionError(f"{answer.status} {answer.reason}, says the proxy {proxy.named}")
+        raise ConnectionError(f"{answer.status} {answer.reason}, says the proxy {proxy.host_header}")
     # A transport that is closed would never tell that there is no TLS on it. From here to the end of `start_tls` its
     # loss is noticed: nothing else runs in between, and then it is the business of TLS.
     if connection.is_lost:
-        raise ConnectionError(f"the proxy {proxy.named} closed the connection to {place}")
+        raise ConnectionError(f"the proxy {proxy.host_header} closed the connection to {place}")
     inner = await loop.start_tls(connection.transport, connection, context, server_hostname=to.host)
     assert inner is not None
     connection.transport = inner
@@ -162,7 +162,7 @@ def _head(first: str, headers: dict[str, str]) -> bytes:
 
 
 class Pool:
-    """The open connections that nobody uses just now."""
+    """The idle open connections."""
 
     def __init__(self) -> None:
         self._idle: dict[tuple[object, ...], deque[tuple[float, ServerConnection]]] = defaultdict(deque)
@@ -187,7 +187,7 @@ class Pool:
             self._sweep = asyncio.get_running_loop().call_later(KEEPALIVE_S, self._drop_old)
 
     def _drop_old(self) -> None:
-        """Those that rested too long, though nobody asked for one; and again, as long as some are left."""
+        """Close the connections that were idle too long, and repeat as long as some are left."""
         self._sweep = None
         for key, idle in list(self._idle.items()):
             while idle and (time.monotonic() - idle[0][0] >= KEEPALIVE_S or not idle[0][1].is_reusable):

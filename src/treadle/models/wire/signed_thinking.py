@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 _block = msgspec.json.Decoder(dict[str, Any])
-_placed = msgspec.json.Decoder(tuple[int, int, msgspec.Raw])
+_placed_decoder = msgspec.json.Decoder(tuple[int, int, msgspec.Raw])
 
 
 class SignedBlock(NamedTuple):
@@ -20,7 +20,7 @@ class SignedBlock(NamedTuple):
 
 
 def seal(sealed: SignedBlock) -> str:
-    """What is recorded: the block alone, or with its place when something stood before it."""
+    """Return the string to record: the block alone, or with its position if text or calls came before it."""
     if not sealed.text and not sealed.calls:
         return sealed.block.decode()
     return f"[{sealed.text},{sealed.calls},{sealed.block.decode()}]"
@@ -32,15 +32,15 @@ def unseal(opaque: str) -> SignedBlock | None:
         if not opaque.startswith("["):
             _block.decode(opaque)
             return SignedBlock(opaque.encode())
-        text, calls, raw = _placed.decode(opaque)
+        text, calls, raw = _placed_decoder.decode(opaque)
         _block.decode(raw)
         return SignedBlock(bytes(raw), text, calls)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return None
 
 
-def moved(opaque: str, by: int) -> str:
-    """What is recorded, when so many characters of text before its place were added or taken out."""
+def shift_position(opaque: str, by: int) -> str:
+    """Shift the position in a recorded block by the number of characters added before it (negative: removed)."""
     sealed = unseal(opaque) if opaque.startswith("[") else None
     if sealed is None:
         return opaque
@@ -55,13 +55,13 @@ def lay_out(text: str, calls: int, thinking: Sequence[SignedBlock]) -> Iterator[
     """The parts of an answer in their order: blocks of thinking, pieces of text, the numbers of its calls. Text stands
     before the calls that came between the same two blocks. Providers refuse thinking that is followed by nothing of
     its turn: it is left out."""
-    said = called = 0
+    text_at = call_count = 0
     waiting: list[bytes] = []
     for sealed in (*thinking, SignedBlock(b"", len(text), calls)):
-        piece, said = text[said : sealed.text], max(said, sealed.text)
+        piece, text_at = text[text_at : sealed.text], max(text_at, sealed.text)
         parts: list[str | int] = [piece] if piece.strip() else []
-        parts += range(called, min(sealed.calls, calls))
-        called = max(called, min(sealed.calls, calls))
+        parts += range(call_count, min(sealed.calls, calls))
+        call_count = max(call_count, min(sealed.calls, calls))
         if parts:
             yield from waiting
             waiting.clear()

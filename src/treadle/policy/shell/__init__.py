@@ -1,1 +1,1 @@
-"""What a shell command would do, read from its text alone: nothing is run, no file is looked at."""
+"""The effects of a shell command, derived from its text alone: nothing is run, no file is read."""

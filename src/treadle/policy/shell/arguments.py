@@ -9,10 +9,10 @@ class Options(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]
     """Names without their dashes; those that take a value are here, too."""
     values: tuple[tuple[str, str], ...]
-    rest: tuple[str, ...]
+    operands: tuple[str, ...]
 
     def has(self, *names: str) -> bool:
-        """Whether one of them was given; a long name also by a beginning of three letters or more."""
+        """True if one of the options was given. A long name also matches its prefix of three letters or more."""
         return any(
             flag == name or (len(name) > 3 and len(flag) >= 3 and name.startswith(flag))
             for name in names
@@ -29,23 +29,23 @@ def read(args: Iterable[str], valued: str = "", *, until_word: bool = False) -> 
     takes = frozenset(valued.split())
     flags: list[str] = []
     values: list[tuple[str, str]] = []
-    rest: list[str] = []
+    operands: list[str] = []
     words = list(args)
     at = 0
     while at < len(words):
         word = words[at]
         at += 1
         if word == "--":
-            rest += words[at:]
+            operands += words[at:]
             break
         if word[:1] != "-" or word == "-":
-            rest.append(word)
+            operands.append(word)
             if until_word:
-                rest += words[at:]
+                operands += words[at:]
                 break
             continue
         at += _option(word, words[at : at + 1], takes, flags, values)
-    return Options(tuple(flags), tuple(values), tuple(rest))
+    return Options(tuple(flags), tuple(values), tuple(operands))
 
 
 def _option(

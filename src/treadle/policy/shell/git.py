@@ -3,7 +3,7 @@
 import re
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Found, Meanings, ShellCall, names
+from treadle.policy.shell.model import UNKNOWN, Meanings, Rating, ShellCall, names
 from treadle.policy.shell.ratings import ratings
 from treadle.policy.shell.read_only_programs import literal
 
@@ -38,24 +38,26 @@ _VERBS: dict[str, tuple[str, str, str]] = {
 
 def git(call: ShellCall) -> Meanings:
     options = read(call.args, "C c git-dir work-tree namespace exec-path super-prefix config-env", until_word=True)
-    before = call.args[: len(call.args) - len(options.rest)]
-    if _only_looks(before, options.rest):
+    global_options = call.args[: len(call.args) - len(options.operands)]
+    if _only_looks(global_options, options.operands):
         return
-    found = ratings(ShellCall("git", options.rest))
-    found += ratings(ShellCall("git-options", before))
-    yield from found or [Found("medium", f"changes the repository (git {' '.join(options.rest[:1])})")]
+    all_ratings = ratings(ShellCall("git", options.operands))
+    all_ratings += ratings(ShellCall("git-options", global_options))
+    yield from all_ratings or [Rating("medium", f"changes the repository (git {' '.join(options.operands[:1])})")]
 
 
-def _only_looks(before: tuple[str, ...], rest: tuple[str, ...]) -> bool:
-    if not set(read(before, "C").flags) <= {"C", "no-pager", "P", "version", "help"} or UNKNOWN in "".join(before):
+def _only_looks(global_options: tuple[str, ...], operands: tuple[str, ...]) -> bool:
+    if not set(read(global_options, "C").flags) <= {"C", "no-pager", "P", "version", "help"} or UNKNOWN in "".join(
+        global_options
+    ):
         return False
-    if not rest:
+    if not operands:
         return True
-    verb, options = rest[0], read(rest[1:], _VALUED)
-    known = all(flag in _SAFE or re.fullmatch(r"[-\d.,]+", flag) for flag in options.flags)
-    if verb not in _LOOKING or not known or not literal(rest[1:]):
+    verb, options = operands[0], read(operands[1:], _VALUED)
+    has_known_flags = all(flag in _SAFE or re.fullmatch(r"[-\d.,]+", flag) for flag in options.flags)
+    if verb not in _LOOKING or not has_known_flags or not literal(operands[1:]):
         return False
     words, options_wanted, options_barred = _VERBS.get(verb, (".*", "", ""))
     flags = frozenset(options.flags)
-    fits = re.fullmatch(words, " ".join(options.rest), re.S) is not None or bool(flags & names(options_wanted))
+    fits = re.fullmatch(words, " ".join(options.operands), re.S) is not None or bool(flags & names(options_wanted))
     return fits and not flags & names(options_barred)

@@ -2,7 +2,7 @@
 
 import re
 
-from treadle.policy.shell.model import UNKNOWN, Found
+from treadle.policy.shell.model import UNKNOWN, Rating
 
 _QUOTES = re.compile(r"[\\'\"]|\$(?=['\"])")
 _SEPARATORS = re.compile(rf"\$\{{?IFS\}}?|[,\t\n\[\]{UNKNOWN}]|\$@|\$\w*\*")
@@ -28,7 +28,7 @@ _RUIN = (
 _MOST = 50_000
 
 
-def ruin(text: str) -> list[Found]:
-    """A mention counts like the act: whoever asks knows that the text may be run."""
+def ruin(text: str) -> list[Rating]:
+    """Return the destructive idioms in a text that may be run. A mention counts as the act."""
     plain = _SEPARATORS.sub(" ", _QUOTES.sub("", text[:_MOST]))
-    return [Found("critical", reason) for pattern, reason in _RUIN if re.search(pattern, plain, re.DOTALL)]
+    return [Rating("critical", reason) for pattern, reason in _RUIN if re.search(pattern, plain, re.DOTALL)]

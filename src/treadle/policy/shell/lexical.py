@@ -1,8 +1,8 @@
-"""What bash does to a text before it has words: joins continued lines, takes out here-documents.
+"""The first steps of bash before it splits a text into words: joins continued lines and extracts here-documents.
 
-Here-documents and here-strings become redirections from a placeholder, because the grammar reads some of them otherwise
-than bash does. Quotes are seen, nesting is not: `sure` is False where bash may read the text otherwise than this does,
-and whoever uses it then assumes the worst.
+Here-documents and here-strings become redirections from a placeholder, because the grammar parses some of them
+differently from bash. Quotes are recognised, nesting is not: `sure` is False where bash may read the text differently,
+and the caller then assumes the worst.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The words of shell reading: what is found, which commands would run, and what a program hands on. No rules here."""
+"""The data types of shell parsing: ratings, commands that would run, nested commands and scripts. No rules."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -28,7 +28,7 @@ class Part(msgspec.Struct, frozen=True):
 
     program: str
     words: tuple[str, ...]
-    """The program and its arguments; what the text does not say reads `…`."""
+    """The program and its arguments; a part that is not literal reads `…`."""
     unknown: bool = False
     """Something in it is not literal."""
     wrapped_by: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class ShellCall(msgspec.Struct, frozen=True):
     args: tuple[str, ...]
     cwd: str = "."
     stdin: str | None = None
-    """What it reads, if the text says; UNKNOWN if something is piped in that it does not say; None for nothing."""
+    """The standard input; UNKNOWN if it is piped in and not in the text; None if there is none."""
 
     @property
     def line(self) -> str:
@@ -63,11 +63,11 @@ class ShellCall(msgspec.Struct, frozen=True):
         if self.name not in ("git", "gh", "hg"):
             return " ".join(self.args)
         skipped = {at + 1 for at, word in enumerate(self.args) if word in MESSAGES}
-        kept = (word for at, word in enumerate(self.args) if at not in skipped and not word.startswith("--message="))
-        return " ".join(kept)
+        words = (word for at, word in enumerate(self.args) if at not in skipped and not word.startswith("--message="))
+        return " ".join(words)
 
 
-class Found(msgspec.Struct, frozen=True):
+class Rating(msgspec.Struct, frozen=True):
     severity: Severity
     reason: str
     network: bool = False
@@ -77,7 +77,7 @@ class Found(msgspec.Struct, frozen=True):
     """See `Part`."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class NestedCommand(msgspec.Struct, frozen=True):
     """The program runs another one, with these words."""
 
     argv: tuple[str, ...]
@@ -91,7 +91,7 @@ class Script(msgspec.Struct, frozen=True):
     text: str
 
 
-Meaning = Found | Run | Script
+Meaning = Rating | NestedCommand | Script
 Meanings = Iterable[Meaning]
 MESSAGES = frozenset(("-m", "--message", "-am"))
 
@@ -100,7 +100,7 @@ def worst(severities: Iterable[Severity]) -> Severity:
     return max(severities, key=RANK.__getitem__, default="none")
 
 
-def shown(text: str) -> str:
+def mask_unknown(text: str) -> str:
     return text.replace(UNKNOWN, "…")
 
 

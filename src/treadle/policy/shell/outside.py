@@ -4,7 +4,7 @@ import posixpath
 import re
 
 from treadle.file_system import is_below
-from treadle.policy.shell.model import MESSAGES, names, shown
+from treadle.policy.shell.model import MESSAGES, mask_unknown, names
 
 _SYSTEM = re.compile(
     r"/(usr|bin|sbin|lib|lib32|lib64|libx32|opt|nix/store|snap|System|Library/Developer|Applications)(/|$)"
@@ -23,18 +23,18 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 def leading_out(command: str, words: tuple[tuple[str, str], ...], failed: bool, root: str) -> tuple[str, ...]:
     if failed:  # not all of its words are known: every piece of the text is looked at
         words = (*words, *(("", piece) for piece in _PIECES.split(command)))
-    found: list[str] = []
-    before, due = ("", ""), False
+    outside_paths: list[str] = []
+    previous, due = ("", ""), False
     for program, word in words:
         # the first word of grep and its like that is no option, and any behind -e, is a pattern or a script
-        due = before[0] != program or before[1] in _SCRIPT_FOLLOWS or (due and before[1].startswith("-"))
-        message = before[0] == "git" and before[1] in MESSAGES
+        due = previous[0] != program or previous[1] in _SCRIPT_FOLLOWS or (due and previous[1].startswith("-"))
+        message = previous[0] == "git" and previous[1] in MESSAGES
         script = program in _SCRIPTS and due and not word.startswith("-")
-        before = (program, word)
+        previous = (program, word)
         if program not in _SPEAKS and not message:
             pieces = _files_in_script(word) if script else word.split(":") if program == "=" else _pieces(word)
-            found += [shown(piece) for piece in pieces if _leads_out(piece, root)]
-    return tuple(dict.fromkeys(found))
+            outside_paths += [mask_unknown(piece) for piece in pieces if _leads_out(piece, root)]
+    return tuple(dict.fromkeys(outside_paths))
 
 
 def _files_in_script(text: str) -> list[str]:

@@ -58,8 +58,8 @@ def comments_of(root: "Node", text: str) -> list[str]:
     """All comments, in their order; without recursion, because a text can nest deeper than Python."""
     if "#" not in text:
         return []
-    found = [(node.start_byte, text_of(node)) for node in _below(root) if node.type == "comment"]
-    return [comment for _, comment in sorted(found)]
+    comments = [(node.start_byte, text_of(node)) for node in _below(root) if node.type == "comment"]
+    return [comment for _, comment in sorted(comments)]
 
 
 def has_fork(node: "Node", kinds: Sequence[str] = ("&", "pipeline", "subshell", "command_substitution")) -> bool:
@@ -75,7 +75,7 @@ def _below(root: "Node") -> "Iterator[Node]":
 
 
 def group(nodes: "Sequence[Node]") -> "list[list[Node]]":
-    """Nodes that touch are one word, whatever the grammar made of them."""
+    """Group adjacent nodes: nodes that touch are one word, even if the grammar splits them."""
     groups: list[list[Node]] = []
     for node in nodes:
         if groups and groups[-1][-1].end_byte == node.start_byte:

@@ -1,12 +1,12 @@
-"""What it means to delete, write or read at a place, judged from its name alone: no file is looked at.
+"""The severity of deleting, writing or reading at a path, judged by its name alone: no file is read.
 
-Paths are relative to the project ("."), absolute, or below the home ("~"); the project's own place is not known here.
+Paths are relative to the project ("."), absolute, or below the home ("~"); the project's own path is unknown here.
 """
 
 import posixpath
 import re
 
-from treadle.policy.shell.model import RANK, UNKNOWN, Found, Severity, shown
+from treadle.policy.shell.model import RANK, UNKNOWN, Rating, Severity, mask_unknown
 
 HOME = "/home/~"
 _SYSTEM = (
@@ -78,40 +78,40 @@ def resolve(word: str, cwd: str = ".") -> str:
 
 
 def _readings(word: str, cwd: str) -> list[str]:
-    """What an unknown piece may turn out to be: nothing at all, or some name."""
+    """Return the possible paths of a word with unknown parts: each unknown part is empty, or some name."""
     empty = word.replace(UNKNOWN, "")
     return [resolve(each, cwd) for each in ((word, empty) if empty and empty != word else (word,))]
 
 
-def _told(path: str, severity: Severity, reason: str) -> Found:
+def _rate_path(path: str, severity: Severity, reason: str) -> Rating:
     network = path.startswith(("/dev/tcp/", "/dev/udp/"))
-    return Found(severity, reason.format(shown(path.replace(HOME, "~"))), network)
+    return Rating(severity, reason.format(mask_unknown(path.replace(HOME, "~"))), network)
 
 
-def deleting(word: str, cwd: str = ".", *, recursive: bool) -> Found:
-    found = []
+def deleting(word: str, cwd: str = ".", *, recursive: bool) -> Rating:
+    ratings = []
     for path in _readings(word, cwd):
-        whole, alone, reason = next(row[1:] for row in _DELETING if re.match(row[0], path))
-        found.append(_told(path, whole if recursive else alone, reason))
-    return max(found, key=lambda each: RANK[each.severity])
+        recursive_severity, alone, reason = next(row[1:] for row in _DELETING if re.match(row[0], path))
+        ratings.append(_rate_path(path, recursive_severity if recursive else alone, reason))
+    return max(ratings, key=lambda each: RANK[each.severity])
 
 
-def writing(word: str, cwd: str = ".") -> Found | None:
+def writing(word: str, cwd: str = ".") -> Rating | None:
     """None inside the project: that is what commands are for, and it can be undone."""
-    found = []
+    ratings = []
     for path in _readings(word, cwd):
         row = next((row for row in _WRITING if re.match(row[0], path)), None)
         if row is not None and row[1] != "none":
-            found.append(_told(path, row[1], row[2]))
-    return max(found, key=lambda each: RANK[each.severity], default=None)
+            ratings.append(_rate_path(path, row[1], row[2]))
+    return max(ratings, key=lambda each: RANK[each.severity], default=None)
 
 
-def reading(word: str, cwd: str = ".") -> Found | None:
-    """Whether a word names a secret, as a path or inside a longer text."""
+def reading(word: str, cwd: str = ".") -> Rating | None:
+    """Rate the reading of a word that names a secret, as a path or inside a longer text. None if it names none."""
     if _SECRET.search(word):
-        return Found("high", f"reads a secret: {shown(word)[:80]}")
+        return Rating("high", f"reads a secret: {mask_unknown(word)[:80]}")
     if word.startswith(("/dev/tcp/", "/dev/udp/")):
         return writing(word, cwd)
     if word.startswith("/dev") and re.match(_DISK, resolve(word, cwd)):
-        return Found("high", f"reads the device {shown(word)[:80]} past all permissions")
+        return Rating("high", f"reads the device {mask_unknown(word)[:80]} past all permissions")
     return None

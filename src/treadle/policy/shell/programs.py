@@ -1,5 +1,5 @@
-"""What each program does: by its name, by patterns of its words, by the places that it writes. What only looks is none;
-a program nobody knows is medium. Texts that a program may run are searched for idioms of destruction.
+"""The severity of each program: by its name, by patterns of its arguments, by the paths that it writes. Read-only
+programs are none; unknown programs are medium. Scripts that a program may run are searched for destructive idioms.
 """
 
 import re
@@ -9,7 +9,7 @@ import msgspec
 from treadle.policy.shell.arguments import read
 from treadle.policy.shell.git import git
 from treadle.policy.shell.idioms import ruin
-from treadle.policy.shell.model import UNKNOWN, Found, Meanings, ShellCall, names
+from treadle.policy.shell.model import UNKNOWN, Meanings, Rating, ShellCall, names
 from treadle.policy.shell.places import deleting, reading, resolve, writing
 from treadle.policy.shell.ratings import is_rated, ratings
 from treadle.policy.shell.read_only_programs import only_looks
@@ -43,14 +43,14 @@ def plain_name(name: str) -> tuple[str, bool]:
 
 def is_known(name: str) -> bool:
     bare = ShellCall(name, ("x",))
-    known = is_rated(name) or name.startswith("mkfs.") or _INTERPRETER.fullmatch(name) is not None
-    return known or only_looks(bare) or wrapper(bare) is not None
+    has_rating = is_rated(name) or name.startswith("mkfs.") or _INTERPRETER.fullmatch(name) is not None
+    return has_rating or only_looks(bare) or wrapper(bare) is not None
 
 
 def judge(call: ShellCall) -> Meanings:
     name = "mkfs" if call.name.startswith("mkfs.") else call.name
     if name != name.lower() and not is_known(name) and is_known(name.lower()):  # some file systems know no capitals
-        yield Found("medium", f"{name} is a program that is not known here")
+        yield Rating("medium", f"{name} is a program that is not known here")
         name = name.lower()
     call = msgspec.structs.replace(call, name=name)
     yield from _secrets(call)
@@ -58,35 +58,35 @@ def judge(call: ShellCall) -> Meanings:
     if not looks or name in _ALL_WRITTEN:
         yield from _places(call)
     if name == "git":
-        found = list(git(call))
-        yield from found
-        yield from _runs_text(call) if found else ()
+        git_ratings = list(git(call))
+        yield from git_ratings
+        yield from _runs_text(call) if git_ratings else ()
         return
     inner = wrapper(call)
     yield from inner or ()
     rated = ratings(call) if call.args not in (("--version",), ("--help",)) else []
     if looks:
-        yield from (Found("none", each.reason, network=True) for each in rated if each.network)
+        yield from (Rating("none", each.reason, network=True) for each in rated if each.network)
         return
     yield from rated
     if _INTERPRETER.fullmatch(name):
         yield from _interpreter(call)
     elif not rated and inner is None:
-        yield Found("medium", f"{name or 'it'} is a program that is not known here")
+        yield Rating("medium", f"{name or 'it'} is a program that is not known here")
     if inner is None:
         yield from _runs_text(call)
 
 
 def _interpreter(call: ShellCall) -> Meanings:
-    """Code is not parsed: running it is medium, and high where nobody can have seen it."""
-    yield Found("medium", f"{call.name} runs code", unseen=True)
+    """Rate an interpreter. Code is not parsed: running it is medium, and high if the code is not in the text."""
+    yield Rating("medium", f"{call.name} runs code", unseen=True)
     at = next((n for n, word in enumerate(call.args) if word in _CODE or not word.startswith("-")), None)
-    given = call.args[at : at + 2 if call.args[at] in _CODE else at + 1] if at is not None else ()
-    if any(UNKNOWN in word for word in given):
-        yield Found("high", f"{call.name} runs code that is not known before it does", unseen=True)
-    if call.stdin is not None and (not given or given == ("-",)):
+    code_arguments = call.args[at : at + 2 if call.args[at] in _CODE else at + 1] if at is not None else ()
+    if any(UNKNOWN in word for word in code_arguments):
+        yield Rating("high", f"{call.name} runs code that is not known before it does", unseen=True)
+    if call.stdin is not None and (not code_arguments or code_arguments == ("-",)):
         if UNKNOWN in call.stdin:
-            yield Found(
+            yield Rating(
                 "high", f"{call.name} runs the text that is piped into it, which no person has seen", unseen=True
             )
         yield from ruin(call.stdin)
@@ -104,39 +104,39 @@ def _runs_text(call: ShellCall) -> Meanings:
 def _places(call: ShellCall) -> Meanings:
     """The places that it deletes or writes, as far as its words name them."""
     options = read(call.args, "t target-directory" if call.name in ("cp", "mv", "install", "ln") else "")
-    written = list(options.rest if call.name in _ALL_WRITTEN else ())
-    if call.name in _LAST_WRITTEN and len(options.rest) > 1:
-        written = [options.rest[-1]]
-    written += options.all("t", "target-directory")
+    written_paths = list(options.operands if call.name in _ALL_WRITTEN else ())
+    if call.name in _LAST_WRITTEN and len(options.operands) > 1:
+        written_paths = [options.operands[-1]]
+    written_paths += options.all("t", "target-directory")
     if call.name in ("sed", "gsed", "perl") and any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.args):
-        written += call.args
-    written += _OUTPUT.findall(call.line)
-    for place in written:
-        if ":" not in place.split("/")[0] and (found := writing(place, call.cwd)):
-            yield found
-    yield from _gone(call, options.rest, options.has("R", "r", "recursive"))
+        written_paths += call.args
+    written_paths += _OUTPUT.findall(call.line)
+    for place in written_paths:
+        if ":" not in place.split("/")[0] and (rating := writing(place, call.cwd)):
+            yield rating
+    yield from _rate_deletion(call, options.operands, options.has("R", "r", "recursive"))
 
 
-def _gone(call: ShellCall, rest: tuple[str, ...], recursive: bool) -> Meanings:
+def _rate_deletion(call: ShellCall, operands: tuple[str, ...], recursive: bool) -> Meanings:
     match call.name:
         case "rm" | "unlink" | "grm" | "rimraf" | "trash" | "srm":
             unsure = any(word.startswith(UNKNOWN) for word in call.args)  # it may be an option
-            for word in filter(None, rest):
+            for word in filter(None, operands):
                 top = resolve(word.replace(UNKNOWN, ""), call.cwd) == "/" and bool(word.strip(UNKNOWN))
                 yield deleting(word, call.cwd, recursive=recursive or call.name == "rimraf" or (unsure and top))
         case "mv" | "chmod" | "chown" | "chgrp":
-            for word in rest[:-1] if call.name == "mv" else rest[1:] if recursive else ():
-                found = deleting(word, call.cwd, recursive=True)
-                if found.severity == "critical" and not resolve(word, call.cwd).startswith((".", "*")):
-                    yield Found("critical", found.reason.replace("deletes", "moves or changes", 1))
+            for word in operands[:-1] if call.name == "mv" else operands[1:] if recursive else ():
+                rating = deleting(word, call.cwd, recursive=True)
+                if rating.severity == "critical" and not resolve(word, call.cwd).startswith((".", "*")):
+                    yield Rating("critical", rating.reason.replace("deletes", "moves or changes", 1))
             if call.name != "mv" and any(
-                (each := writing(word, call.cwd)) and each.severity != "medium" for word in rest[1:]
+                (each := writing(word, call.cwd)) and each.severity != "medium" for word in operands[1:]
             ):
-                yield Found("high", "changes the permissions of a part of the system")
-        case "rsync" if any(word.startswith("--del") for word in call.args) and rest:
-            if resolve(rest[-1], call.cwd) != "." and ":" not in rest[-1]:
-                yield deleting(rest[-1], call.cwd, recursive=True)
-            yield Found("high", "deletes what the other side does not have")
+                yield Rating("high", "changes the permissions of a part of the system")
+        case "rsync" if any(word.startswith("--del") for word in call.args) and operands:
+            if resolve(operands[-1], call.cwd) != "." and ":" not in operands[-1]:
+                yield deleting(operands[-1], call.cwd, recursive=True)
+            yield Rating("high", "deletes what the other side does not have")
         case _:
             pass
 
@@ -150,5 +150,5 @@ def _secrets(call: ShellCall) -> Meanings:
         words = (*words[:first], *words[first + 1 :])
     for word in words if call.name != "git" else call.line.split(" "):
         for each in (word, word.partition("=")[2]):
-            if each and (found := reading(each.replace(UNKNOWN, "x"), call.cwd)):
-                yield found
+            if each and (rating := reading(each.replace(UNKNOWN, "x"), call.cwd)):
+                yield rating

@@ -6,7 +6,7 @@
 import re
 from functools import lru_cache
 
-from treadle.policy.shell.model import Found, ShellCall
+from treadle.policy.shell.model import Rating, ShellCall
 
 _TABLE = r"""
 critical makes a file system, and what was there is gone
@@ -130,31 +130,31 @@ network reaches the network
 
 
 @lru_cache(maxsize=1)
-def _ratings() -> dict[str, list[tuple[str, Found]]]:
-    table: dict[str, list[tuple[str, Found]]] = {}
-    found = Found("none", "")
+def _ratings() -> dict[str, list[tuple[str, Rating]]]:
+    table: dict[str, list[tuple[str, Rating]]] = {}
+    rating = Rating("none", "")
     for line in _TABLE.strip().splitlines():
         listed, _, pattern = line.partition(" ~ ")
         if not line.startswith(" "):
             severity, _, reason = line.partition(" ")
-            found = Found("medium", reason, network=True) if severity == "network" else _found(severity, reason)
+            rating = Rating("medium", reason, network=True) if severity == "network" else _make_rating(severity, reason)
             continue
         for name in listed.split():
-            table.setdefault(name, []).append((pattern, found))
+            table.setdefault(name, []).append((pattern, rating))
     return table
 
 
-def _found(severity: str, reason: str) -> Found:
+def _make_rating(severity: str, reason: str) -> Rating:
     match severity:
         case "critical" | "high" | "medium":
-            return Found(severity, reason)
+            return Rating(severity, reason)
         case _:
             raise ValueError(f"the table has no severity {severity!r}")
 
 
-def ratings(call: ShellCall) -> list[Found]:
+def ratings(call: ShellCall) -> list[Rating]:
     line = call.line
-    return [found for pattern, found in _ratings().get(call.name, ()) if not pattern or re.search(pattern, line)]
+    return [rating for pattern, rating in _ratings().get(call.name, ()) if not pattern or re.search(pattern, line)]
 
 
 def is_rated(name: str) -> bool:

@@ -1,5 +1,5 @@
-"""Programs that only look. Most do so whatever they are told; of a few others the options are listed with which they
-neither write nor run anything. All else is more than a look: on a view that costs a rehearsal and no more.
+"""Read-only programs. Most are read-only with any arguments; for a few others, the options are listed with which they
+neither write nor run anything. All other uses count as more than reading: on a view that only costs a rehearsal.
 """
 
 import re
@@ -55,13 +55,13 @@ _NUMBER = re.compile(r"[-+]?[\d.,:]+[kMGcwb]?")
 @lru_cache(maxsize=1)
 def _table() -> dict[str, tuple[frozenset[str], str]]:
     """By program: its options, and those of them with a value."""
-    found: dict[str, tuple[frozenset[str], str]] = {}
+    table: dict[str, tuple[frozenset[str], str]] = {}
     for line in _TABLE.strip().splitlines():
         listed, _, options = line.partition(":")
         words = options.split()
         valued = " ".join(word[1:] for word in words if word[0] == "=")
-        found |= dict.fromkeys(listed.split(), (frozenset(word.lstrip("=") for word in words), valued))
-    return found
+        table |= dict.fromkeys(listed.split(), (frozenset(word.lstrip("=") for word in words), valued))
+    return table
 
 
 def only_looks(call: ShellCall) -> bool:
@@ -97,17 +97,17 @@ def literal(args: tuple[str, ...]) -> bool:
 def _within(call: ShellCall) -> bool:
     safe, valued = _table()[call.name]
     options = read(call.args, valued)
-    rest = options.rest
+    operands = options.operands
     if not all(flag in safe or _NUMBER.fullmatch(flag) for flag in options.flags):
         return False
     if call.name in _NAMING:
-        named = all(re.fullmatch(r"[A-Za-z_]\w*", word) and not setting(word, UNKNOWN) for word in rest)
-        return named and (bool(rest) or call.name in ("read", "unset"))  # else it shows the environment
+        has_valid_names = all(re.fullmatch(r"[A-Za-z_]\w*", word) and not setting(word, UNKNOWN) for word in operands)
+        return has_valid_names and (bool(operands) or call.name in ("read", "unset"))  # else it shows the environment
     match call.name:
         case "date":
-            return all(word.startswith("+") for word in rest)
+            return all(word.startswith("+") for word in operands)
         case "set":
             return bool(call.args)  # else it shows the environment
         case "uniq":
-            return len(rest) < 2
+            return len(operands) < 2
     return True

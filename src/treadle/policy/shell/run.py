@@ -9,15 +9,15 @@ import msgspec
 from treadle.policy.shell.idioms import ruin
 from treadle.policy.shell.model import (
     UNKNOWN,
-    Found,
     Meaning,
+    NestedCommand,
     Part,
-    Run,
+    Rating,
     Script,
     Severity,
     ShellCall,
+    mask_unknown,
     names,
-    shown,
     worst,
 )
 from treadle.policy.shell.parse import parse
@@ -44,7 +44,7 @@ class Scope(msgspec.Struct, frozen=True):
     wrapped_by: tuple[str, ...] = ()
     depth: int = 0
     captured: bool = False
-    """What it prints becomes a word of another command."""
+    """True if its output becomes a word of another command."""
 
     def inside(self, program: str) -> "Scope":
         return msgspec.structs.replace(self, wrapped_by=(*self.wrapped_by, program), depth=self.depth + 1)
@@ -61,21 +61,21 @@ class ShellMemory:
 
 
 class Record:
-    """What was found, and how much looking is still allowed."""
+    """The findings so far, and the remaining limits of the analysis."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
-        self.notes: list[Found] = []
+        self.notes: list[Rating] = []
         self.words: list[tuple[str, str]] = []
-        """Program and word, for whoever looks for paths; "" for a redirection's, "=" for a variable's."""
+        """Pairs of program ("" for a redirection, "=" for a variable) and word, for the search for paths."""
         self.variables: list[tuple[str, str]] = []
         """The variables that get a literal value, with it, in their order."""
         self.calls: dict[str, set[str]] = {}
-        """What each function calls."""
+        """The names that each function calls."""
         self.forking: set[str] = set()
         self.steps = 6_000
         self.chars = 30_000
-        """How much may still be parsed: time goes with the square of the length where a text is no shell text."""
+        """The characters that may still be parsed: on text that is not shell, time grows quadratically."""
         self.failed = False
         self.unseen = False
 
@@ -91,22 +91,22 @@ class Record:
         return parse(text)
 
     def note(self, severity: Severity, reason: str) -> None:
-        self.notes.append(Found(severity, reason))
+        self.notes.append(Rating(severity, reason))
 
     def fail(self, reason: str) -> None:
         self.failed = True
         self.note("high", reason)
 
     def reaches(self, function: str) -> bool:
-        """Whether it comes back to itself, by functions that are known by now."""
-        seen: set[str] = set()
-        while more := {called for name in seen or {function} for called in self.calls.get(name, ())} - seen:
-            seen |= more
-        return function in seen
+        """True if the function calls itself, directly or through functions known so far."""
+        reached: set[str] = set()
+        while more := {callee for name in reached or {function} for callee in self.calls.get(name, ())} - reached:
+            reached |= more
+        return function in reached
 
     def evaluated(self, text: str) -> None:
         self.unseen = True
-        self.notes += [Found("medium", "the shell evaluates a part of it, and may run commands by that"), *ruin(text)]
+        self.notes += [Rating("medium", "the shell evaluates a part of it, and may run commands by that"), *ruin(text)]
 
 
 class Simple(msgspec.Struct, frozen=True):
@@ -133,11 +133,11 @@ class Runner:
         if simple.argv and simple.argv[0] in _KEYWORDS:  # the grammar took a keyword for a program, as in `! ! ls`
             self.record.fail("a part of it cannot be read as shell text")
             return self.command(msgspec.structs.replace(simple, argv=simple.argv[1:]), shell, scope)
-        meanings: list[Meaning] = [found for name, value in simple.assigned for found in setting(name, value)]
-        meanings += [found for place in simple.writes if (found := writing(place, shell.cwd))]
+        meanings: list[Meaning] = [rating for name, value in simple.assigned for rating in setting(name, value)]
+        meanings += [rating for place in simple.writes if (rating := writing(place, shell.cwd))]
         if simple.argv:
             meanings += self._program(simple, shell)
-        self._part(simple, [each for each in meanings if isinstance(each, Found)], scope)
+        self._part(simple, [each for each in meanings if isinstance(each, Rating)], scope)
         for meaning in meanings:
             self._hand_on(meaning, simple, shell, scope)
 
@@ -147,69 +147,71 @@ class Runner:
             return self._unnamed(simple, shell)
         base, usual = plain_name(name)
         if base in ("cd", "pushd"):
-            shell.cwd = _moved(args, shell.cwd)
+            shell.cwd = _resolve_cd(args, shell.cwd)
         call = ShellCall(base, args, shell.cwd, simple.stdin)
         if usual:
             return [*judge(call)]
-        strange = Found("medium", f"{shown(name)} is a program in another folder, despite its name", unseen=True)
+        strange = Rating(
+            "medium", f"{mask_unknown(name)} is a program in another folder, despite its name", unseen=True
+        )
         return [strange, *(judge(call) if is_known(base) else ruin(call.line))]
 
     def _unnamed(self, simple: Simple, shell: ShellMemory) -> list[Meaning]:
         """The name is not literal: it may be nothing, and the next word the program; or it may be rm."""
-        name, rest = simple.argv[0].replace(UNKNOWN, ""), simple.argv[1:]
+        name, arguments = simple.argv[0].replace(UNKNOWN, ""), simple.argv[1:]
         meanings: list[Meaning] = [
-            Found("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
+            Rating("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
         ]
         meanings += ruin(" ".join(simple.argv))
-        as_rm = judge(ShellCall("rm", rest, shell.cwd))
-        meanings += [each for each in as_rm if isinstance(each, Found) and each.severity == "critical"]
+        as_rm = judge(ShellCall("rm", arguments, shell.cwd))
+        meanings += [each for each in as_rm if isinstance(each, Rating) and each.severity == "critical"]
         if not _PATTERN.search(name):
-            meanings.append(Run((name, *rest) if name else rest))
+            meanings.append(NestedCommand((name, *arguments) if name else arguments))
         return meanings
 
-    def _part(self, simple: Simple, found: list[Found], scope: Scope) -> None:
+    def _part(self, simple: Simple, ratings: list[Rating], scope: Scope) -> None:
         name, usual = plain_name(simple.argv[0]) if simple.argv else ("", True)
         program = name if usual else simple.argv[0]
         words = "".join((*simple.argv, *simple.writes, *(value for _, value in simple.assigned)))
         self.record.parts.append(
             Part(
-                program=shown(program),
-                words=tuple([shown(word) for word in simple.argv]),
+                program=mask_unknown(program),
+                words=tuple([mask_unknown(word) for word in simple.argv]),
                 unknown=UNKNOWN in words,
                 wrapped_by=scope.wrapped_by,
-                writes=tuple([shown(place) for place in simple.writes]),
+                writes=tuple([mask_unknown(place) for place in simple.writes]),
                 assigns=tuple([variable for variable, _ in simple.assigned]),
-                severity=worst([each.severity for each in found]),
-                reasons=tuple(dict.fromkeys([each.reason for each in found if each.severity != "none"])),
-                network=any([each.network for each in found]),
+                severity=worst([each.severity for each in ratings]),
+                reasons=tuple(dict.fromkeys([each.reason for each in ratings if each.severity != "none"])),
+                network=any([each.network for each in ratings]),
                 text=simple.text,
                 reads_input=bool(simple.stdin),
-                hides_commands=any([each.hides_commands for each in found]),
+                hides_commands=any([each.hides_commands for each in ratings]),
             )
         )
-        self.record.unseen |= any([each.unseen for each in found])
+        self.record.unseen |= any([each.unseen for each in ratings])
         self.record.words += [("=", value) for _, value in simple.assigned]
         self.record.variables += [each for each in simple.assigned if UNKNOWN not in each[1]]
         self.record.words += [("" if scope.captured else program, word) for word in simple.argv[1:]]
         self.record.words += [("", place) for place in simple.writes]
 
     def _hand_on(self, meaning: Meaning, simple: Simple, shell: ShellMemory, scope: Scope) -> None:
-        if isinstance(meaning, Run) and meaning.argv:
+        if isinstance(meaning, NestedCommand) and meaning.argv:
             there = shell if meaning.cwd is None else ShellMemory(resolve(meaning.cwd, shell.cwd))
-            self.command(Simple(meaning.argv, stdin=meaning.stdin), there, scope.inside(shown(simple.argv[0])))
+            self.command(Simple(meaning.argv, stdin=meaning.stdin), there, scope.inside(mask_unknown(simple.argv[0])))
         elif isinstance(meaning, Script) and meaning.text.strip(UNKNOWN + " \n\t"):
             there = shell if simple.argv[0] in ("eval", "trap") else shell.copy()
             stdin = None if meaning.text == simple.stdin else simple.stdin
-            self.nested(meaning.text, there, scope.inside(shown(simple.argv[0])), stdin)
+            self.nested(meaning.text, there, scope.inside(mask_unknown(simple.argv[0])), stdin)
 
     def read_from(self, place: str, shell: ShellMemory) -> None:
         self.record.words.append(("", place))
-        if found := reading(place, shell.cwd):
-            self.record.notes.append(found)
+        if rating := reading(place, shell.cwd):
+            self.record.notes.append(rating)
 
 
-def _moved(args: tuple[str, ...], cwd: str) -> str:
+def _resolve_cd(args: tuple[str, ...], cwd: str) -> str:
     """The directory after a `cd`."""
-    rest = [word for word in args if word == "-" or not word.startswith("-")]
-    path = resolve(UNKNOWN if rest[:1] == ["-"] else rest[0] if rest else "~", cwd)
+    operands = [word for word in args if word == "-" or not word.startswith("-")]
+    path = resolve(UNKNOWN if operands[:1] == ["-"] else operands[0] if operands else "~", cwd)
     return "~" + path[len(HOME) :] if path.startswith(HOME) else path

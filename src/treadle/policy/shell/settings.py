@@ -4,7 +4,7 @@ import re
 
 from treadle.chat.carried_variables import starts_programs
 from treadle.policy.shell.idioms import ruin
-from treadle.policy.shell.model import UNKNOWN, Found, shown
+from treadle.policy.shell.model import UNKNOWN, Rating, mask_unknown
 
 _LOADED = re.compile(r"PERL5LIB|RUBYLIB|CLASSPATH|NODE_PATH")
 """Where languages find code by the names that programs give."""
@@ -16,13 +16,18 @@ _OBEYED = re.compile(
 _TOOL_PLACES = re.compile(r"/(?:usr|opt|snap|nix)/|/s?bin|~/\.(?:cargo|local|nvm|pyenv|rbenv|npm|deno|bun|rustup)|~/go")
 
 
-def setting(name: str, value: str) -> list[Found]:
-    """What it means to set the variable, for what runs after it."""
+def setting(name: str, value: str) -> list[Rating]:
+    """Rate the setting of a variable, by its effect on later commands."""
     if name == "PATH":
         places = [place for place in value.split(":") if place != UNKNOWN]
-        known = all(_TOOL_PLACES.match(place) for place in places)
-        return [Found("medium" if known else "high", f"changes where programs are found: {shown(value)[:80]}")]
+        has_known_places = all(_TOOL_PLACES.match(place) for place in places)
+        return [
+            Rating(
+                "medium" if has_known_places else "high",
+                f"changes where programs are found: {mask_unknown(value)[:80]}",
+            )
+        ]
     if starts_programs(name, value) or _LOADED.fullmatch(name):
         harmless = value.strip() in _HARMLESS
-        return [] if harmless else [Found("high", f"sets {name}, by which programs run code"), *ruin(value)]
-    return [Found("medium", f"sets {name}, which other programs obey")] if _OBEYED.fullmatch(name) else []
+        return [] if harmless else [Rating("high", f"sets {name}, by which programs run code"), *ruin(value)]
+    return [Rating("medium", f"sets {name}, which other programs obey")] if _OBEYED.fullmatch(name) else []

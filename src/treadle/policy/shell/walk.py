@@ -1,7 +1,7 @@
-"""Reads a shell text in the order in which bash would run it, and hands every simple command to the runner.
+"""Walks a shell text in the order in which bash would run it, and passes every simple command to the runner.
 
-Both ways of a branch are read, loops once, functions where they are defined. Nothing is run. What cannot be read raises
-the severity: it never falls through as harmless.
+Both sides of a branch are read, loops once, functions where they are defined. Nothing is run. Text that cannot be
+parsed raises the severity: it never counts as harmless.
 """
 
 import re
@@ -91,7 +91,7 @@ class Walker:
             case "declaration_command" | "unset_command":
                 self._declaration(node)
             case "subshell":
-                self._apart(node, stdin)
+                self._walk_subshell(node, stdin)
             case "function_definition":
                 self._define(node)
             case "for_statement":
@@ -114,11 +114,11 @@ class Walker:
         printed = [self.node(node, stdin) for node in parent.named_children]
         return printed[0] if len(printed) == 1 else None
 
-    def _apart(self, node: "Node", stdin: str | None = None, *, captured: bool = False) -> None:
-        before = self.shell, self.scope
+    def _walk_subshell(self, node: "Node", stdin: str | None = None, *, captured: bool = False) -> None:
+        saved_state = self.shell, self.scope
         self.shell, self.scope = self.shell.copy(), self._scope(captured)
         self._sequence(node, stdin)
-        self.shell, self.scope = before
+        self.shell, self.scope = saved_state
 
     def _scope(self, captured: bool) -> Scope:
         return msgspec.structs.replace(self.scope, captured=self.scope.captured or captured)
@@ -175,7 +175,7 @@ class Walker:
         return Redirections(stdin, writes, late)
 
     def _here(self, target: "Node") -> str:
-        """What a here-string or a here-document holds."""
+        """Return the content of a here-string or here-document."""
         number = placeholder(text_of(target))
         if number is None or number >= len(self.heredocs):
             return word([target], self).removeprefix(MARK) + "\n"
@@ -278,12 +278,12 @@ class Walker:
         there = self._redirections(redirects, Redirections())
         if there.writes:
             self._run(Simple(writes=there.writes))
-        cwd, scope, before = self.shell.cwd, self.scope, len(self.record.parts)
+        cwd, scope, part_count = self.shell.cwd, self.scope, len(self.record.parts)
         self.scope = msgspec.structs.replace(scope, wrapped_by=(*scope.wrapped_by, title))
         self.node(body)
         self.shell.cwd, self.scope = cwd, scope
-        called = {part.program for part in self.record.parts[before:]}
-        self.record.calls[title] = called | self.record.calls.get(title, set())
+        callees = {part.program for part in self.record.parts[part_count:]}
+        self.record.calls[title] = callees | self.record.calls.get(title, set())
         self.record.forking |= {title} if has_fork(body) else set()
         if any(map(self.record.reaches, self.record.forking)):
             self.record.note("critical", f"{title} starts itself again and again: a fork bomb")
@@ -318,7 +318,7 @@ class Walker:
         elif node.named_children and all(child.type == "file_redirect" for child in node.named_children):
             self._redirections(node.named_children, Redirections())
         else:
-            self._apart(node, UNKNOWN if source.startswith(">") else None, captured=True)
+            self._walk_subshell(node, UNKNOWN if source.startswith(">") else None, captured=True)
 
     def evaluated(self, text: str) -> None:
         self.record.evaluated(text)

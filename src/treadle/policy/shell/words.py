@@ -1,7 +1,7 @@
-"""Words without their quotes. What is not literal is UNKNOWN: nothing is expanded, except `~` and the home directory.
+"""Words without quotes. Parts that are not literal are UNKNOWN: only `~` and the home directory are expanded.
 
-Substitutions are handed to whoever reads the text. What the shell evaluates (arithmetic, subscripts, any expansion that
-is more than a name) is reported, because any command may stand in it.
+Substitutions are passed to the reader of the text. Text that the shell evaluates (arithmetic, subscripts, any expansion
+that is more than a name) is reported, because it may contain any command.
 """
 
 import re
@@ -26,14 +26,14 @@ _ANSI = re.compile(r"(?:[^\\]|\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[0-7]{1,3}|[a
 
 
 class WordReader(Protocol):
-    """Who reads the text that a word stands in."""
+    """The reader of the text that contains a word."""
 
     def substituted(self, node: "Node") -> None:
-        """Commands stand in the word."""
+        """Called for commands inside the word."""
         ...
 
     def evaluated(self, text: str) -> None:
-        """The shell evaluates the text, and may run commands by it."""
+        """Called for text that the shell evaluates, which may run commands."""
         ...
 
     def confused(self) -> None:

@@ -1,7 +1,7 @@
 """Programs that run others: which words they run, and what it means that they do."""
 
 from treadle.policy.shell.arguments import read
-from treadle.policy.shell.model import UNKNOWN, Found, Meanings, Run, Script, ShellCall, names
+from treadle.policy.shell.model import UNKNOWN, Meanings, NestedCommand, Rating, Script, ShellCall, names
 
 SHELLS = names("bash sh zsh dash ksh mksh ash rbash fish csh tcsh yash")
 _PREFIXES: dict[str, tuple[str, int]] = {
@@ -41,7 +41,7 @@ _POWERS = {
 
 
 def wrapper(call: ShellCall) -> Meanings | None:
-    """What it runs; None for a program that runs no other."""
+    """Return the commands and scripts that a program runs. None for a program that runs no other."""
     name, args = call.name, call.args
     if name in SHELLS:
         return _shell(call)
@@ -49,12 +49,12 @@ def wrapper(call: ShellCall) -> Meanings | None:
         return _prefix(call)
     if name in RUNNERS and (not RUNNERS[name] or args[:1] == (RUNNERS[name],)):
         options = read(args[bool(RUNNERS[name]) :], "p package c call from with python", until_word=True)
-        return [*map(Script, options.all("c", "call")), Run(options.rest)]
+        return [*map(Script, options.all("c", "call")), NestedCommand(options.operands)]
     match name:
         case "eval":
             return _text(" ".join(args))
         case "trap":
-            return _text(" ".join(read(args, until_word=True).rest[:1]))
+            return _text(" ".join(read(args, until_word=True).operands[:1]))
         case "alias":
             return [Script(value) for _, _, value in (word.partition("=") for word in args) if value]
         case "source" | ".":
@@ -67,34 +67,38 @@ def wrapper(call: ShellCall) -> Meanings | None:
             return _find(args)
         case "fd" | "fdfind":
             at = next((n for n, word in enumerate(args) if word in ("-x", "-X", "--exec", "--exec-batch")), len(args))
-            return [Run((*(each.replace("{}", UNKNOWN) for each in args[at + 1 :]), UNKNOWN))] if at < len(args) else []
+            return (
+                [NestedCommand((*(each.replace("{}", UNKNOWN) for each in args[at + 1 :]), UNKNOWN))]
+                if at < len(args)
+                else []
+            )
     return None
 
 
 def _prefix(call: ShellCall) -> Meanings:
     valued, skipped = _PREFIXES[call.name]
     if power := _POWERS.get(call.name):
-        yield Found("high", power)
+        yield Rating("high", power)
     options = read(call.args, valued, until_word=True)
-    rest = options.rest[skipped:]
-    yield from _unsure(call.args[: len(call.args) - len(rest)])
+    command_words = options.operands[skipped:]
+    yield from _unsure(call.args[: len(call.args) - len(command_words)])
     match call.name:
         case "time" | "strace" | "ltrace" if options.has("o", "output"):
-            yield Found("medium", "writes what it measures into a file")
+            yield Rating("medium", "writes what it measures into a file")
         case "env" if texts := options.all("S", "split-string"):
             yield from map(Script, texts)
-        case "env" if not rest:
-            yield Found("medium", "shows the environment, which may hold secrets")
-        case "flock" if rest[:1] in (("-c",), ("--command",)):
-            rest = ("sh", *rest)
+        case "env" if not command_words:
+            yield Rating("medium", "shows the environment, which may hold secrets")
+        case "flock" if command_words[:1] in (("-c",), ("--command",)):
+            command_words = ("sh", *command_words)
         case "watch" | "entr":
-            yield Script(" ".join(rest))
+            yield Script(" ".join(command_words))
             return
         case _:
             pass
-    if rest:
-        where = next(iter(options.all("C", "chdir") if call.name == "env" else ()), None)
-        yield Run(rest[1:] if rest[0] in ("{", "-") else rest, call.stdin, where)
+    if command_words:
+        cwd = next(iter(options.all("C", "chdir") if call.name == "env" else ()), None)
+        yield NestedCommand(command_words[1:] if command_words[0] in ("{", "-") else command_words, call.stdin, cwd)
     elif call.stdin is not None and call.name in _POWERS:
         yield from _input(call)
 
@@ -102,16 +106,16 @@ def _prefix(call: ShellCall) -> Meanings:
 def _unsure(words: tuple[str, ...]) -> Meanings:
     """Without quotes an unknown word may be several, and so name the program."""
     if any(UNKNOWN in word for word in words):
-        yield Found("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
+        yield Rating("high", "which program runs is not known before it does", unseen=True, hides_commands=True)
 
 
 def _with_text(call: ShellCall) -> Meanings:
     options = read(call.args, "c command s shell g G u user group")
-    yield Found("high", _POWERS[call.name]) if call.name in _POWERS else Found("medium", "starts a shell")
+    yield Rating("high", _POWERS[call.name]) if call.name in _POWERS else Rating("medium", "starts a shell")
     for text in options.all("c", "command", "session-command"):
         yield from _text(text)
     if call.name == "runuser" and options.has("u", "user"):
-        yield Run(options.rest)
+        yield NestedCommand(options.operands)
     elif call.stdin is not None and not options.has("c", "command"):
         yield from _input(call)
 
@@ -125,24 +129,24 @@ def _shell(call: ShellCall) -> Meanings:
     if options.has("version", "help"):
         return
     if "c" in options.flags:
-        yield from _text(options.rest[0]) if options.rest else ()
-    elif options.rest and "s" not in options.flags:
-        yield from _script(call, options.rest[0])
+        yield from _text(options.operands[0]) if options.operands else ()
+    elif options.operands and "s" not in options.flags:
+        yield from _script(call, options.operands[0])
     elif call.stdin is not None:
         yield from _input(call)
     else:
-        yield Found("medium", "starts a shell")
+        yield Rating("medium", "starts a shell")
 
 
 def _text(text: str) -> Meanings:
     if UNKNOWN in text:
-        yield Found("high", "a shell gets a text that is not known before it runs", unseen=True, hides_commands=True)
+        yield Rating("high", "a shell gets a text that is not known before it runs", unseen=True, hides_commands=True)
     yield Script(text)
 
 
 def _input(call: ShellCall) -> Meanings:
     if UNKNOWN in (call.stdin or ""):
-        yield Found(
+        yield Rating(
             "high",
             f"{call.name} runs the text that is piped into it, which no person has seen",
             unseen=True,
@@ -157,26 +161,26 @@ def _script(call: ShellCall, path: str) -> Meanings:
     elif UNKNOWN in path:
         # One whole unknown word may be `<(…)`: then the commands are made here, and no file holds them.
         made_here = path == UNKNOWN
-        yield Found("high", "runs a script that is not known before it runs", unseen=True, hides_commands=made_here)
+        yield Rating("high", "runs a script that is not known before it runs", unseen=True, hides_commands=made_here)
     else:
-        yield Found("medium", "runs a script whose content is not part of the command", unseen=True)
+        yield Rating("medium", "runs a script whose content is not part of the command", unseen=True)
 
 
 def _spread(call: ShellCall) -> Meanings:
     valued = "a d E I L n P s j S arg-file delimiter eof replace max-lines max-args max-procs max-chars jobs"
     options = read(call.args, valued, until_word=True)
-    words, text = options.rest or ("echo",), call.stdin
-    yield from _unsure(call.args[: len(call.args) - len(options.rest)])
-    given = tuple(text.split()) if text and UNKNOWN not in text and not options.has("a", "arg-file") else (UNKNOWN,)
+    words, text = options.operands or ("echo",), call.stdin
+    yield from _unsure(call.args[: len(call.args) - len(options.operands)])
+    arguments = tuple(text.split()) if text and UNKNOWN not in text and not options.has("a", "arg-file") else (UNKNOWN,)
     if text and options.has("0", "null", "d", "delimiter"):
-        given = (text.strip("\n"),)
+        arguments = (text.strip("\n"),)
     if call.name == "parallel":
-        yield Found("medium", "starts many commands at once")
-        yield Script(" ".join((*options.rest, *given)).replace(":::", " "))
+        yield Rating("medium", "starts many commands at once")
+        yield Script(" ".join((*options.operands, *arguments)).replace(":::", " "))
     elif marks := options.all("I", "replace") or (["{}"] if options.has("i") else []):
-        yield from (Run(tuple(each.replace(marks[0], value) for each in words)) for value in given[:8])
+        yield from (NestedCommand(tuple(each.replace(marks[0], value) for each in words)) for value in arguments[:8])
     else:
-        yield Run((*words, *given))
+        yield NestedCommand((*words, *arguments))
 
 
 def _find(args: tuple[str, ...]) -> Meanings:
@@ -186,12 +190,12 @@ def _find(args: tuple[str, ...]) -> Meanings:
     narrowed = any(word in ("-name", "-iname", "-path", "-regex", "-mtime", "-newer", "-empty") for word in tests)
     for start in args[:first] or (".",):
         inside = start.rstrip("/") == "." or start[:1] not in "/~."
-        found = UNKNOWN if narrowed and inside else f"{start}/{UNKNOWN if start[:1] in '/~' else '*'}"
+        target = UNKNOWN if narrowed and inside else f"{start}/{UNKNOWN if start[:1] in '/~' else '*'}"
         for at, word in enumerate(tests):
             if word == "-delete":
-                yield Found("high", "deletes every file that matches, in all directories below")
-                yield Run(("rm", "-r", found))
+                yield Rating("high", "deletes every file that matches, in all directories below")
+                yield NestedCommand(("rm", "-r", target))
             elif word in ("-exec", "-execdir", "-ok", "-okdir"):
                 words = tests[at + 1 :]
                 end = next((n for n, each in enumerate(words) if each in (";", "+")), len(words))
-                yield Run(tuple(each.replace("{}", found) for each in words[:end]))
+                yield NestedCommand(tuple(each.replace("{}", target) for each in words[:end]))

@@ -1,3 +1,3 @@
-"""Small programs that prepare a command from the inside of its own process. They know the standard library and
-`treadle.file_system` alone, and import as little as they can: a command waits for them. What they are to do comes as
-one word of their command line; nothing is decided here."""
+"""Small programs that prepare a command inside its own process. They use the standard library and `treadle.file_system`
+alone, and import as little as possible: a command waits for them. Their instructions come as one argument of their
+command line; nothing is decided here."""

@@ -1,7 +1,7 @@
-"""Runs one command under Landlock and a filter of system calls, and stays beside it: answers what the filter asks,
-ends whatever the command leaves behind, and puts protected paths back."""
+"""Runs one command under Landlock and a filter of system calls, and stays beside it: answers the filter's requests,
+ends all processes that the command leaves behind, and restores protected paths."""
 
-import _socket  # what `socket` wraps, without what that loads
+import _socket  # the C module that `socket` wraps, without the imports of `socket`
 import errno
 import marshal
 import os
@@ -27,30 +27,30 @@ HOME = "home"
 
 
 class Spec:
-    """What `treadle.sandbox.landlock` wrote."""
+    """The confinement, as `treadle.sandbox.landlock` encoded it."""
 
     def __init__(self, word: str) -> None:
-        told = marshal.loads(bytes.fromhex(word))
-        self.root: str = told["root"]
-        self.root_writable: bool = told["root_writable"]
-        self.cwd: str = told["cwd"]
-        self.kept: list[str] = told["kept"]
-        self.aside: str = told["aside"]
-        self.hidden: list[str] = told["hidden"]
-        self.visible: list[str] = told["visible"]
-        self.gitconfig: bytes | None = told["gitconfig"]
-        self.devices: list[str] = told["devices"]
-        self.writable: list[str] = told["writable"]
-        self.terminal: bool = told["terminal"]
-        self.report_fd: int = told["report_fd"]
-        self.linger_s: float = told["linger_s"]
-        self.filter: bytes = told["filter"]
-        self.chores: dict[int, str] = told["chores"]
-        self.handled: tuple[int, int, int, int] = told["handled"]
-        self.read: int = told["read"]
-        self.write: int = told["write"]
-        self.of_files: int = told["of_files"]
-        self.private: str = f"{told['temporary']}/{process_folder_prefix()}{os.urandom(6).hex()}"
+        fields = marshal.loads(bytes.fromhex(word))
+        self.root: str = fields["root"]
+        self.root_writable: bool = fields["root_writable"]
+        self.cwd: str = fields["cwd"]
+        self.kept: list[str] = fields["kept"]
+        self.aside: str = fields["aside"]
+        self.hidden: list[str] = fields["hidden"]
+        self.visible: list[str] = fields["visible"]
+        self.gitconfig: bytes | None = fields["gitconfig"]
+        self.devices: list[str] = fields["devices"]
+        self.writable: list[str] = fields["writable"]
+        self.terminal: bool = fields["terminal"]
+        self.report_fd: int = fields["report_fd"]
+        self.linger_s: float = fields["linger_s"]
+        self.filter: bytes = fields["filter"]
+        self.chores: dict[int, str] = fields["chores"]
+        self.handled: tuple[int, int, int, int] = fields["handled"]
+        self.read: int = fields["read"]
+        self.write: int = fields["write"]
+        self.of_files: int = fields["of_files"]
+        self.private: str = f"{fields['temporary']}/{process_folder_prefix()}{os.urandom(6).hex()}"
 
 
 def main(words: list[str]) -> None:
@@ -80,8 +80,10 @@ def _make_home(spec: Spec) -> None:
 def _restore(protected: ProtectedPaths, spec: Spec) -> None:
     try:
         for path in protected.restore(spec.aside):
-            told = f"treadle: {path} is protected and was put back as it was; what had become of it is in {spec.aside}"
-            print(told, file=sys.stderr, flush=True)
+            message = (
+                f"treadle: {path} is protected and was put back as it was; what had become of it is in {spec.aside}"
+            )
+            print(message, file=sys.stderr, flush=True)
     except OSError as error:
         print(f"treadle: a protected path could not be put back: {error}", file=sys.stderr, flush=True)
         end_as(CANNOT)
@@ -171,54 +173,54 @@ def _allow(ruleset: Ruleset, spec: Spec, path: str, rights: int) -> None:
         return  # gone, or not to be reached by this user anyway
     try:
         mode = os.fstat(fd).st_mode
-        if not stat.S_ISLNK(mode):  # what a link leads to has a rule of its own, or none
+        if not stat.S_ISLNK(mode):  # the target of a link has a rule of its own, or none
             ruleset.allow(fd, rights if stat.S_ISDIR(mode) else rights & spec.of_files)
     finally:
         os.close(fd)
 
 
-def _readable(hidden: list[str], visible: list[str]) -> list[str]:
+def _readable(hidden_paths: list[str], visible: list[str]) -> list[str]:
     """All but the hidden paths, in as few rules as can be; and what is visible in them."""
-    closed = {path.rstrip("/") for path in hidden}
-    found = _all_but(closed, "")
+    closed_paths = {path.rstrip("/") for path in hidden_paths}
+    readable_paths = _all_but(closed_paths, "")
     for top in visible:
-        inside = {path for path in closed if is_below(path, top) and path != top}
-        found += _all_but(inside, top) if inside else [top]
-    return found
+        inside = {path for path in closed_paths if is_below(path, top) and path != top}
+        readable_paths += _all_but(inside, top) if inside else [top]
+    return readable_paths
 
 
-def _all_but(closed: set[str], top: str) -> list[str]:
-    """What lies below a folder, without these: the siblings of each and of its parents."""
-    opened: set[str] = set()
-    for path in closed:
+def _all_but(closed_paths: set[str], top: str) -> list[str]:
+    """Return the paths below a folder, without the closed ones: the siblings of each closed path and of its parents."""
+    open_folders: set[str] = set()
+    for path in closed_paths:
         parts = path.split("/")
-        opened.update("/".join(parts[:at]) for at in range(1, len(parts)))
-    found = []
-    for folder in opened:
-        if is_below(f"{folder}/", f"{top}/") and not any(is_below(folder, each) for each in closed):
+        open_folders.update("/".join(parts[:at]) for at in range(1, len(parts)))
+    open_paths = []
+    for folder in open_folders:
+        if is_below(f"{folder}/", f"{top}/") and not any(is_below(folder, each) for each in closed_paths):
             try:
                 paths = [f"{folder}/{name}" for name in os.listdir(folder or "/")]
             except OSError:
                 continue
-            found += [path for path in paths if path not in closed and path not in opened]
-    return found
+            open_paths += [path for path in paths if path not in closed_paths and path not in open_folders]
+    return open_paths
 
 
 def _attend(pid: int, listener: int, metadata: MetadataServer) -> None:
     """Answer questions until the command has ended."""
-    ended = os.pidfd_open(pid)
+    pidfd = os.pidfd_open(pid)
     poll = select.poll()
-    poll.register(ended, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
     poll.register(listener, select.POLLIN)
     while True:
         ready = dict(poll.poll())
-        if ended in ready:
+        if pidfd in ready:
             break
         if ready[listener] & select.POLLIN:
             metadata.serve()
         else:
             poll.unregister(listener)
-    os.close(ended)
+    os.close(pidfd)
 
 
 def _remove(folder: str) -> None:

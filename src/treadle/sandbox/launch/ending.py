@@ -8,7 +8,7 @@ _FORWARDED = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _LEFT_TO_THE_COMMAND = (_signal.SIGINT, _signal.SIGQUIT)
 """They come from the terminal, which sends them to the command itself."""
 BROKEN_PIPE: int = _signal.SIGPIPE
-"""Python ignores it, and whoever Python starts would do so, too."""
+"""Python ignores this signal, and processes that Python starts would inherit that."""
 
 
 def pass_signals_to(pid: int) -> None:
@@ -29,14 +29,14 @@ def heed_broken_pipes() -> None:
 
 
 def end_descendants() -> None:
-    """S-14: end whatever the command left running, and what that starts meanwhile. This process adopts orphans, so all
-    of them become its children sooner or later."""
+    """S-14: end all processes that the command left running, and those that they start meanwhile. This process adopts
+    orphans, so all of them become its children sooner or later."""
     while True:
         try:
-            ended, _ = os.waitpid(-1, os.WNOHANG)
+            ended_pid, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return
-        if ended == 0:
+        if ended_pid == 0:
             _kill_children()
 
 
@@ -54,13 +54,13 @@ def end_as(code: int) -> None:
 
 
 def _kill_children() -> None:
-    own = str(os.getpid()).encode()
+    own_pid = str(os.getpid()).encode()
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
                     parent = file.read().rpartition(b")")[2].split()[1]
-                if parent == own:
+                if parent == own_pid:
                     os.kill(int(name), _signal.SIGKILL)
             except OSError:
                 continue

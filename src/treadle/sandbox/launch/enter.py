@@ -12,11 +12,11 @@ CANNOT = 125
 
 
 def main(words: list[str]) -> None:
-    told = marshal.loads(bytes.fromhex(words[0]))
+    spec = marshal.loads(bytes.fromhex(words[0]))
     try:
-        if told["holder"]:
-            _join(told["holder"])
-        os.chdir(told["cwd"])
+        if spec["holder"]:
+            _join(spec["holder"])
+        os.chdir(spec["cwd"])
         os.execvp(words[1], words[1:])
     except OSError as error:
         print(f"treadle: the command could not enter its world and did not run: {error}", file=sys.stderr, flush=True)
@@ -24,8 +24,8 @@ def main(words: list[str]) -> None:
 
 
 def _join(holder: str) -> None:
-    """The line stays open until this process is inside: who is there keeps the namespace, and the holder looks for
-    that before it ends."""
+    """The connection stays open until this process is inside. A process inside keeps the namespace alive, and the
+    holder checks for that before it ends."""
     line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     folder = os.open(os.path.dirname(holder), os.O_RDONLY | os.O_DIRECTORY)
     line.connect(f"/proc/self/fd/{folder}/{os.path.basename(holder)}")  # a path of any length

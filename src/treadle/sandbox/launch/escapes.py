@@ -1,6 +1,6 @@
-"""Ways out of a sandbox, tried for real from the inside: a function each, by the names in `report`. Each one is tried
-in a process of its own; what it reached is printed as a line, and whoever started this looks at the world outside for
-what it left there. Outside a sandbox most of them succeed, and touch nothing but what was set up for them."""
+"""Attempts to escape from a sandbox, made for real from the inside: a function each, by the names in `report`. Each one
+runs in a process of its own and prints what it reached as a line; the process that started it examines the effects
+outside. Outside a sandbox most of them succeed, and touch only the targets that were set up for them."""
 
 import ctypes
 import marshal
@@ -24,25 +24,25 @@ _KEYCTL = {"x86_64": 250, "aarch64": 219}
 
 
 class Targets:
-    """What was set up outside: folders, the addresses of listeners, a process to attack, a terminal."""
+    """The targets that were set up outside: folders, the addresses of listeners, a process to attack, a terminal."""
 
     def __init__(self, word: str) -> None:
-        told = marshal.loads(bytes.fromhex(word))
-        self.root: str = told["root"]
-        self.outside: str = told["outside"]
-        self.hidden: str = told["hidden"]
-        self.home: str = told["home"]
-        self.socket: str = told["socket"]
-        self.young: str = told["young"]
-        self.marker: bytes = told["marker"]
-        self.tcp: int = told["tcp"]
-        self.udp: int = told["udp"]
-        self.abstract: bytes = told["abstract"]
-        self.victim: int = told["victim"]
-        self.terminal: int = told["terminal"]
-        self.asks: int = told["asks"]
-        self.tells: int = told["tells"]
-        self.names: list[str] = told["names"]
+        fields = marshal.loads(bytes.fromhex(word))
+        self.root: str = fields["root"]
+        self.outside: str = fields["outside"]
+        self.hidden: str = fields["hidden"]
+        self.home: str = fields["home"]
+        self.socket: str = fields["socket"]
+        self.young: str = fields["young"]
+        self.marker: bytes = fields["marker"]
+        self.tcp: int = fields["tcp"]
+        self.udp: int = fields["udp"]
+        self.abstract: bytes = fields["abstract"]
+        self.victim: int = fields["victim"]
+        self.terminal: int = fields["terminal"]
+        self.asks: int = fields["asks"]
+        self.tells: int = fields["tells"]
+        self.names: list[str] = fields["names"]
 
     def target(self, name: str) -> str:
         return f"{self.outside}/{name}"
@@ -273,8 +273,8 @@ def read_keyring(_targets: Targets) -> None:
 
 
 def survive(targets: Targets) -> None:
-    """A daemon that answers when it is asked, long after everything else has ended. Like any daemon it lets go of
-    everything it inherited: somebody may wait for the end of that before he asks."""
+    """A daemon that answers when asked, long after everything else has ended. Like any daemon it closes all descriptors
+    that it inherited: the asking process may wait for their end of file first."""
     if os.fork():
         return
     try:
@@ -282,23 +282,23 @@ def survive(targets: Targets) -> None:
         if os.fork() == 0:
             _close_all_but(targets.asks, targets.tells)
             os.read(targets.asks, 1)
-            time.sleep(2)  # whoever is about to be killed is dead by then
+            time.sleep(2)  # a process that is about to be killed is dead by then
             os.write(targets.tells, b"alive")
     finally:
         os._exit(0)
 
 
-def _close_all_but(*kept: int) -> None:
+def _close_all_but(*kept_fds: int) -> None:
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         numbers = list(range(256))
     for each in numbers:
-        if each not in kept:
+        if each not in kept_fds:
             os.closerange(each, each + 1)  # which does not mind that it is closed
 
 
-def _tried(attempt: Callable[[Targets], None], targets: Targets) -> str:
+def _run_attempt(attempt: Callable[[Targets], None], targets: Targets) -> str:
     """In a process of its own, so that no attempt spoils another: `reached`, or why not."""
     reader, writer = os.pipe()
     pid = os.fork()
@@ -312,13 +312,13 @@ def _tried(attempt: Callable[[Targets], None], targets: Targets) -> str:
         os._exit(0)
     os.close(writer)
     with open(reader, "rb") as pipe:
-        said = pipe.read()  # up to its end: then a daemon is on its own, too
+        report = pipe.read()  # up to its end: then a daemon is on its own, too
     os.waitpid(pid, 0)
-    return said.decode() or "the process was ended"
+    return report.decode() or "the process was ended"
 
 
 def main(words: list[str]) -> None:
     targets = Targets(words[0])
     for name in targets.names:
-        print(f"{name}\t{_tried(globals()[name], targets)}", flush=True)
+        print(f"{name}\t{_run_attempt(globals()[name], targets)}", flush=True)
     sys.exit(0)

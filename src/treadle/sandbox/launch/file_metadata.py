@@ -17,7 +17,7 @@ _LONGEST_PATH = 4096
 _NOW, _OMIT = (1 << 30) - 1, (1 << 30) - 2
 
 
-class _Asked:
+class _SystemCall:
     """One call of one thread: its number by name, its arguments, and the memory that they point into."""
 
     def __init__(self, notice: bytes, names: "dict[int, str]") -> None:
@@ -43,11 +43,11 @@ class _Asked:
     def path(self, at: int) -> bytes:
         """A path in memory. The ways in which a process names itself are those of the caller, not of this one."""
         text = self.memory(at, _LONGEST_PATH).partition(b"\0")[0] if self.arguments[at] else b""
-        own = b"/proc/%d" % self.pid
+        process_folder = b"/proc/%d" % self.pid
         for itself, place in (
-            (b"/proc/self/", own + b"/"),
-            (b"/proc/thread-self/", own + b"/"),
-            (b"/dev/fd/", own + b"/fd/"),
+            (b"/proc/self/", process_folder + b"/"),
+            (b"/proc/thread-self/", process_folder + b"/"),
+            (b"/dev/fd/", process_folder + b"/fd/"),
         ):
             if text.startswith(itself):
                 return place + text[len(itself) :]
@@ -55,76 +55,77 @@ class _Asked:
 
 
 class MetadataServer:
-    """What may be changed lies beneath one of `allowed` and beneath none of `kept`; the rest is refused. `names` are
-    those of the calls that come here, by number."""
+    """Answers the system calls that the filter passes on. A path may be changed if it is beneath one of `allowed` and
+    beneath none of `protected_paths`; all others are refused. `names` are the names of those system calls, by number.
+    """
 
-    def __init__(self, listener: int, names: "dict[int, str]", allowed: list[str], kept: list[str]) -> None:
+    def __init__(self, listener: int, names: "dict[int, str]", allowed: list[str], protected_paths: list[str]) -> None:
         self._listener = listener
         self._names = names
         self._allowed = allowed
-        self._kept = kept
+        self._kept = protected_paths
 
     def serve(self) -> None:
-        """Answer one call. Whatever goes wrong is an error of that call only."""
+        """Answer one call. A failure is an error of that call only."""
         notice = bytearray(80)
         try:
             ioctl(self._listener, _RECEIVE, notice)
         except OSError:  # the caller is gone
             return
-        asked = _Asked(bytes(notice), self._names)
+        system_call = _SystemCall(bytes(notice), self._names)
         code = 0
         try:
-            self._do(asked)
+            self._do(system_call)
         except OSError as error:
             code = error.errno or errno.EPERM
-        answer = asked.id + bytes(8) + (-code).to_bytes(4, "little", signed=True) + bytes(4)
+        answer = system_call.id + bytes(8) + (-code).to_bytes(4, "little", signed=True) + bytes(4)
         try:
             ioctl(self._listener, _ANSWER, answer)
         except OSError as error:
             if error.errno != errno.ENOENT:  # the caller is gone
                 raise
 
-    def _do(self, asked: _Asked) -> None:
-        fd = self._open(asked)
+    def _do(self, system_call: _SystemCall) -> None:
+        fd = self._open(system_call)
         try:
-            _change(asked, f"/proc/self/fd/{fd}", self._judged(fd))
+            _change(system_call, f"/proc/self/fd/{fd}", self._judged(fd))
         finally:
             os.close(fd)
 
-    def _open(self, asked: _Asked) -> int:
+    def _open(self, system_call: _SystemCall) -> int:
         """The file that is meant, opened as the caller would have opened it."""
-        name = asked.name
+        name = system_call.name
         if name in ("fchmod", "fchown"):
-            return self._opened(asked, f"/proc/{asked.pid}/fd/{asked.number(0)}")
+            return self._open_descriptor(system_call, f"/proc/{system_call.pid}/fd/{system_call.number(0)}")
         if name in ("chmod", "chown", "lchown", "utime", "utimes"):
-            return self._named(asked, _HERE, asked.path(0), _NO_FOLLOW if name == "lchown" else 0)
+            return self._open_path(system_call, _HERE, system_call.path(0), _NO_FOLLOW if name == "lchown" else 0)
         flags = {"fchmodat2": 3, "utimensat": 3, "fchownat": 4}.get(name)
-        path = asked.path(1)
-        bits = asked.number(flags) if flags else 0
+        path = system_call.path(1)
+        bits = system_call.number(flags) if flags else 0
         if not path:
-            if not bits & _EMPTY_PATH and (asked.arguments[1] or name not in ("utimensat", "futimesat")):
+            if not bits & _EMPTY_PATH and (system_call.arguments[1] or name not in ("utimensat", "futimesat")):
                 raise OSError(errno.ENOENT, "")
-            return self._opened(asked, f"/proc/{asked.pid}/fd/{asked.number(0)}")
-        return self._named(asked, asked.number(0), path, bits)
+            return self._open_descriptor(system_call, f"/proc/{system_call.pid}/fd/{system_call.number(0)}")
+        return self._open_path(system_call, system_call.number(0), path, bits)
 
-    def _named(self, asked: _Asked, folder: int, path: bytes, flags: int) -> int:
+    def _open_path(self, system_call: _SystemCall, folder: int, path: bytes, flags: int) -> int:
         start = "cwd" if folder == _HERE else f"fd/{folder}"
-        base = os.open(f"/proc/{asked.pid}/{start}", os.O_PATH | os.O_CLOEXEC)
+        base = os.open(f"/proc/{system_call.pid}/{start}", os.O_PATH | os.O_CLOEXEC)
         try:
-            self._still(asked)
+            self._still(system_call)
             follow = os.O_NOFOLLOW if flags & _NO_FOLLOW else 0
             return os.open(path, os.O_PATH | os.O_CLOEXEC | follow, dir_fd=base)
         finally:
             os.close(base)
 
-    def _opened(self, asked: _Asked, place: str) -> int:
+    def _open_descriptor(self, system_call: _SystemCall, place: str) -> int:
         fd = os.open(place, os.O_PATH | os.O_CLOEXEC)
-        self._still(asked)
+        self._still(system_call)
         return fd
 
-    def _still(self, asked: _Asked) -> None:
+    def _still(self, system_call: _SystemCall) -> None:
         """The caller is still the one that asked, so what was read under its number was its own."""
-        ioctl(self._listener, _STILL_ASKED, asked.id)
+        ioctl(self._listener, _STILL_ASKED, system_call.id)
 
     def _judged(self, fd: int) -> os.stat_result:
         """By where the kernel says that the opened file lies, and only for the user's own files: this process may have
@@ -140,25 +141,25 @@ class MetadataServer:
         return status
 
 
-def _change(asked: _Asked, path: str, status: os.stat_result) -> None:
+def _change(system_call: _SystemCall, path: str, status: os.stat_result) -> None:
     """Do what is asked to the file at `path`, which leads to the opened file itself."""
-    match asked.name:
+    match system_call.name:
         case "chmod" | "fchmod":
-            _set_mode(path, status, asked.number(1))
+            _set_mode(path, status, system_call.number(1))
         case "fchmodat" | "fchmodat2":
-            _set_mode(path, status, asked.number(2))
+            _set_mode(path, status, system_call.number(2))
         case "chown" | "lchown" | "fchown":
-            _set_owner(path, status, asked.number(1), asked.number(2))
+            _set_owner(path, status, system_call.number(1), system_call.number(2))
         case "fchownat":
-            _set_owner(path, status, asked.number(2), asked.number(3))
+            _set_owner(path, status, system_call.number(2), system_call.number(3))
         case "utimensat":
-            _set_times(path, status, asked.words(2, 4), 1)
+            _set_times(path, status, system_call.words(2, 4), 1)
         case "futimesat":
-            _set_times(path, status, asked.words(2, 4), 1000)
+            _set_times(path, status, system_call.words(2, 4), 1000)
         case "utimes":
-            _set_times(path, status, asked.words(1, 4), 1000)
+            _set_times(path, status, system_call.words(1, 4), 1000)
         case "utime":
-            seconds = asked.words(1, 2)
+            seconds = system_call.words(1, 2)
             _set_times(path, status, [seconds[0], 0, seconds[1], 0] if seconds else [], 1000)
         case _:
             raise OSError(errno.ENOSYS, "")
@@ -183,12 +184,12 @@ def _set_times(path: str, status: os.stat_result, words: list[int], unit: int) -
     if not words:
         os.utime(path)
         return
-    before = (status.st_atime_ns, status.st_mtime_ns)
-    moments = [_moment(words[at * 2], words[at * 2 + 1], unit, before[at]) for at in (0, 1)]
+    old_times = (status.st_atime_ns, status.st_mtime_ns)
+    moments = [_moment(words[at * 2], words[at * 2 + 1], unit, old_times[at]) for at in (0, 1)]
     os.utime(path, ns=(moments[0], moments[1]))
 
 
-def _moment(second: int, part: int, unit: int, before: int) -> int:
+def _moment(second: int, part: int, unit: int, old_time: int) -> int:
     if unit == 1 and part == _OMIT:
-        return before
+        return old_time
     return time_ns() if unit == 1 and part == _NOW else second * 1_000_000_000 + part * unit

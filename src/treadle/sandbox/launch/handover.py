@@ -1,8 +1,8 @@
 """Starts a sandbox whose command may reach some hosts, and stays beside it until it ends.
 
-The command has a network of its own with nothing in it. Before it begins, a listening socket is made in that network
-and handed out of it, to a proxy process in the network of the machine, which takes the connections. So the command
-can talk to the proxy and to nobody else. When the proxy dies, connections are refused."""
+The command has a network namespace of its own with nothing in it. Before it begins, a listening socket is made in that
+network and handed to a proxy process in the network of the machine, which accepts the connections. So the command can
+talk only to the proxy. When the proxy dies, connections are refused."""
 
 import _signal as signal  # type: ignore[import-not-found]  # see `ending`
 import _socket
@@ -28,13 +28,13 @@ _STEP_S = 0.005
 
 
 def main(words: list[str]) -> None:
-    told = marshal.loads(bytes.fromhex(words[0]))
+    spec = marshal.loads(bytes.fromhex(words[0]))
     sandbox, info, go = _start(words[1:])
     pass_signals_to(sandbox)
     proxy = 0
     try:
         if (inside := _first_process(info)) > 0:
-            proxy = _start_proxy(_listener(inside, told["port"]), told)
+            proxy = _start_proxy(_listener(inside, spec["port"]), spec)
     except OSError as error:
         os.kill(sandbox, signal.SIGKILL)
         os.waitpid(sandbox, 0)
@@ -48,12 +48,12 @@ def main(words: list[str]) -> None:
 
 def _start(line: list[str]) -> tuple[int, int, int]:
     """(the sandbox, what it says, what lets it go on when it is closed)"""
-    info, told = _pipe()
-    heard, go = _pipe()
-    actions = [(os.POSIX_SPAWN_DUP2, told, INFO_FD), (os.POSIX_SPAWN_DUP2, heard, GO_FD)]
+    info, info_writer = _pipe()
+    go_reader, go = _pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, info_writer, INFO_FD), (os.POSIX_SPAWN_DUP2, go_reader, GO_FD)]
     pid = os.posix_spawnp(line[0], line, os.environ, file_actions=actions, setsigdef=[BROKEN_PIPE])
-    os.close(told)
-    os.close(heard)
+    os.close(info_writer)
+    os.close(go_reader)
     return pid, info, go
 
 
@@ -67,40 +67,41 @@ def _pipe() -> tuple[int, int]:
 
 def _first_process(info: int) -> int:
     """The first process in the sandbox; 0 if it did not come so far, which it has said itself."""
-    said = b""
-    while b"}" not in said and (data := os.read(info, 4096)):
-        said += data
+    output = b""
+    while b"}" not in output and (data := os.read(info, 4096)):
+        output += data
     os.close(info)
-    _, found, rest = said.partition(b'"child-pid":')
-    return int(rest.split(b",")[0].strip(b" \n}")) if found else 0
+    _, marker, remainder = output.partition(b'"child-pid":')
+    return int(remainder.split(b",")[0].strip(b" \n}")) if marker else 0
 
 
 def _listener(inside: int, port: int) -> int:
-    """A socket that listens in the network of that process. A child makes it: who has joined a network stays there."""
+    """Return a socket that listens in the network of that process. A child makes it, because a process cannot leave a
+    network that it has joined."""
     here, there = _socket.socketpair()
     pid = os.fork()
     if pid == 0:
         try:
             system.join_network(inside)
-            made = _socket.socket()
-            made.bind(("127.0.0.1", port))
-            made.listen(_BACKLOG)
-            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, made.fileno().to_bytes(4, sys.byteorder))
+            listener = _socket.socket()
+            listener.bind(("127.0.0.1", port))
+            listener.listen(_BACKLOG)
+            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.fileno().to_bytes(4, sys.byteorder))
             there.sendmsg([b"0"], [rights])
         except OSError as error:
             there.send(str(error.errno or 5).encode())
         finally:
             os._exit(0)
     there.close()
-    said, handed, _, _ = here.recvmsg(16, _socket.CMSG_SPACE(4))
+    reply, handed, _, _ = here.recvmsg(16, _socket.CMSG_SPACE(4))
     os.waitpid(pid, 0)
     here.close()
     if not handed:
-        raise OSError(int(said or b"5"), os.strerror(int(said or b"5")))
+        raise OSError(int(reply or b"5"), os.strerror(int(reply or b"5")))
     return int.from_bytes(handed[0][2][:4], sys.byteorder)
 
 
-def _start_proxy(listener: int, told: "dict[str, object]") -> int:
+def _start_proxy(listener: int, spec: "dict[str, object]") -> int:
     """The proxy loads when the first connection comes: many a command makes none."""
     parent = os.getpid()
     pid = os.fork()
@@ -121,7 +122,7 @@ def _start_proxy(listener: int, told: "dict[str, object]") -> int:
         poll.poll()
         from treadle.sandbox.network.proxy import run
 
-        run(_ABOVE, told)
+        run(_ABOVE, spec)
         os._exit(0)
     finally:
         os._exit(1)

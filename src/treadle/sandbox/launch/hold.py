@@ -1,6 +1,6 @@
-"""Places on which a sandbox mounts something so that nobody can make it: empty folders and files, there while commands
-run and gone afterwards. Several commands may hold the same place; the last one removes it. What a killed holder left is
-removed by the next one."""
+"""Mount points for paths that do not exist and must not be created: empty folders and files, present while commands run
+and removed afterwards. Several commands may hold the same place; the last one removes it. Remains of a killed holder
+are removed by the next one."""
 
 import fcntl
 import marshal
@@ -13,15 +13,16 @@ CANNOT = 125
 ALIVE_FD = 8
 """Kept open by the sandbox's first process, which is the last to die."""
 PENDING = -1
-"""Instead of a number: whoever wrote it was killed before it could tell what it made, if anything."""
+"""Instead of an inode number: the process that wrote it was killed before it could record the file or folder that it
+made, if any."""
 SMALL = 2
-"""Bytes of the largest file that is ever made here; who finds more has somebody else's file."""
+"""Bytes of the largest file that is ever made here; a larger file was not made here."""
 
 
 class Holder:
-    """`notes` is a folder with one small file for each held place: its path and the number of what was made there.
-    Whoever holds the place has the file locked, together with others; whoever makes or removes one has the folder
-    locked, alone and for a moment."""
+    """`notes` is a folder with one small file for each held place: its path and the inode number of the file or folder
+    made there. A process that holds the place has a shared lock on that small file; a process that makes or removes a
+    place has an exclusive lock on the folder, for a moment."""
 
     def __init__(self, notes: str) -> None:
         self._notes = notes
@@ -47,7 +48,7 @@ class Holder:
         os.close(folder)
 
     def sweep(self) -> None:
-        """Remove what nobody holds any more."""
+        """Remove the places that no process holds any more."""
         folder = self._lock()
         for name in os.listdir(self._notes):
             self._forget(name, os.open(f"{self._notes}/{name}", os.O_RDWR | os.O_CLOEXEC))
@@ -61,7 +62,7 @@ class Holder:
     def _forget(self, name: str, note: int) -> None:
         try:
             fcntl.flock(note, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # somebody else holds it
+        except OSError:  # another process holds it
             os.close(note)
             return
         number, place = _read(note)
@@ -79,7 +80,7 @@ def _number(path: str) -> int:
 
 
 def _make(note: int, place: str, content: bytes | None) -> None:
-    """Note that it will be made, make it, note what was made. What somebody else made is held as it is and never
+    """Note that it will be made, make it, note its inode number. A place that exists already is held as it is and never
     removed: its number is 0."""
     if os.path.lexists(place):
         _write(note, 0, place)
@@ -114,7 +115,8 @@ def _read(note: int) -> tuple[int, str]:
 
 
 def _last_sign_of_life() -> int:
-    """What can be read at its end when the sandbox's first process has closed the other side."""
+    """Return the reading end of a pipe, which reaches its end of file when the sandbox's first process has closed the
+    other end."""
     alive, kept_open = os.pipe()
     if alive == ALIVE_FD:
         alive = os.dup(alive)
@@ -126,12 +128,12 @@ def _last_sign_of_life() -> int:
 
 
 def main(words: list[str]) -> None:
-    told = marshal.loads(bytes.fromhex(words[0]))
-    holder = Holder(told["notes"])
+    spec = marshal.loads(bytes.fromhex(words[0]))
+    holder = Holder(spec["notes"])
     alive = _last_sign_of_life()
     try:
         holder.sweep()
-        for name, place, content in told["places"]:
+        for name, place, content in spec["places"]:
             holder.hold(name, place, content)
         pid = os.posix_spawnp(words[1], words[1:], os.environ, setsigdef=[BROKEN_PIPE])
     except OSError as error:

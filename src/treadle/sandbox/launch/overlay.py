@@ -1,6 +1,6 @@
 """A copy-on-write view of the project, mounted before bubblewrap starts, in a mount namespace of our own. bubblewrap
-can make one, too, but not say that nobody needs it after a power cut (`volatile`): then the kernel syncs each file that
-it copies up, which takes longer than all the rest. As a program: lays the view and becomes the command."""
+can mount one, too, but not with `volatile` (no need to survive a power cut): without it the kernel syncs each file that
+it copies up, which takes longer than all the rest. As a program: mounts the view and becomes the command."""
 
 import errno
 import marshal

@@ -1,5 +1,6 @@
-"""Protected paths that are put back as they were when a command has ended. For a sandbox that can only allow and not
-take away again: Landlock. What was put back is told, and what had been there meanwhile is set aside, not lost."""
+"""Restores protected paths as they were when a command has ended. For Landlock, which can only allow access to a folder
+and not withdraw it for a path below. Restored paths are reported, and what the command had put there is set aside, not
+lost."""
 
 import os
 import stat
@@ -38,13 +39,13 @@ class SavedPath:
             names = sorted(os.listdir(path))
             self.data = {name: SavedPath(f"{path}/{name}", room) for name in names}
 
-    def same(self, other: "SavedPath") -> bool:
-        if self.mode != other.mode or type(self.data) is not type(other.data):
+    def is_same_as(self, other_path: "SavedPath") -> bool:
+        if self.mode != other_path.mode or type(self.data) is not type(other_path.data):
             return False
-        if isinstance(self.data, dict) and isinstance(other.data, dict):
-            mine, theirs = self.data, other.data
-            return mine.keys() == theirs.keys() and all(mine[name].same(theirs[name]) for name in mine)
-        return self.data == other.data
+        if isinstance(self.data, dict) and isinstance(other_path.data, dict):
+            mine, theirs = self.data, other_path.data
+            return mine.keys() == theirs.keys() and all(mine[name].is_same_as(theirs[name]) for name in mine)
+        return self.data == other_path.data
 
     def write(self, path: str) -> None:
         """Make it anew where nothing is."""
@@ -72,26 +73,26 @@ class ProtectedPaths:
 
     def restore(self, aside: str) -> list[str]:
         """Put back what changed; gives the paths. Only to be called when nothing of the command is left alive."""
-        changed = []
-        for kept in self._kept:
-            if not self._reachable(kept.path) or not kept.same(SavedPath(kept.path, [1 << 62])):
-                changed.append(kept.path)
-                self._put_back(kept, aside)
-        return changed
+        changed_paths = []
+        for saved_path in self._kept:
+            if not self._reachable(saved_path.path) or not saved_path.is_same_as(SavedPath(saved_path.path, [1 << 62])):
+                changed_paths.append(saved_path.path)
+                self._put_back(saved_path, aside)
+        return changed_paths
 
     def _reachable(self, path: str) -> bool:
-        """Whether all folders on the way are folders still, and no links."""
+        """True if all parents of the path are still folders and not links."""
         return all(_is_folder(folder) for folder in folders_between(self._root, path))
 
-    def _put_back(self, kept: SavedPath, aside: str) -> None:
-        for folder in folders_between(self._root, kept.path):
+    def _put_back(self, saved_path: SavedPath, aside: str) -> None:
+        for folder in folders_between(self._root, saved_path.path):
             if not _is_folder(folder):
                 _set_aside(folder, aside)
-                if kept.data is not None:
+                if saved_path.data is not None:
                     os.mkdir(folder, 0o755)
-        _set_aside(kept.path, aside)
-        if kept.data is not None:
-            kept.write(kept.path)
+        _set_aside(saved_path.path, aside)
+        if saved_path.data is not None:
+            saved_path.write(saved_path.path)
 
 
 def _content(path: str) -> bytes:
@@ -107,12 +108,12 @@ def _is_folder(path: str) -> bool:
 
 
 def _first_missing(root: str, paths: list[str]) -> list[str]:
-    found = []
+    missing_paths = []
     for path in paths:
         missing = next((folder for folder in folders_between(root, path) if not _is_folder(folder)), path)
-        if missing not in found:
-            found.append(missing)
-    return found
+        if missing not in missing_paths:
+            missing_paths.append(missing)
+    return missing_paths
 
 
 def _set_aside(path: str, aside: str) -> None:

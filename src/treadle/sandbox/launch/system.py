@@ -23,7 +23,7 @@ def call(number: int, *arguments: object) -> int:
 
 
 def checked(result: int) -> int:
-    """What a function of the C library gave back, if that is no error."""
+    """Return the result of a function of the C library; raise OSError if it is an error."""
     if result == -1:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -31,7 +31,7 @@ def checked(result: int) -> int:
 
 
 class Ruleset:
-    """Landlock rules: what is handled is refused unless a rule allows it."""
+    """Landlock rules: the handled rights are refused unless a rule allows them."""
 
     def __init__(self, files: int, network: int, scopes: int, size: int) -> None:
         handled = (ctypes.c_uint64 * 3)(files, network, scopes)
@@ -86,8 +86,8 @@ def die_with_parent(parent: int) -> None:
 def join_network(pid: int) -> None:
     """Step into the network of another process, as root of the user namespace that owns it."""
     owner_of, user, network = 0xB701, 0x10000000, 0x40000000
-    found = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    for namespace, kind in ((ioctl(found, owner_of), user), (found, network)):
+    network_fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    for namespace, kind in ((ioctl(network_fd, owner_of), user), (network_fd, network)):
         join(namespace, kind)
 
 

@@ -6,6 +6,6 @@ from fcntl import ioctl
 
 
 def main(words: list[str]) -> None:
-    told = marshal.loads(bytes.fromhex(words[0]))
-    ioctl(told["terminal"], told["take"], 0)
+    spec = marshal.loads(bytes.fromhex(words[0]))
+    ioctl(spec["terminal"], spec["take"], 0)
     os.execvp(words[1], words[1:])

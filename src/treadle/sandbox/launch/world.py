@@ -1,12 +1,13 @@
-"""Holds a world (W-11): mounts its layers over the project in namespaces of its own, and hands out what leads there to
-whoever can reach its socket: a descriptor of the top folder, or the namespaces themselves. One for each world, by a
-lock. Nothing is lost when it is killed: what was written lies in the upper layer, and the next one mounts it again.
+"""Holds a world (W-11): mounts its layers over the project in namespaces of its own, and gives every process that can
+reach its socket access to them: a descriptor of the top folder, or the namespaces themselves. A lock allows one holder
+per world. Nothing is lost when it is killed: the written files are in the upper layer, and the next holder mounts it
+again.
 
-It ends when nobody has had a line to it for a while and nobody else is in its namespace. While that is so, the layers
-must not be mounted a second time: two mounts of one upper layer do not see what the other changes.
+The holder ends when no process has been connected for a while and no other process is in its namespace. As long as one
+is, the layers must not be mounted a second time: two mounts of one upper layer do not see each other's changes.
 
 The mount remembers which file it found beneath a name, so it goes on showing a file that was replaced by a rename in
-the project. A remount drops what it remembers; one precedes every descriptor that is handed out."""
+the project. A remount drops that memory; one precedes every descriptor that is handed out."""
 
 import _socket
 import fcntl
@@ -30,17 +31,17 @@ READY, TAKEN = b"ready", b"taken"
 
 def main(words: list[str]) -> None:
     """Says `ready` when it can be asked, `taken` if the world has a holder, else what is in the way."""
-    told = marshal.loads(bytes.fromhex(words[0]))
+    spec = marshal.loads(bytes.fromhex(words[0]))
     try:
-        lock = os.open(f"{told['folder']}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(f"{spec['folder']}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return _say(TAKEN)
         _detach()
-        listener = _listen(told["folder"], told["socket"])
+        listener = _listen(spec["folder"], spec["socket"])
         spaces = _new_namespaces()
-        holder = Holder(listener, _mounted(told), spaces, float(told["idle_s"]))
+        holder = Holder(listener, _mounted(spec), spaces, float(spec["idle_s"]))
     except OSError as error:
         return _say(f"{error.strerror or error}".encode())
     _say(READY)
@@ -56,7 +57,7 @@ def _say(word: bytes) -> None:
 
 
 def _detach() -> None:
-    """Nobody's child, in a group of its own: it outlives whoever needed it first."""
+    """Leave the parent and its process group: the holder outlives the process that needed it first."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -74,22 +75,22 @@ def _listen(folder: str, name: str) -> "_socket.socket":
     here = os.open(folder, _LOOK)
     if name in os.listdir(here):
         os.unlink(name, dir_fd=here)
-    made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    made.bind(f"/proc/self/fd/{here}/{name}")  # a path of any length
-    made.listen(_BACKLOG)
+    listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    listener.bind(f"/proc/self/fd/{here}/{name}")  # a path of any length
+    listener.listen(_BACKLOG)
     os.close(here)
-    return made
+    return listener
 
 
-def _mounted(told: "dict[str, object]") -> int:
+def _mounted(spec: "dict[str, object]") -> int:
     """A descriptor of the top folder, with the layers mounted over the root."""
     mount("none", "/", "", _RECURSIVE | _PRIVATE, "")
-    root = str(told["root"])
+    root = str(spec["root"])
     lowest = os.open(root, _LOOK)
-    if os.fstat(lowest).st_dev != told["device"] or os.fstat(lowest).st_ino != told["inode"]:
+    if os.fstat(lowest).st_dev != spec["device"] or os.fstat(lowest).st_ino != spec["inode"]:
         raise OSError(0, "another folder stands in the place of the project")
-    above = [os.open(str(layer), _LOOK) for layer in list(told["beneath"])]  # type: ignore[call-overload]
-    upper, work = (os.open(f"{told['view']}/{name}", _LOOK) for name in ("upper", "work"))
+    above = [os.open(str(layer), _LOOK) for layer in list(spec["beneath"])]  # type: ignore[call-overload]
+    upper, work = (os.open(f"{spec['view']}/{name}", _LOOK) for name in ("upper", "work"))
     lower = ":".join(f"/proc/self/fd/{fd}" for fd in (*reversed(above), lowest))
     options = f"userxattr,lowerdir={lower},upperdir=/proc/self/fd/{upper},workdir=/proc/self/fd/{work}"
     mount("overlay", root, "overlay", _NOSUID | _NODEV, options)
@@ -126,16 +127,16 @@ class Holder:
     def serve(self) -> None:
         poll = select.poll()
         poll.register(self._listener.fileno(), select.POLLIN)
-        left = time.monotonic()
-        while self._lines or time.monotonic() - left < self._idle_s or self._others():
+        idle_since = time.monotonic()
+        while self._lines or time.monotonic() - idle_since < self._idle_s or self._is_in_use():
             for number, _ in poll.poll(None if self._lines else int(self._idle_s * 1000)):
                 if number == self._listener.fileno():
                     accepted = self._accept()
                     poll.register(accepted, select.POLLIN)
-                elif not self._answered(number):
+                elif not self._answer_line(number):
                     poll.unregister(number)
                     self._lines.pop(number).close()
-                    left = time.monotonic()
+                    idle_since = time.monotonic()
         self._listener.close()
 
     def _accept(self) -> int:
@@ -144,8 +145,8 @@ class Holder:
         self._lines[line.fileno()] = line
         return line.fileno()
 
-    def _answered(self, number: int) -> bool:
-        """Whether the line stays."""
+    def _answer_line(self, number: int) -> bool:
+        """Answer one request; True if the connection stays open."""
         line = self._lines[number]
         try:
             word = line.recv(_MOST)
@@ -155,7 +156,7 @@ class Holder:
             elif word == b"spaces":
                 _hand(line, *self._spaces)
             elif word == b"end":
-                busy = self._others()
+                busy = self._is_in_use()
                 line.send(b"busy" if busy else b"ended")
                 if not busy:
                     os._exit(0)
@@ -166,8 +167,9 @@ class Holder:
     def _look_anew(self) -> None:
         mount("none", f"/proc/self/fd/{self._top}", "", _REMOUNT | _NOSUID | _NODEV, "")
 
-    def _others(self) -> bool:
-        """Whether anybody else is in the namespace. Of a sandbox that was started there, who waits for its end is."""
+    def _is_in_use(self) -> bool:
+        """True if another process is in the namespace. For a sandbox that was started there, the process that waits for
+        its end is."""
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != os.getpid() and self._is_inside(name):
                 return True

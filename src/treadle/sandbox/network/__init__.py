@@ -1,2 +1,2 @@
-"""What a command may reach: the proxy outside its sandbox. The proxy is a process of its own, which knows the standard
-library and `treadle.host_patterns` alone."""
+"""The proxy outside a sandbox, the only endpoint that its command may reach. The proxy is a process of its own, which
+uses the standard library and `treadle.host_patterns` alone."""

@@ -49,11 +49,11 @@ class Journal:
             self._reached.add((host, port))
             self._append({"host": host[:255], "port": port, "refused": "", "reached": True})
 
-    def write(self, host: str, port: int, sent: int = 0, received: int = 0, refused: str = "") -> None:
+    def write(self, host: str, port: int, sent_bytes: int = 0, received: int = 0, refused: str = "") -> None:
         if self._left <= 0:
             return
         self._left -= 1
-        self._append({"host": host[:255], "port": port, "sent": sent, "received": received, "refused": refused})
+        self._append({"host": host[:255], "port": port, "sent": sent_bytes, "received": received, "refused": refused})
 
     def _append(self, entry: Mapping[str, object]) -> None:
         with suppress(OSError):  # a full disk costs the log, not the connection
@@ -119,9 +119,9 @@ class Proxy:
             async with asyncio.timeout(self._limits.head_s):
                 request = await read_request(reader, writer)
         except (BadRequest, TimeoutError) as error:
-            why = str(error) or f"no request within {self._limits.head_s:g} s"
-            self._journal.write("", 0, refused=why)
-            writer.write(declined("plain", "refused", why))
+            reason = str(error) or f"no request within {self._limits.head_s:g} s"
+            self._journal.write("", 0, refused=reason)
+            writer.write(declined("plain", "refused", reason))
             return await self._flush(writer)
         try:
             upstream = await self._connect(request)
@@ -159,14 +159,14 @@ class Proxy:
         if host in self._fixed:
             return [self._fixed[host]]
         if is_address(host):
-            found = [host]
+            addresses = [host]
         else:
             rows = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found = list(dict.fromkeys(str(row[4][0]) for row in rows))
-        for address in found:
-            if what := refused_address(address) or _own_address(address):
-                raise Refusal(f"{host} is at {address}, which is {what}")
-        return [(address, port) for address in found]
+            addresses = list(dict.fromkeys(str(row[4][0]) for row in rows))
+        for address in addresses:
+            if address_kind := refused_address(address) or _own_address(address):
+                raise Refusal(f"{host} is at {address}, which is {address_kind}")
+        return [(address, port) for address in addresses]
 
     async def _relay(
         self,
@@ -182,10 +182,10 @@ class Proxy:
         sending, receiving = asyncio.ensure_future(up.run()), asyncio.ensure_future(down.run())
         try:
             while not receiving.done() and not (sending.done() and not up.ended):
-                before = up.size + down.size, sending.done()
+                progress = up.size + down.size, sending.done()
                 waited = {task for task in (sending, receiving) if not task.done()}
                 await asyncio.wait(waited, timeout=self._limits.idle_s, return_when=asyncio.FIRST_COMPLETED)
-                if before == (up.size + down.size, sending.done()) and not receiving.done():
+                if progress == (up.size + down.size, sending.done()) and not receiving.done():
                     break
         finally:
             for task in (sending, receiving):
@@ -227,7 +227,7 @@ async def _first_of(places: "list[Endpoint]") -> "tuple[asyncio.StreamReader, as
 
 
 def _own_address(address: str) -> str:
-    """Whether a public address is one of this machine: only then can a socket be bound to it."""
+    """Return a name if a public address is one of this machine, else nothing: only then can a socket be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -237,12 +237,12 @@ def _own_address(address: str) -> str:
     return "this machine"
 
 
-def run(listener: int, told: "dict[str, object]") -> None:
+def run(listener: int, spec: "dict[str, object]") -> None:
     """Be the proxy of a command until SIGTERM. `told`: patterns, log, and for tests fixed addresses."""
-    patterns, fixed = told["patterns"], told.get("fixed", {})
+    patterns, fixed = spec["patterns"], spec.get("fixed", {})
     assert isinstance(patterns, list)
     assert isinstance(fixed, dict)
-    proxy = Proxy(patterns, Journal(str(told["log"])), fixed=fixed)
+    proxy = Proxy(patterns, Journal(str(spec["log"])), fixed=fixed)
     asyncio.run(_until_told(proxy, socket.socket(fileno=listener)))
 
 

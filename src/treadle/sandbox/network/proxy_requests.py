@@ -1,5 +1,5 @@
-"""What a program says to the proxy before its data: the head of an HTTP request or the greeting of SOCKS5, read with a
-limit on size. Nothing is decided here; what was read is a `Request`."""
+"""Requests to the proxy: the head of an HTTP request or the greeting of SOCKS5, read with a limit on size. Nothing is
+decided here; the result is a `Request`."""
 
 import asyncio
 import socket
@@ -21,11 +21,11 @@ class Request(NamedTuple):
     host: str
     port: int
     head: bytes = b""
-    """Of a plain request: what goes to the server."""
+    """Of a plain request: the head that goes to the server."""
 
 
 class BadRequest(Exception):
-    """What the program sent is no request that the proxy knows."""
+    """The program sent bytes that are not a request that the proxy knows."""
 
 
 async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request:
@@ -55,10 +55,15 @@ async def _http(first: bytes, reader: asyncio.StreamReader) -> Request:
     url = urlsplit(target.decode("ascii"))
     if url.scheme.lower() != "http" or not url.hostname:
         raise BadRequest("a request that names no http:// address: this is a proxy")
-    where = url.netloc.rpartition("@")[2].encode("ascii")
+    host_header = url.netloc.rpartition("@")[2].encode("ascii")
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    kept = [each for each in headers.split(b"\r\n") if each and not each.lower().startswith(_HOP)]
-    lines = [b" ".join((method, path.encode("ascii"), version)), b"Host: " + where, b"Connection: close", *kept]
+    kept_headers = [each for each in headers.split(b"\r\n") if each and not each.lower().startswith(_HOP)]
+    lines = [
+        b" ".join((method, path.encode("ascii"), version)),
+        b"Host: " + host_header,
+        b"Connection: close",
+        *kept_headers,
+    ]
     return Request("plain", url.hostname, url.port or 80, b"\r\n".join(lines) + b"\r\n\r\n")
 
 
@@ -86,7 +91,7 @@ async def _socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 def accepted(kind: Kind) -> bytes:
-    """What the program is told before its data flows."""
+    """Return the reply to the program before its data flows."""
     match kind:
         case "tunnel":
             return _TUNNELED
@@ -96,11 +101,11 @@ def accepted(kind: Kind) -> bytes:
             return b""
 
 
-def declined(kind: Kind, why: Literal["refused", "unreachable"], text: str) -> bytes:
-    """What the program is told instead of its data."""
+def declined(kind: Kind, failure: Literal["refused", "unreachable"], text: str) -> bytes:
+    """Return the reply to the program that refuses its request."""
     if kind == "socks":
-        return _socks_reply(_REPLIES[why])
-    status = b"403 Forbidden" if why == "refused" else b"502 Bad Gateway"
+        return _socks_reply(_REPLIES[failure])
+    status = b"403 Forbidden" if failure == "refused" else b"502 Bad Gateway"
     body = f"treadle: {text}\n".encode(errors="replace")
     fields = (b"HTTP/1.1 " + status, b"Content-Type: text/plain; charset=utf-8", b"Connection: close")
     return b"\r\n".join((*fields, b"Content-Length: %d" % len(body), b"", body))

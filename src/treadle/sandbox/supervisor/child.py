@@ -37,22 +37,22 @@ def start(job: Fields, umask: int, group: ControlGroup) -> Ends:
     if job["state_fd"]:
         ends.shell, shell = os.pipe()
         os.set_blocking(ends.shell, False)
-    report, told = os.pipe()
+    report, report_writer = os.pipe()
     supervisor = os.getpid()
     ends.pid = os.fork()
     if ends.pid == 0:
         try:
             os.setsid()
             tree.die_with_parent()
-            if os.getppid() == supervisor:  # else it was killed before: nobody would know of this command
+            if os.getppid() == supervisor:  # else it was killed before, and no process would know of this command
                 group.enter()
                 _become(job, stdin, stdout, shell, umask)
         except BaseException as error:
             number = error.errno if isinstance(error, OSError) and error.errno else 5
-            os.write(told, str(number).encode())
+            os.write(report_writer, str(number).encode())
         finally:
             os._exit(127)
-    for descriptor in {stdin, stdout, shell, told} - {-1}:
+    for descriptor in {stdin, stdout, shell, report_writer} - {-1}:
         os.close(descriptor)
     failed = os.read(report, 16)
     os.close(report)

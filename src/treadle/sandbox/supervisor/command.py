@@ -14,7 +14,7 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.file_system import create_file, replace_file
-from treadle.ports.commands import Ended, Output
+from treadle.ports.commands import CommandExit, Output
 from treadle.protocol.content import Shell
 from treadle.sandbox.supervisor import folder as names
 
@@ -29,7 +29,7 @@ _DYING_S = 2.0
 _STEP_S = 0.002
 MARK = "TREADLE_CALL"
 """In the environment of every command: finds what a killed supervisor left."""
-_decoder = msgspec.json.Decoder(Ended)
+_decoder = msgspec.json.Decoder(CommandExit)
 
 
 class SupervisedCommand:
@@ -45,47 +45,47 @@ class SupervisedCommand:
 
     @property
     def begins_in(self) -> Shell | None:
-        told = self._job().get("shell")
-        return None if told is None else msgspec.convert(told, Shell)
+        shell = self._job().get("shell")
+        return None if shell is None else msgspec.convert(shell, Shell)
 
     @property
     def present(self) -> bool:
         here = names.boot()
-        return bool(self._job().get("boot", here) == here)  # what was forgotten has ended, and not with the machine
+        return bool(self._job().get("boot", here) == here)  # a forgotten command has ended, and not with the machine
 
     @property
     def durable(self) -> bool:
         return os.path.exists(f"{self.folder}/{names.SYNCED}")
 
-    async def wait(self, timeout_s: float | None = None) -> Ended | None:
-        ended = await self._ended()
-        if ended is not None:
-            return ended
+    async def wait(self, timeout_s: float | None = None) -> CommandExit | None:
+        command_exit = await self._find_exit()
+        if command_exit is not None:
+            return command_exit
         try:
             alive = os.open(f"{self.folder}/{names.ALIVE}", os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
-            return await self._ended()
+            return await self._find_exit()
         loop = asyncio.get_running_loop()
-        gone = asyncio.Event()
+        hangup_event = asyncio.Event()
 
         def hung_up() -> None:
             loop.remove_reader(alive)  # from now on it can always be read, and would be, all the time
-            gone.set()
+            hangup_event.set()
 
         try:
             until = None if timeout_s is None else loop.time() + timeout_s
-            while (ended := await self._ended()) is None:
-                left = _LOOK_S if until is None else min(_LOOK_S, until - loop.time())
-                if left <= 0:
+            while (command_exit := await self._find_exit()) is None:
+                remaining_s = _LOOK_S if until is None else min(_LOOK_S, until - loop.time())
+                if remaining_s <= 0:
                     return None
                 loop.add_reader(alive, hung_up)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
-                        await gone.wait()
-                        gone.clear()
+                    async with asyncio.timeout(remaining_s):
+                        await hangup_event.wait()
+                        hangup_event.clear()
                         if names.look(self.folder) != names.ENDED:  # it died, and the last of it may not be gone yet
                             await asyncio.sleep(_SETTLE_S)
-            return ended
+            return command_exit
         finally:
             loop.remove_reader(alive)
             os.close(alive)
@@ -150,16 +150,16 @@ class SupervisedCommand:
                     raise ToolError("The command does not read its input, and no more of it can be kept for later.")
                 await asyncio.sleep(0.02)
 
-    async def stop(self) -> Ended:
-        while (ended := await self._ended()) is None:
+    async def stop(self) -> CommandExit:
+        while (command_exit := await self._find_exit()) is None:
             names.ask_to_stop(self.folder)
             with suppress(ToolError):
                 self._send(b"stop s\n")
             await self.wait(_LOOK_S)
-        return ended
+        return command_exit
 
     def _send(self, frame: bytes) -> bool:
-        """Whether there was room for it."""
+        """Write a frame to the control FIFO; False if there is no room for it."""
         try:
             control = os.open(f"{self.folder}/{names.CONTROL}", os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
@@ -172,18 +172,18 @@ class SupervisedCommand:
             os.close(control)
         return True
 
-    async def _ended(self) -> Ended | None:
+    async def _find_exit(self) -> CommandExit | None:
         state = names.look(self.folder)
-        if state == names.UNSTARTED and names.removed(self.folder):
-            return Ended("lost")  # somebody removed all that was known of it
+        if state == names.UNSTARTED and names.is_removed(self.folder):
+            return CommandExit("lost")  # all that was known of it was removed
         if state == names.LOST:
             await asyncio.to_thread(self.sweep)
-            return Ended("lost")
+            return CommandExit("lost")
         if state != names.ENDED:
             return None
         return self._exit()
 
-    def _exit(self) -> Ended:
+    def _exit(self) -> CommandExit:
         return _decoder.decode(Path(f"{self.folder}/{names.EXIT}").read_bytes())
 
     def _job(self) -> dict[str, Any]:
@@ -193,38 +193,38 @@ class SupervisedCommand:
         return {}
 
     def sweep(self) -> None:
-        """Nobody is left to end what the command started: find it by its mark, again and again, because what is found
-        may just have forked."""
+        """End the processes of a command whose supervisor is gone. Find them by their mark, repeatedly, because a
+        process that is found may just have forked."""
         mark = self._job().get("env", {}).get(MARK)
         if mark is None or not os.path.exists("/proc/self/environ"):
             return
         killed: set[str] = set()
         for _ in range(_SWEEPS):
-            found = [
+            pids = [
                 pid for pid in os.listdir("/proc") if pid.isdigit() and f"{MARK}={mark}".encode() in _environment(pid)
             ]
-            if not found:
+            if not pids:
                 break
-            for pid in found:
+            for pid in pids:
                 with suppress(OSError):
                     os.kill(int(pid), signal.SIGKILL)
-            killed.update(found)
+            killed.update(pids)
         until = time.monotonic() + _DYING_S
         while any(_dying(pid) for pid in killed) and time.monotonic() < until:
             time.sleep(_STEP_S)
 
     def _pieces(self) -> list[tuple[int, int]]:
         """Where each piece of the output begins, and how long it is by now."""
-        found: list[tuple[int, int]] = []
+        pieces: list[tuple[int, int]] = []
         for name in os.listdir(self.folder):
             if name.startswith(names.OUTPUT):
                 with suppress(FileNotFoundError):
-                    found.append((int(name.removeprefix(names.OUTPUT)), os.stat(f"{self.folder}/{name}").st_size))
-        return sorted(found)
+                    pieces.append((int(name.removeprefix(names.OUTPUT)), os.stat(f"{self.folder}/{name}").st_size))
+        return sorted(pieces)
 
 
 def _dying(pid: str) -> bool:
-    """Whether a killed process is not quite dead: its environment is gone before its locks and files are."""
+    """True if a killed process is not quite dead: its environment is gone before its locks and files are."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
     return False

@@ -1,9 +1,9 @@
 """The worker's side of supervised commands: claims folders, starts supervisors, and reads what they wrote (D-02).
 
-Why a command starts once. A folder gets its name by a rename, complete with what to run, so a call has one folder. Any
-number of workers may start a supervisor for it; the one that takes the lock first writes `owner`, and none starts the
-command after that. What was forgotten leaves its `exit` behind, so that a worker that slept through everything finds
-an end and not an empty place.
+Why a command starts once. A folder gets its name by a rename, complete with the job to run, so a call has one folder.
+Any number of workers may start a supervisor for it; the one that takes the lock first writes `owner`, and none starts
+the command after that. A forgotten command leaves its `exit` behind, so that a worker that was suspended meanwhile
+finds an end and not an empty place.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ import msgspec
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
 from treadle.file_system import create_file, path_steps, replace_file
-from treadle.ports.commands import CommandSpec, Ended, Known
+from treadle.ports.commands import CommandExit, CommandSpec, KnownCommand
 from treadle.protocol.files import encode_path
 from treadle.sandbox.supervisor import folder as names
 from treadle.sandbox.supervisor.command import MARK, SupervisedCommand
@@ -69,7 +69,7 @@ class SupervisedCommands:
         folder = self._path(chat, call)
         return None if names.look(folder) == names.UNSTARTED else SupervisedCommand(folder)
 
-    def taken(self, chat: ChatId, call: CallKey) -> bool:
+    def is_key_used(self, chat: ChatId, call: CallKey) -> bool:
         return os.path.exists(self._path(chat, call))
 
     async def prevent(self, chat: ChatId, call: CallKey) -> None:
@@ -79,15 +79,15 @@ class SupervisedCommands:
             await SupervisedCommand(folder).stop()
         self._reap()
 
-    async def known(self, chat: ChatId) -> Sequence[Known]:
+    async def list_commands(self, chat: ChatId) -> Sequence[KnownCommand]:
         self._reap()
         folder = self._of_chat(chat)
-        if not _begun(folder):
+        if not _has_commands(folder):
             return ()
-        return await asyncio.to_thread(_known, folder)
+        return await asyncio.to_thread(_list_commands, folder)
 
     async def running(self, chat: ChatId) -> Sequence[CallKey]:
-        return [command.call for command in await self.known(chat) if command.running]
+        return [command.call for command in await self.list_commands(chat) if command.running]
 
     async def forget(self, chat: ChatId, call: CallKey) -> None:
         folder = self._path(chat, call)
@@ -103,7 +103,8 @@ class SupervisedCommands:
         return [CallKey(name) for name in sorted(_children(self._of_chat(chat)))]
 
     def set_aside(self, chat: ChatId, call: CallKey) -> bool:
-        """Let nobody find what is kept under this key, without removing it; not while it runs. Blocks for a moment."""
+        """Hide the folder of this key from all lookups without removing it; not while the command runs. Blocks for a
+        moment."""
         folder = self._path(chat, call)
         if names.look(folder) == names.RUNNING:
             return False
@@ -115,7 +116,7 @@ class SupervisedCommands:
         runs, and what a supervisor that has not begun yet would run."""
         self._reap()
         folder = self._of_chat(chat)
-        if not _begun(folder):
+        if not _has_commands(folder):
             return
         for key in await asyncio.to_thread(_unfinished_in_foreground, folder):
             # Behind a tilde stands what tells the attempts of a call from each other, behind a dash what tells calls of
@@ -124,7 +125,7 @@ class SupervisedCommands:
                 await self.prevent(chat, key)
 
     async def close(self) -> None:
-        """End everything and remove the folder: for commands of chats that nobody can come back to."""
+        """End everything and remove the folder: for commands of chats that are gone for good."""
         for chat in await asyncio.to_thread(_children, self.folder):
             for call in await asyncio.to_thread(_children, f"{self.folder}/{chat}"):
                 await self.prevent(ChatId(chat), CallKey(call))
@@ -159,7 +160,7 @@ class SupervisedCommands:
     def _claim(self, folder: str, job: CommandSpec) -> None:
         if os.path.exists(folder):
             return
-        made = _make(os.path.dirname(folder))
+        new_folder = _make(os.path.dirname(folder))
         try:
             fields = msgspec.structs.asdict(job)
             env = {**job.env, MARK: new_id("k")}
@@ -167,42 +168,46 @@ class SupervisedCommands:
             data = marshal.dumps(
                 {**fields, "argv": list(job.argv), "env": env, "boot": names.boot(), "limits": limits}, 2
             )
-            Path(f"{made}/{names.JOB}").write_bytes(data)
+            Path(f"{new_folder}/{names.JOB}").write_bytes(data)
             if job.view:
-                _make_view(made, job.view, job.layers)
+                _make_view(new_folder, job.view, job.layers)
             for fifo in (names.ALIVE, names.CONTROL):
-                os.mkfifo(f"{made}/{fifo}", 0o600)
+                os.mkfifo(f"{new_folder}/{fifo}", 0o600)
             if job.background:
-                Path(f"{made}/{names.BACKGROUND}").touch()
+                Path(f"{new_folder}/{names.BACKGROUND}").touch()
             faultpoint("command.before_claim")
-            _settle(made, folder)
+            _settle(new_folder, folder)
         except BaseException:
-            remove_tree(made)
+            remove_tree(new_folder)
             raise
 
     async def _launch(self, folder: str) -> None:
         """Start a supervisor and wait until it says that the command runs, or that there is nothing for it to do."""
         self._reap()
-        ready, told = os.pipe()
+        ready, ready_writer = os.pipe()
         os.set_blocking(ready, False)
         try:
-            self._children.add(self._spawn(folder, told))
+            self._children.add(self._spawn(folder, ready_writer))
         finally:
-            os.close(told)
+            os.close(ready_writer)
         try:
-            said = await _all_of(ready)
+            output = await _all_of(ready)
         except TimeoutError:  # it may come to life yet
-            said = "it said nothing for a minute"
+            output = "it said nothing for a minute"
             await asyncio.to_thread(_bury_unborn, folder)
         finally:
             os.close(ready)
         if names.look(folder) == names.UNSTARTED:
-            why = said.strip().rpartition("\n")[2]
-            raise ToolError(f"The command's supervisor could not be started{': ' if why else ''}{why}.")
+            reason = output.strip().rpartition("\n")[2]
+            raise ToolError(f"The command's supervisor could not be started{': ' if reason else ''}{reason}.")
 
-    def _spawn(self, folder: str, told: int) -> int:
+    def _spawn(self, folder: str, ready_writer: int) -> int:
         null = os.open(os.devnull, os.O_RDWR)
-        actions = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, told, 1), (os.POSIX_SPAWN_DUP2, told, 2)]
+        actions = [
+            (os.POSIX_SPAWN_DUP2, null, 0),
+            (os.POSIX_SPAWN_DUP2, ready_writer, 1),
+            (os.POSIX_SPAWN_DUP2, ready_writer, 2),
+        ]
         argv = [self._python, "-I", "-S", str(START), folder]
         try:
             return os.posix_spawn(self._python, argv, {}, file_actions=actions, setsid=True)
@@ -213,35 +218,35 @@ class SupervisedCommands:
         """Supervisors are children until their worker dies; the dead among them are buried here."""
         for pid in list(self._children):
             try:
-                ended, _ = os.waitpid(pid, os.WNOHANG)
+                ended_pid, _ = os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:
-                ended = pid
-            if ended:
+                ended_pid = pid
+            if ended_pid:
                 self._children.discard(pid)
 
 
 async def _all_of(pipe: int) -> str:
-    """What a supervisor says until it says `started`, or is gone. TimeoutError if it does neither."""
+    """Return the supervisor's messages until it says `started`, or is gone. TimeoutError if it does neither."""
     loop = asyncio.get_running_loop()
-    said = bytearray()
-    done = loop.create_future()
+    output = bytearray()
+    ready = loop.create_future()
 
     def take() -> None:
         try:
             data = os.read(pipe, 4096)
         except BlockingIOError:
             return
-        said.extend(data)
-        if (not data or b"started\n" in said) and not done.done():
-            done.set_result(None)
+        output.extend(data)
+        if (not data or b"started\n" in output) and not ready.done():
+            ready.set_result(None)
 
     loop.add_reader(pipe, take)
     try:
         async with asyncio.timeout(_START_S):
-            await done
+            await ready
     finally:
         loop.remove_reader(pipe)
-    return said.decode(errors="replace")
+    return output.decode(errors="replace")
 
 
 def _safe(name: str) -> str:
@@ -251,19 +256,19 @@ def _safe(name: str) -> str:
 def _make(parent: str) -> str:
     os.makedirs(os.path.dirname(parent), mode=0o700, exist_ok=True)
     os.makedirs(parent, mode=0o700, exist_ok=True)
-    made = f"{parent}/.{new_id('new')}"
-    os.mkdir(made, 0o700)
-    return made
+    new_folder = f"{parent}/.{new_id('new')}"
+    os.mkdir(new_folder, 0o700)
+    return new_folder
 
 
-def _settle(made: str, folder: str) -> None:
+def _settle(new_folder: str, folder: str) -> None:
     """Give a finished folder its name, unless another has it."""
     try:
-        os.rename(made, folder)
+        os.rename(new_folder, folder)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        remove_tree(made)
+        remove_tree(new_folder)
 
 
 def _make_view(command_folder: str, root: str, layers: Sequence[str]) -> None:
@@ -290,10 +295,10 @@ def _make_view(command_folder: str, root: str, layers: Sequence[str]) -> None:
 def _bury_unborn(folder: str) -> None:
     """A call that was never started never will be."""
     if not os.path.exists(folder):
-        made = _make(os.path.dirname(folder))
-        Path(f"{made}/{names.EXIT}").write_bytes(msgspec.json.encode(Ended("stopped", -15)))
+        new_folder = _make(os.path.dirname(folder))
+        Path(f"{new_folder}/{names.EXIT}").write_bytes(msgspec.json.encode(CommandExit("stopped", -15)))
         faultpoint("command.before_burial")
-        _settle(made, folder)
+        _settle(new_folder, folder)
     if names.look(folder) == names.UNSTARTED:  # claimed before, or just now, by a start that was quicker than this
         names.ask_to_stop(folder)
 
@@ -302,7 +307,7 @@ def _empty(folder: str) -> None:
     if names.look(folder) == names.LOST:
         SupervisedCommand(folder).sweep()
         with suppress(FileNotFoundError):  # another one forgets it, too, and has written this
-            replace_file(f"{folder}/{names.EXIT}", msgspec.json.encode(Ended("lost")))
+            replace_file(f"{folder}/{names.EXIT}", msgspec.json.encode(CommandExit("lost")))
     for name in os.listdir(folder):
         if name == names.VIEW:
             remove_tree(f"{folder}/{name}")
@@ -317,8 +322,8 @@ def _children(parent: str) -> list[str]:
     return []
 
 
-def _begun(folder: str) -> bool:
-    """Whether a chat has ever run a command. Asked at each of its messages, so one look without a thread."""
+def _has_commands(folder: str) -> bool:
+    """True if a chat has ever run a command. Called at each of its messages, so one look without a thread."""
     return os.path.exists(folder)
 
 
@@ -333,8 +338,8 @@ def _unfinished_in_foreground(parent: str) -> list[CallKey]:
     ]
 
 
-def _known(parent: str) -> list[Known]:
-    found: list[tuple[int, Known]] = []
+def _list_commands(parent: str) -> list[KnownCommand]:
+    dated_commands: list[tuple[int, KnownCommand]] = []
     for call in _children(parent):
         folder = f"{parent}/{call}"
         with suppress(FileNotFoundError, EOFError, ValueError):
@@ -342,12 +347,14 @@ def _known(parent: str) -> list[Known]:
             state = names.look(folder)
             if state == names.UNSTARTED:
                 continue
-            ended = _ended_ms(folder)
+            ended_ms = _ended_ms(folder)
             background = os.path.exists(f"{folder}/{names.BACKGROUND}")
             title = str(marshal.loads(Path(f"{folder}/{names.JOB}").read_bytes())["title"])
             running = state == names.RUNNING
-            found.append((began, Known(CallKey(call), running, background, title, began // 1_000_000, ended)))
-    return [known for _, known in sorted(found, key=lambda pair: pair[0])]
+            dated_commands.append(
+                (began, KnownCommand(CallKey(call), running, background, title, began // 1_000_000, ended_ms))
+            )
+    return [known_command for _, known_command in sorted(dated_commands, key=lambda pair: pair[0])]
 
 
 def _ended_ms(folder: str) -> int:

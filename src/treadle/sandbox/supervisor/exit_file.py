@@ -16,10 +16,10 @@ def reserve_exit() -> None:
 
 def write_exit(ending: str, code: int, left_behind: bool, recorder: Recorder, error: str) -> None:
     recorder.close()
-    said = (error or recorder.trouble).replace("\\", "/").replace('"', "'")
+    error_text = (error or recorder.trouble).replace("\\", "/").replace('"', "'")
     text = (
         f'{{"ending": "{ending}", "code": {code}, "left_behind": {"true" if left_behind else "false"}, '
-        f'"size": {recorder.size}, "lines": {recorder.lines}, "error": "{said}"}}'
+        f'"size": {recorder.size}, "lines": {recorder.lines}, "error": "{error_text}"}}'
     )
     with open(f"{EXIT}.new", "r+b") as file:
         file.write(text.encode().ljust(_EXIT_SIZE))
@@ -37,4 +37,4 @@ def sync_exit(recorder: Recorder, *, layer: bool = False) -> None:
         with open(SYNCED, "wb"):
             pass
     except OSError:
-        pass  # whoever finds no such mark after a power cut takes the command for lost
+        pass  # a worker that finds no such mark after a power cut takes the command for lost

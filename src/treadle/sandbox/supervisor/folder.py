@@ -1,20 +1,20 @@
-"""What lies in a command's folder, and what it tells about the command. Both sides read this; only the supervisor's
-process imports it in a hurry.
+"""The files in a command's folder, and the state of the command that they tell. Both sides read this; only the
+supervisor's process imports it in a hurry.
 
-job       what to run (marshal), there before the folder has its name
+job       the command to run (marshal), there before the folder has its name
 lock      held by the supervisor as long as it lives: pids may be used again, a lock dies with its holder
 owner     pid of the supervisor, for people; once it is there, no other will ever start the command
-alive     a FIFO that the supervisor holds open until the end is known, so that whoever waits learns of it at once
+alive     a FIFO that the supervisor holds open until the end is known, so that waiting processes learn of it at once
 control   a FIFO for input and for a nudge; one line a frame, each below PIPE_BUF
 stop      asks for the end; a command that has not begun never will
 output.N  the output from byte N on
-shell     where the shell ended and what it exported
+shell     the folder in which the shell ended, and the variables that it exported
 exit      how it ended (JSON)
 synced    the output and the end would survive a power cut
-background, cursor  marks a background process; how far its output was looked at, by whom
-first     who was the first to ask
-touched   its time is when somebody last asked about it
-network   what the command reached through its proxy, a line of JSON each
+background, cursor  marks a background process; the last reader of its output, and the place that it has reached
+first     the token of the first caller that asked
+touched   its modification time is the time of the last question about the command
+network   the hosts that the command reached through its proxy, a line of JSON each
 view/     of a command on a copy-on-write view: `upper` and `work` for the kernel, and `began`: the time of day and the
           time since the machine was switched on, written when the command starts; `skeleton`: the folders of
           `upper` that were there before the command, with their permissions (JSON)
@@ -64,26 +64,26 @@ def boot() -> str:
 
 
 def look(folder: str) -> str:
-    """What became of the command: one of the four words above. The order of the questions is such that a supervisor may
-    take any of its steps between two of them: it has the lock before it writes `owner`, and gives it back only after
-    the end was written. As long as there is no owner, nothing was started: whoever asks for a stop by then is heard,
-    and a supervisor that dies by then has lost nothing."""
+    """Return the state of the command: one of the four words above. The order of the tests is such that a supervisor
+    may take any of its steps between two of them: it has the lock before it writes `owner`, and releases it only after
+    the end was written. As long as there is no owner, nothing was started: a request to stop still takes effect, and a
+    supervisor that dies has lost nothing."""
     if os.path.exists(f"{folder}/{EXIT}"):
         return ENDED
     if not os.path.exists(f"{folder}/{OWNER}"):
-        return ENDED if os.path.exists(f"{folder}/{EXIT}") else UNSTARTED  # what is forgotten loses its owner
+        return ENDED if os.path.exists(f"{folder}/{EXIT}") else UNSTARTED  # a forgotten command loses its owner
     if locked(folder):
         return RUNNING
     return ENDED if os.path.exists(f"{folder}/{EXIT}") else LOST
 
 
-def removed(folder: str) -> bool:
+def is_removed(folder: str) -> bool:
     return not os.path.isdir(folder)
 
 
 def locked(folder: str) -> bool:
-    """Whether a supervisor lives. To find out, the lock is taken for a moment; supervisors know and try again. Where it
-    cannot be found out (no descriptor is free), that is an error: a running command must not be taken for lost."""
+    """True if a supervisor lives. To find out, the lock is taken for a moment; supervisors know this and try again. If
+    it cannot be found out (no descriptor is free), that is an error: a running command must not be taken for lost."""
     try:
         lock = os.open(f"{folder}/{LOCK}", os.O_RDWR)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,8 @@
-"""A control group (cgroup v2) around a command, where one was handed to Treadle: then the kernel itself bounds its
-processes and its memory, and ends all of it at one stroke. Handed over is a group that the service manager has marked
-as delegated, and in a plain subgroup of which Treadle runs (systemd: `Delegate=yes`, `DelegateSubgroup=`). No other is
-touched: somebody else manages it. Whatever fails here, the command runs without a group, and is watched as ever."""
+"""A control group (cgroup v2) around a command, if one is delegated to Treadle: then the kernel itself bounds its
+processes and its memory, and ends all of it at one stroke. A group is delegated if the service manager has marked it so
+and Treadle runs in a plain subgroup of it (systemd: `Delegate=yes`, `DelegateSubgroup=`). No other group is touched,
+because another program manages it. If anything fails here, the command runs without a group, and is watched as usual.
+"""
 
 import os
 
@@ -24,7 +25,7 @@ class ControlGroup:
         self._tell("cgroup.kill", "1")
 
     def out_of_memory(self) -> bool:
-        """Whether the kernel ended something in it for want of memory."""
+        """True if the kernel ended a process of the group because memory ran out."""
         if not self._path:
             return False
         try:
@@ -50,14 +51,14 @@ def make_group(limits: "dict[str, int]", above: str = "") -> ControlGroup:
     path = f"{above}/{_NAME}{os.getpid()}"
     try:
         for name in os.listdir(above):
-            if name.startswith(_NAME):  # whoever made it was killed: one that is in use cannot be removed
+            if name.startswith(_NAME):  # its maker was killed; a group that is in use cannot be removed
                 _remove(f"{above}/{name}")
         os.mkdir(path)
     except OSError:
         return ControlGroup()
     for controller in ("pids", "memory"):
         _write(f"{above}/cgroup.subtree_control", f"+{controller}")
-    if limits["processes"]:  # who watches ends it at its limit; this is for what is quicker than a look
+    if limits["processes"]:  # the watcher ends the command at its limit; this stops one that grows faster
         _write(f"{path}/pids.max", str(2 * limits["processes"]))
     if limits["memory"]:
         for name, word in (("memory.max", str(limits["memory"])), ("memory.swap.max", "0"), ("memory.oom.group", "1")):
@@ -69,10 +70,10 @@ def _delegated() -> str:
     """The group above this process's own, if it is Treadle's to manage."""
     try:
         with open("/proc/self/cgroup") as file:
-            own = next((line[3:].strip() for line in file if line.startswith("0::")), "/")
+            own_group = next((line[3:].strip() for line in file if line.startswith("0::")), "/")
         mount = next((each for each in _MOUNTS if os.path.exists(f"{each}/cgroup.procs")), "")
-        above = os.path.dirname(f"{mount}{own}")
-        unit = own == "/" or "." in os.path.basename(own)  # a service or a scope of systemd itself
+        above = os.path.dirname(f"{mount}{own_group}")
+        unit = own_group == "/" or "." in os.path.basename(own_group)  # a service or a scope of systemd itself
         return above if mount and not unit and _marked(above) and os.access(above, os.W_OK) else ""
     except OSError:
         return ""

@@ -1,8 +1,8 @@
-"""What a command may use up, watched from outside: processes, memory, disk; and how long one in the background may be
-idle. A command that takes more is ended with everything it started; what a single process may take the kernel itself
-limits (`restrain`).
+"""Limits on a command's use of processes, memory and disk, watched from outside; and on the idle time of a background
+command. A command that exceeds a limit is ended with everything it started; the kernel itself limits a single process
+(`restrain`).
 
-A look costs little, because most looks read only what the kernel counts for the whole machine. Only when that has
+A look costs little, because most looks read only the kernel's counters for the whole machine. Only when those have
 changed by half of a limit are the command's own processes and files counted."""
 
 import os
@@ -19,7 +19,8 @@ _COUNT_S = 5.0
 """And counted at the latest."""
 _LAST_DISK = 1 << 30
 _LAST_MEMORY = 20
-"""What must stay free: so many bytes of the disk, and this part of the memory; or half of what was free at first."""
+"""The part that must stay free: so many bytes of the disk, and this part of the memory; or half of what was free at
+first."""
 _NICE = 5
 _WATCHED = _TASKS, _MEMORY, _DISK = "processes", "memory", "disk"
 _WORDS = {
@@ -30,17 +31,21 @@ _WORDS = {
 
 
 def limits_of(job: "dict[str, object]") -> Limits:
-    found = job.get("limits")
-    return found if isinstance(found, dict) else dict.fromkeys((*_WATCHED, "file", "cpu_s", "open_files"), 0)
+    limits = job.get("limits")
+    return limits if isinstance(limits, dict) else dict.fromkeys((*_WATCHED, "file", "cpu_s", "open_files"), 0)
 
 
 def restrain(limits: Limits) -> None:
-    """In the process that becomes the command: limits that the kernel keeps, and lower priority than whoever works at
-    this machine."""
+    """Set the kernel's limits in the process that becomes the command, and a lower priority than that of interactive
+    work."""
     import resource
 
-    wanted = {"RLIMIT_FSIZE": limits["file"], "RLIMIT_CPU": limits["cpu_s"], "RLIMIT_NOFILE": limits["open_files"]}
-    for name, most in wanted.items():
+    resource_limits = {
+        "RLIMIT_FSIZE": limits["file"],
+        "RLIMIT_CPU": limits["cpu_s"],
+        "RLIMIT_NOFILE": limits["open_files"],
+    }
+    for name, most in resource_limits.items():
         if most:
             kind = getattr(resource, name)
             soft, hard = (
@@ -72,45 +77,45 @@ class Watch:
         return until if self.next is None else self.next if until is None else min(until, self.next)
 
     def look(self) -> str:
-        """What the command used up, in words; empty as long as it has not."""
+        """Return the limit that the command exceeded, in words; empty if none."""
         now = time.monotonic()
         if self.next is None or now < self.next:
             return ""
-        seen = _machine(self._folder)
-        said = self._scarce(seen) or self._exceeded(seen, now)
-        quiet = all(abs(seen[name] - self._last[name]) < max(1, self._limits[name] // 50) for name in seen)
+        usage = _machine(self._folder)
+        message = self._scarce(usage) or self._exceeded(usage, now)
+        quiet = all(abs(usage[name] - self._last[name]) < max(1, self._limits[name] // 50) for name in usage)
         self._pause = min(self._pause * 1.2, _SLOW_S) if quiet else _QUICK_S
-        self._last = seen
+        self._last = usage
         self.next = time.monotonic() + self._pause
-        return said
+        return message
 
-    def _scarce(self, seen: "dict[str, int]") -> str:
-        """What the machine itself runs out of, and did not at first."""
-        if self._limits[_DISK] and -seen[_DISK] < min(_LAST_DISK, -self._first[_DISK] // 2):
+    def _scarce(self, usage: "dict[str, int]") -> str:
+        """Return the resource that the machine itself is short of and was not at first, in words; empty if none."""
+        if self._limits[_DISK] and -usage[_DISK] < min(_LAST_DISK, -self._first[_DISK] // 2):
             return "the disk is nearly full"
-        if self._limits[_MEMORY] and -seen[_MEMORY] < min(_total_memory() // _LAST_MEMORY, -self._first[_MEMORY] // 2):
+        if self._limits[_MEMORY] and -usage[_MEMORY] < min(_total_memory() // _LAST_MEMORY, -self._first[_MEMORY] // 2):
             return "the memory of the machine is nearly used up"
         return ""
 
-    def _exceeded(self, seen: "dict[str, int]", now: float) -> str:
+    def _exceeded(self, usage: "dict[str, int]", now: float) -> str:
         """Count what the command may have too much of. The closer it was to its limit, the sooner it is counted again;
         processes and memory also now and then, files only if the disk is fuller than it was."""
         late = now - self._counted > _COUNT_S
         for name in _WATCHED:
-            most, used = self._limits[name], seen[name]
-            self._due[name] = min(self._due[name], used + most // 2)  # others may have let go of some
-            if most and (used > self._due[name] or (late and name != _DISK)):
-                own = _OWN[name](most)
-                if own > most:
+            most, machine_usage = self._limits[name], usage[name]
+            self._due[name] = min(self._due[name], machine_usage + most // 2)  # others may have let go of some
+            if most and (machine_usage > self._due[name] or (late and name != _DISK)):
+                command_usage = _OWN[name](most)
+                if command_usage > most:
                     return _WORDS[name].format(f"{most:,}" if name == _TASKS else _size(most))
-                self._due[name] = used + max((most - own) // 2, most // 20)
+                self._due[name] = machine_usage + max((most - command_usage) // 2, most // 20)
         self._counted = now if late else self._counted
         return ""
 
 
 class Idle:
-    """It wrote nothing, and nobody asked about it. For `limit_s` that is too long; 0: never. Whether somebody asked is
-    looked for only when it would be."""
+    """The idle time of a command: it writes no output, and no one asks about it. `limit_s` is the longest idle time; 0:
+    no limit. Questions are looked for only when the limit would be reached."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -143,7 +148,9 @@ def too_much_memory(limits: Limits) -> str:
 
 
 def _machine(folder: str) -> "dict[str, int]":
-    """What is in use, as numbers that grow with it: tasks; memory and disk, as what is free, negative."""
+    """Return the use of the machine as numbers that grow with it: tasks; for memory and disk the free bytes,
+    negative.
+    """
     try:
         with open("/proc/loadavg", "rb") as file:
             tasks = int(file.read().split()[3].partition(b"/")[2])
@@ -163,9 +170,9 @@ def _total_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _written(folder: str) -> int:
+def _count_disk_bytes(folder: str) -> int:
     """Bytes on the disk below a folder; links are not followed."""
-    found = 0
+    total_bytes = 0
     todo = [folder]
     while todo:
         try:
@@ -174,10 +181,10 @@ def _written(folder: str) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         todo.append(entry.path)
                     else:
-                        found += entry.stat(follow_symlinks=False).st_blocks * 512
+                        total_bytes += entry.stat(follow_symlinks=False).st_blocks * 512
         except OSError:  # gone, or closed
             continue
-    return found
+    return total_bytes
 
 
 def _size(number: int) -> str:
@@ -187,6 +194,6 @@ def _size(number: int) -> str:
 _OWN: "dict[str, Callable[[int], int]]" = {
     _TASKS: lambda _most: tree.tasks(),
     _MEMORY: tree.memory,
-    _DISK: lambda _most: _written(f"{VIEW}/upper"),
+    _DISK: lambda _most: _count_disk_bytes(f"{VIEW}/upper"),
 }
-"""What the command itself uses."""
+"""The use by the command itself."""

@@ -17,7 +17,7 @@ from treadle.sandbox.supervisor.recorder import Recorder
 
 
 def _close_inherited() -> None:
-    """Whatever its number: those may be above what is allowed by now."""
+    """Close all inherited descriptors, also those whose numbers are above the present limit."""
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
@@ -81,7 +81,7 @@ def _claim() -> bool:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
-        except BlockingIOError:  # another one has it, or somebody is looking
+        except BlockingIOError:  # another supervisor has it, or a worker is looking
             if os.path.exists(OWNER) or os.path.exists(EXIT):
                 return False
             time.sleep(0.002)
@@ -104,8 +104,8 @@ def _report() -> None:
 
 
 def _stamp() -> str:
-    """Note when a command on a view begins: what changes in the project from now on, somebody else changed. Why that
-    cannot be, if it cannot."""
+    """Record when a command on a view begins: changes in the project from now on are not its own. Return the reason if
+    that is impossible."""
     try:
         with open(BEGAN, "wb") as file:
             file.write(b"%d %d" % (time.time_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)))

@@ -30,12 +30,12 @@ class Recorder:
     def feed(self, data: bytes) -> None:
         self._newlines += data.count(b"\n")
         self._open_line = data[-1:] != b"\n"
-        rest = memoryview(data)
-        while rest:
+        remaining = memoryview(data)
+        while remaining:
             if not self._room:
                 self._turn()
-            now = rest[: self._room]
-            rest = rest[len(now) :]
+            now = remaining[: self._room]
+            remaining = remaining[len(now) :]
             self._room -= len(now)
             self._write(now)
             self.size += len(now)

@@ -1,5 +1,4 @@
-"""Removing folders that commands filled: whatever permissions they took away, however deep they dug. Never follows a
-link."""
+"""Removes folders that commands filled, with any permissions and of any depth. Never follows a link."""
 
 import os
 from contextlib import suppress
@@ -23,9 +22,9 @@ def _remove(parent: int, top: str) -> None:
     try:
         _enter(way, parent, top)
         while way:
-            fd, name, left = way[-1]
-            if left:
-                entry = left.pop()
+            fd, name, entries = way[-1]
+            if entries:
+                entry = entries.pop()
                 try:
                     os.unlink(entry, dir_fd=fd)
                 except IsADirectoryError:

@@ -1,8 +1,8 @@
-"""A running command in its supervisor: keep its output, pass input on, end it when it is time, and write down how it
-ended. Knows nothing of chats or sandboxes: what to run was decided before.
+"""A running command in its supervisor: store its output, pass input on, end it when it is time, and write down how it
+ended. Knows nothing of chats or sandboxes: the job was decided before.
 
-The order at the end is the point: everything the command started is gone, then the end is written, then whoever waits
-is told, and only then is it made to survive a power cut, for which nobody has to wait.
+The order at the end is the point: everything the command started is gone, then the end is written, then the waiting
+processes are notified, and only then are the files synced against a power cut, which delays no one.
 """
 
 import _signal as signal  # type: ignore[import-not-found]
@@ -61,7 +61,7 @@ class SupervisorSession:
         self._watch = Watch(limits_of(job), "." if job["view"] else str(job["cwd"]))
         self._exceeded = ""
         self._alone = False
-        """Whether nothing of the command is left."""
+        """True if nothing of the command is left."""
 
     def see_through(self) -> None:
         timeout_s = float(str(self._job["timeout_s"]))
@@ -89,11 +89,11 @@ class SupervisorSession:
         return "exited"
 
     def _clear(self, ending: str) -> bool:
-        """Let the rest end, kill what does not, take the last of the output. Whether a finished command left something
-        behind."""
+        """Let the rest end, kill the processes that do not, take the last of the output. True if a finished command
+        left something behind."""
         if ending == "exited":
             self._until(_LINGER_S)
-        elif ending != "exceeded":  # what uses the machine up is given no time
+        elif ending != "exceeded":  # a command that uses the machine up gets no time
             tree.terminate(self._ends.pid)
             self._until(_GRACE_S)
         leftovers = tree.working() if ending == "exited" and not self._alone else []
@@ -133,19 +133,19 @@ class SupervisorSession:
         wait = None if until is None else max(0.0, until - self._looked) * 1000
         if full:
             wait = _TICK_S * 1000 if wait is None else min(wait, _TICK_S * 1000)
-        seen = dict(poll.poll(wait))
-        if self._ends.output in seen and seen[self._ends.output] & ~select.POLLOUT:
+        ready = dict(poll.poll(wait))
+        if self._ends.output in ready and ready[self._ends.output] & ~select.POLLOUT:
             self._take_output()
-        if self._ends.shell in seen:
+        if self._ends.shell in ready:
             self._take_shell()
-        if self._control in seen:
+        if self._control in ready:
             self._take_frames()
         if self._input or self._input_ends:
             self._give_input()
-        if self._woken in seen and signal.SIGTERM in os.read(self._woken, 4096):
+        if self._woken in ready and signal.SIGTERM in os.read(self._woken, 4096):
             self._stop = True
         self._reap()
-        if full or self._control in seen:
+        if full or self._control in ready:
             self._stop = self._stop or os.path.exists(STOP)
 
     def _take_output(self) -> None:
@@ -153,7 +153,7 @@ class SupervisorSession:
             data = os.read(self._ends.output, _READ)
         except BlockingIOError:
             return
-        except OSError:  # a terminal that nobody has open any more
+        except OSError:  # a terminal that no process has open any more
             data = b""
         if data:
             self._idle.wrote()
@@ -213,7 +213,7 @@ class SupervisorSession:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                self._alone = tree.gone(self._ends.pid)
+                self._alone = tree.is_group_gone(self._ends.pid)
                 return
             if pid == 0:
                 self._alone = False

@@ -1,5 +1,5 @@
-"""What a worker starts: `python -I -S start.py FOLDER`. Stands in for the packages above, so that nothing of Treadle is
-loaded but the supervisor itself."""
+"""The script that a worker starts: `python -I -S start.py FOLDER`. Stands in for the packages above, so that nothing of
+Treadle is loaded but the supervisor itself."""
 
 import sys
 

@@ -20,7 +20,8 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent() -> None:
-    """For the command itself: if its supervisor is killed, nobody would be left to end it."""
+    """Called in the command's process: have the kernel kill it with its supervisor, because no other process would end
+    it."""
     if _LINUX:
         _try_to(_DEATH_SIGNAL, _SIGKILL)
 
@@ -61,8 +62,8 @@ def kill(group: int) -> None:
         _signal(pid, _SIGKILL)
 
 
-def gone(group: int) -> bool:
-    """Whether nothing lives, asked when there are no children: on Linux that is all."""
+def is_group_gone(group: int) -> bool:
+    """True if no process lives. Called when there are no children: on Linux that is sufficient."""
     if _LINUX:
         return True
     try:
@@ -84,12 +85,14 @@ def tasks() -> int:
 
 
 def memory(most: int) -> int:
-    """How many bytes of memory they take. What forked processes share counts once, if it must be known so exactly:
-    that takes longer."""
+    """Return the bytes of memory that they take. Above `most`, memory shared by forked processes counts once: that
+    takes longer to find out."""
     page = os.sysconf("SC_PAGE_SIZE")
     living = list(_living())
-    found = page * sum(_number(pid, "statm", _private_pages) for pid in living)
-    return found if found <= most else sum(_number(pid, "smaps_rollup", _proportional) for pid in living)
+    private_bytes = page * sum(_number(pid, "statm", _private_pages) for pid in living)
+    return (
+        private_bytes if private_bytes <= most else sum(_number(pid, "smaps_rollup", _proportional) for pid in living)
+    )
 
 
 def _living() -> "list[int]":

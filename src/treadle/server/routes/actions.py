@@ -31,13 +31,13 @@ LOOK_BACK = 100
 
 
 async def submit(call: ApiRequest) -> ApiReply:
-    wanted = call.body(ToolResults)
+    body = call.body(ToolResults)
     chat = await call.service.owned(call.user, call.path("chat"))
-    if not wanted.results:
+    if not body.results:
         raise Problem("bad_request", "The list of results is empty; send one for each open call.")
-    results = tuple(c.Result(each.tool_call_id, each.output, each.is_error) for each in wanted.results)
-    done, _ = await call.service.execute(chat, (c.SubmitResults(results),), call.key, lambda _state: NOTHING)
-    return done
+    results = tuple(c.Result(each.tool_call_id, each.output, each.is_error) for each in body.results)
+    response, _ = await call.service.execute(chat, (c.SubmitResults(results),), call.key, lambda _state: NOTHING)
+    return response
 
 
 async def actions(call: ApiRequest) -> ApiReply:
@@ -46,12 +46,14 @@ async def actions(call: ApiRequest) -> ApiReply:
         deps = call.service.agent.deps
         below = await tree(deps, states[0].chat)
         states += [await deps.log.load(row.chat) for row in below if row.status == "requires_action"]
-    return reply(ActionList(actions=tuple(action for state in states for action in _shown(state))))
+    return reply(ActionList(actions=tuple(action for state in states for action in _build_action_views(state))))
 
 
 async def approvals(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
-    return reply(ActionList(actions=tuple(each for each in _shown(state) if each.action.kind == "permission")))
+    return reply(
+        ActionList(actions=tuple(each for each in _build_action_views(state) if each.action.kind == "permission"))
+    )
 
 
 async def actions_of_all(call: ApiRequest) -> ApiReply:
@@ -60,23 +62,23 @@ async def actions_of_all(call: ApiRequest) -> ApiReply:
         ChatFilter(owner=owner_of(call.user), archived=False, status="requires_action"), limit=MOST
     )
     states = [await deps.log.load(each.summary.chat) for each in listed]
-    return reply(ActionList(actions=tuple(action for state in states for action in _shown(state))))
+    return reply(ActionList(actions=tuple(action for state in states for action in _build_action_views(state))))
 
 
-def _shown(state: ChatState) -> tuple[ActionView, ...]:
+def _build_action_views(state: ChatState) -> tuple[ActionView, ...]:
     return tuple(ActionView(chat=state.chat, title=state.title, action=action) for action in open_actions(state))
 
 
 async def decide(call: ApiRequest) -> ApiReply:
-    wanted = call.body(Decision)
+    body = call.body(Decision)
     state = await call.service.state(call.user, call.path("chat"))
-    named = call.path("action")
-    if wanted.decision == "allow":
+    action_id = call.path("action")
+    if body.decision == "allow":
         for each in open_actions(state):
-            if each.action == named:
+            if each.action == action_id:
                 call.service.admission.reach(call.user, choice(each.network))
-    rule = _rule(call, state, named, wanted)
-    command = c.Decide(named, wanted.decision, wanted.hash, wanted.feedback, wanted.arguments, rule=rule)
+    rule = _rule(call, state, action_id, body)
+    command = c.Decide(action_id, body.decision, body.hash, body.feedback, body.arguments, rule=rule)
     response, _ = await call.service.execute(state.chat, (command,), call.key, lambda result: reply(accepted(result)))
     return response
 

@@ -1,5 +1,5 @@
-"""Routes for changed files: list, undo, redo, keep (W-02 to W-04, A-06). Looking asks the log and the snapshots of this
-machine; every change is a command, carried out by whoever drives the chat, here or elsewhere."""
+"""Routes for changed files: list, undo, redo, keep (W-02 to W-04, A-06). Reading uses the log and the snapshots of this
+machine; every change is a command, carried out by the worker that drives the chat, here or elsewhere."""
 
 import posixpath
 import time
@@ -11,7 +11,7 @@ from treadle.engine.effects import whole_list
 from treadle.errors import InvalidInput, OutsideRoot, Refused, RootChanged, ToolError
 from treadle.files import ChatFiles, Completed, RunSpan
 from treadle.lines.changes import is_folder, without_parents
-from treadle.lines.hunks import Shown, shown
+from treadle.lines.hunks import FileDiff, build_file_diff
 from treadle.ports.snapshots import Plan
 from treadle.ports.workspace import inert
 from treadle.protocol import commands as c
@@ -40,56 +40,56 @@ COMPLETE_S = 20.0
 
 
 async def runs(call: ApiRequest) -> ApiReply:
-    wanted = call.query(Page)
+    query = call.query(Page)
     chat, files = await _files(call)
-    found = await files.runs()
-    page = list(enumerate(found, 1))[wanted.after : wanted.after + wanted.limit]
-    shown = [
+    spans = await files.runs()
+    page = list(enumerate(spans, 1))[query.after : query.after + query.limit]
+    views = [
         RunView(run=number, message=span.since, upto=span.upto, content=await _task(call.service, chat, span.since))
         for number, span in page
     ]
-    return reply(RunList(runs=tuple(shown), total=len(found)))
+    return reply(RunList(runs=tuple(views), total=len(spans)))
 
 
 async def _task(service: Service, chat: ChatId, message: int) -> str:
     for record in await service.agent.deps.store.read(chat, message - 1, 1):
-        said = wire.decode(chat, record).data
-        return said.content[:TASK] if isinstance(said, UserMessage) else ""
+        event = wire.decode(chat, record).data
+        return event.content[:TASK] if isinstance(event, UserMessage) else ""
     return ""
 
 
 async def changes(call: ApiRequest) -> ApiReply:
-    wanted = call.query(ChangesQuery)
+    query = call.query(ChangesQuery)
     chat, files = await _files(call)
-    run: int | str = int(wanted.run) if wanted.run.isdecimal() else wanted.run
-    span = await _span(files, run, wanted.even_kept)
-    paths = await _recorded(call.service, chat, (wanted.path,) if wanted.path else ())
-    found = await files.changes(span, paths, even_kept=wanted.even_kept)
-    told = sorted(without_parents(found), key=lambda each: each.path)
-    page = told[wanted.after : wanted.after + wanted.limit]
-    left = MOST_CHARACTERS
+    run: int | str = int(query.run) if query.run.isdecimal() else query.run
+    span = await _span(files, run, query.even_kept)
+    paths = await _recorded(call.service, chat, (query.path,) if query.path else ())
+    all_changes = await files.changes(span, paths, even_kept=query.even_kept)
+    visible_changes = sorted(without_parents(all_changes), key=lambda each: each.path)
+    page = visible_changes[query.after : query.after + query.limit]
+    remaining_chars = MOST_CHARACTERS
     looks: list[ChangedFile] = []
     for change in page:
-        look, left = _fitting(await _look(files, change), left)
+        look, remaining_chars = _fitting(await _look(files, change), remaining_chars)
         looks.append(look)
-    return reply(Changes(since=span.since, upto=span.upto, files=tuple(looks), total=len(told)))
+    return reply(Changes(since=span.since, upto=span.upto, files=tuple(looks), total=len(visible_changes)))
 
 
-async def _look(files: ChatFiles, change: FileChange) -> Shown:
+async def _look(files: ChatFiles, change: FileChange) -> FileDiff:
     try:
         return await files.look(change)
     except RootChanged:
         raise
     except (ToolError, OSError):
-        return shown(change, (None, None))  # the project is on another machine
+        return build_file_diff(change, (None, None))  # the project is on another machine
 
 
-def _fitting(look: Shown, left: int) -> tuple[ChangedFile, int]:
+def _fitting(look: FileDiff, remaining_chars: int) -> tuple[ChangedFile, int]:
     """As many hunks as there is room for."""
     hunks = []
     for hunk in look.hunks:
-        left -= sum(map(len, hunk.lines))
-        if left < 0:
+        remaining_chars -= sum(map(len, hunk.lines))
+        if remaining_chars < 0:
             break
         hunks.append(hunk)
     change = look.change
@@ -104,119 +104,123 @@ def _fitting(look: Shown, left: int) -> tuple[ChangedFile, int]:
         hunks=tuple(hunks),
         cut=len(hunks) < len(look.hunks),
     )
-    return fitting, max(left, 0)
+    return fitting, max(remaining_chars, 0)
 
 
 # -- going back and forth ---------------------------------------------------------------------------------------------
 
 
 async def undo(call: ApiRequest) -> ApiReply:
-    wanted = call.body(UndoFiles)
+    body = call.body(UndoFiles)
     chat, files = await _files(call)
-    span, paths, hunks = await _chosen(call.service, chat, files, wanted, wanted.even_kept)
-    begun = await _completed(call.service, chat)
-    if begun is not None and begun.request.kind == "redo":  # the last run may be another now
-        span, paths, hunks = await _chosen(call.service, chat, files, wanted, wanted.even_kept)
-    if wanted.preview:
-        plan = await files.preview(span, paths, hunks=hunks, merge=wanted.merge, even_kept=wanted.even_kept)
+    span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
+    completed_restore = await _completed(call.service, chat)
+    if completed_restore is not None and completed_restore.request.kind == "redo":  # the last run may be another now
+        span, paths, hunks = await _resolve_choice(call.service, chat, files, body, body.even_kept)
+    if body.preview:
+        plan = await files.preview(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
         return reply(_planned(plan))
-    command = await files.undoing(span, paths, hunks=hunks, merge=wanted.merge, even_kept=wanted.even_kept)
-    return await _restore(call, command, begun)
+    command = await files.undoing(span, paths, hunks=hunks, merge=body.merge, even_kept=body.even_kept)
+    return await _restore(call, command, completed_restore)
 
 
 async def redo(call: ApiRequest) -> ApiReply:
-    wanted = call.body(RedoFiles)
+    body = call.body(RedoFiles)
     chat, files = await _files(call)
-    begun = await _completed(call.service, chat)
-    again = begun.request.of if begun is not None else ""
-    return await _restore(call, await files.redoing(wanted.undo or again, merge=wanted.merge), begun)
+    completed_restore = await _completed(call.service, chat)
+    again = completed_restore.request.of if completed_restore is not None else ""
+    return await _restore(call, await files.redoing(body.undo or again, merge=body.merge), completed_restore)
 
 
 async def keep(call: ApiRequest) -> ApiReply:
-    wanted = call.body(KeepFiles)
+    body = call.body(KeepFiles)
     chat, files = await _files(call)
-    command = files.keeping(*await _chosen(call.service, chat, files, wanted))
+    command = files.keeping(*await _resolve_choice(call.service, chat, files, body))
     return await _restore(call, command, await _completed(call.service, chat))
 
 
 async def back(call: ApiRequest) -> ApiReply:
-    wanted = call.body(GoBack)
+    body = call.body(GoBack)
     chat, _ = await _files(call)
-    restore = new_id("u") if wanted.files else ""
-    command = c.Rewind(wanted.message, wanted.conversation, wanted.files, restore, wanted.merge)
-    return await _restore(call, command, await _completed(call.service, chat) if wanted.files else None)
+    restore = new_id("u") if body.files else ""
+    command = c.Rewind(body.message, body.conversation, body.files, restore, body.merge)
+    return await _restore(call, command, await _completed(call.service, chat) if body.files else None)
 
 
 async def _completed(service: Service, chat: ChatId) -> Completed | None:
-    """A request that was begun and not ended comes first: until then the project is neither as before nor as after
-    (W-02). Refused if nobody completes it soon: the one who does may be a worker elsewhere."""
+    """Wait for a request that was begun and not ended: until then the project is neither as before nor as after (W-02).
+    Refused if no worker, here or elsewhere, completes it soon."""
     state = await service.agent.deps.log.load(chat)
     if state.restoring is None or state.run is not None:
         return None
     service.go_on(state)
-    done = await _recorded_outcome(service, chat, state.restoring.restore, state.head, COMPLETE_S)
-    if done is None:
+    restored = await _recorded_outcome(service, chat, state.restoring.restore, state.head, COMPLETE_S)
+    if restored is None:
         kind = state.restoring.kind
         raise Refused(
             "busy", f"The {kind} that was begun in this chat has not ended; ask again when a worker is there."
         )
-    return Completed(state.restoring, done)
+    return Completed(state.restoring, restored)
 
 
-async def _restore(call: ApiRequest, command: c.Restore | c.Rewind, begun: Completed | None) -> ApiReply:
-    if begun is None or not begun.answers(command):
+async def _restore(call: ApiRequest, command: c.Restore | c.Rewind, completed_restore: Completed | None) -> ApiReply:
+    if completed_restore is None or not completed_restore.answers(command):
         return await carry_out(call, command, restore=command.restore, status=202)
     chat = await call.service.owned(call.user, call.path("chat"))
-    answer = reply(_done(await _whole(call.service, chat, begun.done)))
-    done, _ = await call.service.execute(chat, (), call.key, lambda _state: answer)
-    return done
+    answer = reply(_build_restoration(await _load_all_files(call.service, chat, completed_restore.outcome_event)))
+    response, _ = await call.service.execute(chat, (), call.key, lambda _state: answer)
+    return response
 
 
-async def outcome(call: ApiRequest, done: ApiReply) -> ApiReply:
+async def outcome(call: ApiRequest, response: ApiReply) -> ApiReply:
     """With `wait` what came of it, as soon as it is recorded; the first answer when that takes too long."""
     wait_s = call.query(WaitQuery).wait
-    if done.status != 202 or not wait_s:
-        return done
-    asked = msgspec.json.decode(done.body, type=Accepted)
-    if not asked.restore:  # only the conversation went back, and that is done
+    if response.status != 202 or not wait_s:
+        return response
+    accepted = msgspec.json.decode(response.body, type=Accepted)
+    if not accepted.restore:  # only the conversation went back, and that is done
         return reply(Restoration(restore="", preview=False, files=(), total=0, conflicts=(), error=""))
-    found = await _recorded_outcome(call.service, ChatId(asked.chat), asked.restore, asked.head, wait_s)
-    if found is None:
-        return done
-    return reply(_done(await _whole(call.service, ChatId(asked.chat), found)))
+    restored = await _recorded_outcome(call.service, ChatId(accepted.chat), accepted.restore, accepted.head, wait_s)
+    if restored is None:
+        return response
+    return reply(_build_restoration(await _load_all_files(call.service, ChatId(accepted.chat), restored)))
 
 
-async def _recorded_outcome(service: Service, chat: ChatId, restore: str, after: int, wait_s: float) -> Restored | None:
+async def _recorded_outcome(
+    service: Service, chat: ChatId, restore: str, after_seq: int, wait_s: float
+) -> Restored | None:
     store = service.agent.deps.store
     until = time.monotonic() + wait_s
     while True:
-        while records := await store.read(chat, after, PAGE):
-            after = records[-1].seq
+        while records := await store.read(chat, after_seq, PAGE):
+            after_seq = records[-1].seq
             for record in records:
-                said = wire.decode(chat, record).data
-                if isinstance(said, Restored) and said.restore == restore:
-                    return said
-        left = until - time.monotonic()
-        if left <= 0 or service.draining.is_set():
+                event = wire.decode(chat, record).data
+                if isinstance(event, Restored) and event.restore == restore:
+                    return event
+        remaining_s = until - time.monotonic()
+        if remaining_s <= 0 or service.draining.is_set():
             return None
-        await store.wait(chat, after, min(left, LOOK_S))
+        await store.wait(chat, after_seq, min(remaining_s, LOOK_S))
 
 
-async def _whole(service: Service, chat: ChatId, done: Restored) -> Restored:
-    """What came of it with all files, however many they are."""
-    found = (await whole_list(service.agent.deps.store, Envelope(0, chat, 0, done))).data
-    assert isinstance(found, Restored)
-    return found
+async def _load_all_files(service: Service, chat: ChatId, restored: Restored) -> Restored:
+    """Return the outcome with the complete list of files."""
+    full_restored = (await whole_list(service.agent.deps.store, Envelope(0, chat, 0, restored))).data
+    assert isinstance(full_restored, Restored)
+    return full_restored
 
 
-def _done(said: Restored) -> Restoration:
+def _build_restoration(restored: Restored) -> Restoration:
     return Restoration(
-        restore=said.restore,
+        restore=restored.restore,
         preview=False,
-        files=said.files,
-        total=_number(said.files) if len(said.files) >= said.total else said.total,  # the list may be lost
-        conflicts=said.conflicts,
-        error=said.error,
+        files=restored.files,
+        total=_number(restored.files)
+        if len(restored.files) >= restored.total
+        else restored.total,  # the list may be lost
+        conflicts=restored.conflicts,
+        error=restored.error,
     )
 
 
@@ -244,18 +248,18 @@ async def _files(call: ApiRequest) -> tuple[ChatId, ChatFiles]:
     return state.chat, call.service.agent.chat(state.chat).files
 
 
-async def _chosen(
-    service: Service, chat: ChatId, files: ChatFiles, wanted: ChangeChoice, even_kept: bool = False
+async def _resolve_choice(
+    service: Service, chat: ChatId, files: ChatFiles, choice: ChangeChoice, even_kept: bool = False
 ) -> tuple[RunSpan, tuple[str, ...], dict[str, tuple[int, ...]]]:
-    if wanted.paths and wanted.hunks:
+    if choice.paths and choice.hunks:
         raise InvalidInput("Name either files (paths) or hunks; a hunk names its file itself.")
-    paths = await _recorded(service, chat, (*wanted.paths, *wanted.hunks))
-    hunks = dict(zip(paths, wanted.hunks.values(), strict=True)) if wanted.hunks else {}
-    if not (wanted.since or wanted.upto):
-        return await _span(files, wanted.run, even_kept), paths, hunks
-    if wanted.run != "last":
+    paths = await _recorded(service, chat, (*choice.paths, *choice.hunks))
+    hunks = dict(zip(paths, choice.hunks.values(), strict=True)) if choice.hunks else {}
+    if not (choice.since or choice.upto):
+        return await _span(files, choice.run, even_kept), paths, hunks
+    if choice.run != "last":
         raise InvalidInput("Name either a run, or since and upto.")
-    return RunSpan(wanted.since, wanted.upto), paths, hunks
+    return RunSpan(choice.since, choice.upto), paths, hunks
 
 
 async def _span(files: ChatFiles, run: int | str, even_kept: bool) -> RunSpan:
@@ -263,11 +267,11 @@ async def _span(files: ChatFiles, run: int | str, even_kept: bool) -> RunSpan:
         return RunSpan()
     if isinstance(run, str):
         return await files.last_run(even_kept=even_kept)
-    found = await files.runs()
-    if run > len(found):
-        last = f"the last one that may have changed files is {len(found)}" if found else "none has changed files"
+    spans = await files.runs()
+    if run > len(spans):
+        last = f"the last one that may have changed files is {len(spans)}" if spans else "none has changed files"
         raise InvalidInput(f"There is no run {run} in this chat; {last}.")
-    return found[run - 1]
+    return spans[run - 1]
 
 
 async def _recorded(service: Service, chat: ChatId, paths: tuple[str, ...]) -> tuple[str, ...]:

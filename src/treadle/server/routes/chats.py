@@ -8,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 from treadle.chat.fold import change_options
 from treadle.chat.state import ChatState, status
 from treadle.errors import JobElsewhere, TreadleError
-from treadle.message_expansion import spoken
+from treadle.message_expansion import expand_message
 from treadle.models.reasoning_effort import check_effort
 from treadle.ports.model import ModelInfo
 from treadle.ports.store import ChatFilter, Cursor, Listed
@@ -32,28 +32,30 @@ from treadle.types import ChatId, new_id
 NDJSON = "application/x-ndjson"
 
 
-async def said(call: ApiRequest, wanted: SendMessage | CreateChat, options: ChatOptions) -> tuple[str, list[Image]]:
+async def prepare_message(
+    call: ApiRequest, body: SendMessage | CreateChat, options: ChatOptions
+) -> tuple[str, list[Image]]:
     """A message to a chat with these options, and its images, kept by their hash."""
     agent = call.service.agent
-    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decoded())) for each in wanted.images]
-    if not wanted.expand:
-        return wanted.content, images
-    text, attached = await spoken(agent, options, wanted.content, own=call.user == LOCAL)
+    images = [Image(each.media_type, await agent.deps.store.put_blob(each.decoded())) for each in body.images]
+    if not body.expand:
+        return body.content, images
+    text, attached = await expand_message(agent, options, body.content, include_own=call.user == LOCAL)
     return text, [*images, *attached]
 
 
 async def create(call: ApiRequest) -> ApiReply:
-    wanted = call.body(CreateChat)
-    options = await call.service.begin(call.user, wanted.changes())
+    body = call.body(CreateChat)
+    options = await call.service.begin(call.user, body.changes())
     call.service.agent.deps.models.get(options.model)
-    if "reasoning_effort" in wanted.changes():
+    if "reasoning_effort" in body.changes():
         check_effort(call.service.agent.deps.models, options.model, options.reasoning_effort)
     call.service.remember_model(call.user, options.model)
 
     async def first(options: ChatOptions) -> list[c.Command]:
-        commands: list[c.Command] = [c.Rename(wanted.title)] if wanted.title else []
-        if wanted.content or wanted.images:
-            text, images = await said(call, wanted, options)
+        commands: list[c.Command] = [c.Rename(body.title)] if body.title else []
+        if body.content or body.images:
+            text, images = await prepare_message(call, body, options)
             commands.append(c.Send(text, images=tuple(images), queue_id=new_id("q"), traceparent=call.traceparent))
         return commands
 
@@ -61,35 +63,35 @@ async def create(call: ApiRequest) -> ApiReply:
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    wanted = call.query(ChatQuery)
-    found = await call.service.agent.deps.store.list(
+    query = call.query(ChatQuery)
+    listed_chats = await call.service.agent.deps.store.list(
         ChatFilter(
             owner=owner_of(call.user),
-            archived=wanted.archived,
-            status=wanted.status,
-            label=wanted.label or None,
-            query=wanted.query,
+            archived=query.archived,
+            status=query.status,
+            label=query.label or None,
+            query=query.query,
         ),
-        limit=wanted.limit + 1,
-        before=_place(wanted.cursor),
+        limit=query.limit + 1,
+        cursor=_place(query.cursor),
     )
-    page = found[: wanted.limit]
-    after = _cursor(page[-1]) if len(found) > len(page) else ""
-    return reply(ChatList(chats=tuple(map(chat_line, page)), next=after))
+    page = listed_chats[: query.limit]
+    next_cursor = _cursor(page[-1]) if len(listed_chats) > len(page) else ""
+    return reply(ChatList(chats=tuple(map(chat_line, page)), next=next_cursor))
 
 
 async def search(call: ApiRequest) -> ApiReply:
     """Chats of the caller alone (S-13)."""
     from treadle.searching import search as hits
 
-    wanted, store = call.query(SearchQuery), call.service.agent.deps.store
-    which = ChatFilter(owner=owner_of(call.user), archived=wanted.archived)
-    found: list[FoundChat] = []
-    async for hit in hits(store, which, wanted.text):
-        found.append(FoundChat(**msgspec.structs.asdict(chat_line(hit.listed)), found=hit.text))
-        if len(found) == wanted.limit:
+    query, store = call.query(SearchQuery), call.service.agent.deps.store
+    chat_filter = ChatFilter(owner=owner_of(call.user), archived=query.archived)
+    matches: list[FoundChat] = []
+    async for hit in hits(store, chat_filter, query.text):
+        matches.append(FoundChat(**msgspec.structs.asdict(chat_line(hit.listed)), found=hit.text))
+        if len(matches) == query.limit:
             break
-    return reply(FoundList(chats=tuple(found)))
+    return reply(FoundList(chats=tuple(matches)))
 
 
 def _cursor(last: Listed) -> str:
@@ -113,13 +115,13 @@ def _place(cursor: str) -> Cursor | None:
 
 async def show(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
-    return reply(chat_view(state, await call.service.shown(state)))
+    return reply(chat_view(state, await call.service.get_shown_status(state)))
 
 
 async def patch(call: ApiRequest) -> ApiReply:
-    wanted = call.body(PatchChat)
+    body = call.body(PatchChat)
     chat = await call.service.owned(call.user, call.path("chat"))
-    changes = call.service.admission.alter(call.user, wanted.changes())
+    changes = call.service.admission.alter(call.user, body.changes())
     commands: list[c.Command] = []
     warnings: tuple[str, ...] = ()
     if changes:
@@ -133,14 +135,14 @@ async def patch(call: ApiRequest) -> ApiReply:
             options = change_options((await call.service.agent.deps.log.load(chat)).options, changes)
             warnings = call.service.agent.tool_warnings(options)
         commands.append(c.ChangeOptions(changes))
-    if isinstance(wanted.title, str):
-        commands.append(c.Rename(wanted.title))
+    if isinstance(body.title, str):
+        commands.append(c.Rename(body.title))
 
-    def answered(state: ChatState) -> ApiReply:
+    def build_reply(state: ChatState) -> ApiReply:
         return reply(chat_view(state, status(state), warnings))
 
-    done, _ = await call.service.execute(chat, commands, call.key, answered)
-    return done
+    response, _ = await call.service.execute(chat, commands, call.key, build_reply)
+    return response
 
 
 async def delete(call: ApiRequest) -> ApiReply:
@@ -158,25 +160,25 @@ async def end_jobs(call: ApiRequest, answer: ApiReply) -> ApiReply:
 
 
 async def messages(call: ApiRequest) -> ApiReply:
-    """A page of the conversation as it stands: what an edit cut off is only in the log."""
-    wanted = call.query(MessagePage)
+    """A page of the conversation as it stands: messages that an edit cut off are only in the log."""
+    query = call.query(MessagePage)
     history = (await call.service.state(call.user, call.path("chat"))).history
     total = len(history)
-    last = min(total, wanted.before - 1) if wanted.before else total
-    first = wanted.after if wanted.after else max(0, last - wanted.limit)
-    last = min(last, first + wanted.limit)
-    shown = [
+    last = min(total, query.before - 1) if query.before else total
+    first = query.after if query.after else max(0, last - query.limit)
+    last = min(last, first + query.limit)
+    views = [
         shown_message(first + place, entry)
         for place, entry in enumerate(history.slice(first)[: max(0, last - first)], 1)
     ]
-    return reply(MessageList(messages=tuple(shown), total=total))
+    return reply(MessageList(messages=tuple(views), total=total))
 
 
 async def log(call: ApiRequest) -> ApiReply:
-    wanted = call.query(Page)
+    query = call.query(Page)
     chat = await call.service.owned(call.user, call.path("chat"))
     store = call.service.agent.deps.store
-    records = await store.read(chat, wanted.after, wanted.limit)
+    records = await store.read(chat, query.after, query.limit)
     events = tuple(wire.to_dict(wire.decode(chat, record)) for record in records)
     return reply(EventPage(events=events, head=await store.head(chat)))
 

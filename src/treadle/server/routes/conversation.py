@@ -6,7 +6,7 @@ from treadle.protocol.http_answers import Accepted, QueueView
 from treadle.protocol.http_requests import ApplyText, EditMessage, Extension, Nothing, ReplaceMessage, SendMessage
 from treadle.server.problems import Problem
 from treadle.server.replies import ApiReply, reply
-from treadle.server.routes.chats import said
+from treadle.server.routes.chats import prepare_message
 from treadle.server.routing import ApiRequest, Route
 from treadle.server.views import accepted
 from treadle.types import new_id
@@ -18,31 +18,31 @@ async def carry_out(
     """One command to the chat of the path."""
     chat = await call.service.owned(call.user, call.path("chat"))
 
-    def answered(state: ChatState) -> ApiReply:
+    def build_reply(state: ChatState) -> ApiReply:
         return reply(accepted(state, queue_id, restore), status)
 
-    done, _ = await call.service.execute(chat, (command,), call.key, answered)
-    return done
+    response, _ = await call.service.execute(chat, (command,), call.key, build_reply)
+    return response
 
 
 async def send(call: ApiRequest) -> ApiReply:
-    wanted = call.body(SendMessage)
+    body = call.body(SendMessage)
     state = await call.service.state(call.user, call.path("chat"))
-    if wanted.expand:
+    if body.expand:
         await call.service.require_work(state)  # before a server of the project is asked for anything
     queue_id = new_id("q")
-    text, images = await said(call, wanted, state.options)
-    sent = c.Send(text, wanted.delivery, tuple(images), queue_id, call.traceparent)
-    return await carry_out(call, sent, queue_id)
+    text, images = await prepare_message(call, body, state.options)
+    command = c.Send(text, body.delivery, tuple(images), queue_id, call.traceparent)
+    return await carry_out(call, command, queue_id)
 
 
 async def edit(call: ApiRequest) -> ApiReply:
     seq = call.path("seq")
     if not (seq.isascii() and seq.isdigit() and len(seq) < 16):
         raise Problem("bad_request", f"{seq[:40]!r} is no seq of a message.")
-    wanted = call.body(ReplaceMessage)
-    restore = new_id("u") if wanted.files else ""
-    return await carry_out(call, c.Edit(int(seq), wanted.content, wanted.files, restore), restore=restore)
+    body = call.body(ReplaceMessage)
+    restore = new_id("u") if body.files else ""
+    return await carry_out(call, c.Edit(int(seq), body.content, body.files, restore), restore=restore)
 
 
 async def queue(call: ApiRequest) -> ApiReply:
@@ -73,8 +73,8 @@ async def compact(call: ApiRequest) -> ApiReply:
 
 
 async def apply(call: ApiRequest) -> ApiReply:
-    wanted = call.body(ApplyText)
-    command = c.Apply(wanted.path or "", wanted.content, wanted.block or 0, wanted.patch, command=wanted.command)
+    body = call.body(ApplyText)
+    command = c.Apply(body.path or "", body.content, body.block or 0, body.patch, command=body.command)
     return await carry_out(call, command)
 
 

@@ -50,8 +50,8 @@ async def models(call: ApiRequest) -> ApiReply:
     registry = agent.deps.models
     if not isinstance(registry, ModelRegistry):
         return reply(ModelList(models=(_model(OfferedModel(registry.get(default).info)),), default=default))
-    offered = [each for each in await agent.list_models() if _is_open(call, each.info.ref)]
-    return reply(ModelList(models=tuple(map(_model, offered)), default=default))
+    offers = [each for each in await agent.list_models() if _is_open(call, each.info.ref)]
+    return reply(ModelList(models=tuple(map(_model, offers)), default=default))
 
 
 def _is_open(call: ApiRequest, ref: str) -> bool:
@@ -63,7 +63,7 @@ def _is_open(call: ApiRequest, ref: str) -> bool:
 
 
 def _model(offered: OfferedModel) -> ModelView:
-    info, why, place = offered
+    info, reason, place = offered
     return ModelView(
         model=info.ref,
         window=info.window,
@@ -75,16 +75,16 @@ def _model(offered: OfferedModel) -> ModelView:
         price_input=info.usd_per_million_input,
         price_output=info.usd_per_million_output,
         price_cached=info.usd_per_million_cached,
-        usable=not why,
-        why=why,
+        usable=not reason,
+        why=reason,
         place=place,
     )
 
 
 async def files(call: ApiRequest) -> ApiReply:
     state = await call.service.state(call.user, call.path("chat"))
-    wanted = call.query(PathQuery).path
-    return reply(await asyncio.to_thread(_listing, await call.service.workspace(state), wanted))
+    path = call.query(PathQuery).path
+    return reply(await asyncio.to_thread(_listing, await call.service.workspace(state), path))
 
 
 def _listing(workspace: Workspace, path: str) -> FileList:
@@ -104,10 +104,10 @@ async def content(call: ApiRequest) -> Response:
 
 
 def _bytes(workspace: Workspace, path: str, most: int) -> bytes:
-    found = workspace.stat(path)
-    if found is None:
+    file_stat = workspace.stat(path)
+    if file_stat is None:
         raise ToolError(f"{inert(path)} does not exist.")
-    if found.kind == "file" and found.size > most:
+    if file_stat.kind == "file" and file_stat.size > most:
         raise Problem("too_large", f"{inert(path)} is larger than {most >> 20} MiB.")
     return workspace.read_bytes(path, most)
 
@@ -117,29 +117,31 @@ async def commands(call: ApiRequest) -> ApiReply:
         options = await _usable(call)
     else:
         options = await _options_to_come(call, call.query(RootQuery).root)
-    found = await message_expansion.commands(call.service.agent, options, own=call.user == LOCAL)
-    views = [CommandView(name=each.name, description=each.description, hint=each.hint) for each in found.values()]
+    commands_by_name = await message_expansion.commands(call.service.agent, options, include_own=call.user == LOCAL)
+    views = [
+        CommandView(name=each.name, description=each.description, hint=each.hint) for each in commands_by_name.values()
+    ]
     return reply(CommandList(commands=tuple(views)))
 
 
 async def _options_to_come(call: ApiRequest, root: str) -> ChatOptions:
     """The options of a chat that has not begun, in this project or in that of the server."""
     admission = call.service.admission
-    own = admission.options if call.user == LOCAL else replace(admission.options, root="")
+    base_options = admission.options if call.user == LOCAL else replace(admission.options, root="")
     checked = await asyncio.to_thread(admission.change, call.user, {"root": root}) if root else {}
-    return replace(own, **checked)
+    return replace(base_options, **checked)
 
 
 async def find_files(call: ApiRequest) -> ApiReply:
     """Files by a few letters of their paths; of a chat in a world, those of the world."""
-    wanted = call.query(FindQuery)
+    query = call.query(FindQuery)
     if "chat" in call.request.path_params:
         state = await call.service.state(call.user, call.path("chat"))
         folder = await asyncio.to_thread((await call.service.workspace(state)).directory, ".")
     else:
-        folder = (await _options_to_come(call, wanted.root)).root
+        folder = (await _options_to_come(call, query.root)).root
     names = await asyncio.to_thread(file_names, folder) if folder else []
-    return reply(FoundFiles(paths=tuple(map(inert, best(names, wanted.query, MOST_FOUND)))))
+    return reply(FoundFiles(paths=tuple(map(inert, best(names, query.query, MOST_FOUND)))))
 
 
 async def project(call: ApiRequest) -> ApiReply:
@@ -149,8 +151,10 @@ async def project(call: ApiRequest) -> ApiReply:
 
 
 async def resources(call: ApiRequest) -> ApiReply:
-    found = await message_expansion.resources(call.service.agent, await _usable(call), own=call.user == LOCAL)
-    return reply(ResourceList(resources=tuple(map(_resource, found))))
+    listed_resources = await message_expansion.resources(
+        call.service.agent, await _usable(call), include_own=call.user == LOCAL
+    )
+    return reply(ResourceList(resources=tuple(map(_resource, listed_resources))))
 
 
 async def _usable(call: ApiRequest) -> ChatOptions:
@@ -160,13 +164,13 @@ async def _usable(call: ApiRequest) -> ChatOptions:
     return state.options
 
 
-def _resource(found: "Resource") -> ResourceView:
+def _resource(resource: "Resource") -> ResourceView:
     return ResourceView(
-        mention=found.typed,
-        name=found.name,
-        description=found.description,
-        media_type=found.media_type,
-        template=found.template,
+        mention=resource.typed,
+        name=resource.name,
+        description=resource.description,
+        media_type=resource.media_type,
+        template=resource.template,
     )
 
 
@@ -176,8 +180,8 @@ async def me(call: ApiRequest) -> ApiReply:
 
 
 async def ticket(call: ApiRequest) -> ApiReply:
-    made = call.service.tokens.ticket(token_of(call.request))
-    return reply(Ticket(ticket=made, expires_s=TICKET_S))
+    new_ticket = call.service.tokens.ticket(token_of(call.request))
+    return reply(Ticket(ticket=new_ticket, expires_s=TICKET_S))
 
 
 TAG = "surroundings"

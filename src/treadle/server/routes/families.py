@@ -12,18 +12,18 @@ from treadle.subagents.tree import tree
 async def race(call: ApiRequest) -> ApiReply:
     from treadle.subagents.running_race import order
 
-    wanted = call.body(StartRace)
+    body = call.body(StartRace)
     admission, models = call.service.admission, call.service.agent.deps.models
-    options = await call.service.begin(call.user, wanted.changes())
+    options = await call.service.begin(call.user, body.changes())
     if not options.root:
         raise InvalidInput("A race is about a project: name its root.")
-    named = wanted.models or (options.model,)
-    for model in filter(None, (*named, wanted.judge)):
+    model_refs = body.models or (options.model,)
+    for model in filter(None, (*model_refs, body.judge)):
         admission.model(call.user, model)
         models.get(model)
-    given = order(wanted.task, wanted.attempts, named, wanted.check, wanted.judge, wanted.all)
+    race_order = order(body.task, body.attempts, model_refs, body.check, body.judge, body.all)
 
-    return await call.service.create(call.user, options, (c.Apply(race=given),), call.key)
+    return await call.service.create(call.user, options, (c.Apply(race=race_order),), call.key)
 
 
 async def children(call: ApiRequest) -> ApiReply:

@@ -15,30 +15,30 @@ from treadle.server.routing import ApiRequest, Route
 
 async def listing(call: ApiRequest) -> ApiReply:
     chat = await call.service.owned(call.user, call.path("chat"))
-    found = await call.service.agent.job_registry.of(chat)
-    return reply(JobList(jobs=tuple(job.view for job in found)))
+    jobs = await call.service.agent.job_registry.of(chat)
+    return reply(JobList(jobs=tuple(job.view for job in jobs)))
 
 
 async def output(call: ApiRequest) -> ApiReply:
-    wanted = call.query(OutputQuery)
+    query = call.query(OutputQuery)
     job, state = await _job(call)
     await call.service.project(state)
-    return reply(await job.tail(wanted.offset, wanted.limit))
+    return reply(await job.tail(query.offset, query.limit))
 
 
 async def give(call: ApiRequest) -> ApiReply:
-    wanted = call.body(JobInput)
+    body = call.body(JobInput)
     job, state = await _job(call)
     await call.service.project(state)
     token = f"{call.key.owner}/{call.key.key}" if call.key is not None else ""
-    await job.send(wanted.text, enter=wanted.enter, end=wanted.end, token=token)
-    return await _answered(call, state, job)
+    await job.send(body.text, enter=body.enter, end=body.end, token=token)
+    return await _reply_with_job(call, state, job)
 
 
 async def stop(call: ApiRequest) -> ApiReply:
     job, state = await _job(call)
     await job.stop()
-    return await _answered(call, state, job)
+    return await _reply_with_job(call, state, job)
 
 
 async def changes(call: ApiRequest) -> ApiReply:
@@ -55,7 +55,7 @@ async def commit(call: ApiRequest) -> ApiReply:
 async def discard(call: ApiRequest) -> ApiReply:
     job, state = await _job(call)
     await job.discard()
-    return await _answered(call, state, job)
+    return await _reply_with_job(call, state, job)
 
 
 async def _job(call: ApiRequest) -> tuple[Job, ChatState]:
@@ -63,10 +63,10 @@ async def _job(call: ApiRequest) -> tuple[Job, ChatState]:
     return await call.service.agent.job_registry.find(state.chat, call.path("job")), state
 
 
-async def _answered(call: ApiRequest, state: ChatState, job: Job) -> ApiReply:
+async def _reply_with_job(call: ApiRequest, state: ChatState, job: Job) -> ApiReply:
     answer = reply(await job.look())
-    done, _ = await call.service.execute(state.chat, (), call.key, lambda _state: answer)
-    return done
+    response, _ = await call.service.execute(state.chat, (), call.key, lambda _state: answer)
+    return response
 
 
 TAG = "jobs"

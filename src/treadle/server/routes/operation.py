@@ -42,11 +42,11 @@ async def _page(service: Service) -> str:
     statuses: dict[Labels, float] = {
         (("status", status),): count for status, count in (await service.chat_counts.statuses()).items()
     }
-    held = service.worker.load if service.worker is not None else 0
+    lease_count = service.worker.load if service.worker is not None else 0
     return service.metrics.text(
         {
             "treadle_chats": ("Chats in the store by status.", statuses),
-            "treadle_leases_held": ("Chats that this process drives.", {(): held}),
+            "treadle_leases_held": ("Chats that this process drives.", {(): lease_count}),
             "treadle_events_appended_total": ("Events that this process has recorded.", {(): deps.log.appended}),
             "treadle_slow_readers_total": (
                 "Readers that lost live text because they were slow.",

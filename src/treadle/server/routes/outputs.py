@@ -1,5 +1,5 @@
 """Routes for the bytes that events refer to: the whole output of a tool, also by range, and pictures. A reader names
-the event, not the blob: what a user may see is what the chats of that user refer to (S-13)."""
+the event, not the blob: a user may see only the blobs to which the user's own chats refer (S-13)."""
 
 import re
 
@@ -26,10 +26,10 @@ async def output(call: ApiRequest) -> Response:
     else:
         data = (event.result or event.error).encode()
     headers = {"accept-ranges": "bytes", "content-disposition": f'attachment; filename="output-{call.path("seq")}.txt"'}
-    wanted = call.request.headers.get("range", "")
-    if not wanted:
+    range_header = call.request.headers.get("range", "")
+    if not range_header:
         return Response(data, headers=headers, media_type=TEXT)
-    first, last = _span(wanted, len(data))
+    first, last = _span(range_header, len(data))
     if first >= len(data):
         headers["content-range"] = f"bytes */{len(data)}"
         return Response(status_code=416, headers=headers)
@@ -37,15 +37,15 @@ async def output(call: ApiRequest) -> Response:
     return Response(data[first : last + 1], 206, headers, TEXT)
 
 
-def _span(wanted: str, size: int) -> tuple[int, int]:
+def _span(range_header: str, size: int) -> tuple[int, int]:
     """The first and the last byte of a range: `bytes=0-99`, `bytes=100-`, or the last ones, `bytes=-100`."""
-    found = _RANGE.fullmatch(wanted.strip())
-    if found is None or not (found[1] or found[2]):
+    match = _RANGE.fullmatch(range_header.strip())
+    if match is None or not (match[1] or match[2]):
         raise Problem("bad_request", "Write the range as bytes=FIRST-LAST; one range, no more.")
-    if not found[1]:
-        return max(0, size - int(found[2])) if int(found[2]) else size, size - 1
-    first = int(found[1])
-    last = min(int(found[2]), size - 1) if found[2] else size - 1
+    if not match[1]:
+        return max(0, size - int(match[2])) if int(match[2]) else size, size - 1
+    first = int(match[1])
+    last = min(int(match[2]), size - 1) if match[2] else size - 1
     if last < first and first < size:
         raise Problem("bad_request", "The range ends before it begins.")
     return first, last

@@ -21,8 +21,8 @@ from treadle.server.tokens import LOCAL
 async def listing(call: ApiRequest) -> ApiReply:
     state = await _chat(call)
     book = call.service.agent.rules
-    kept, damage = await asyncio.to_thread(book.readable) if call.user == LOCAL else ([], "")
-    rules = [(rule, "") for rule in kept]
+    user_rules, damage = await asyncio.to_thread(book.readable) if call.user == LOCAL else ([], "")
+    rules = [(rule, "") for rule in user_rules]
     if state is not None:
         rules += [(rule, state.chat) for rule in state.options.rules]
     views = [RuleView(rule=rule, chat=chat, used_ms=book.last_used_ms(rule.id)) for rule, chat in rules]
@@ -32,11 +32,11 @@ async def listing(call: ApiRequest) -> ApiReply:
 async def revoke(call: ApiRequest) -> ApiReply:
     id, state = call.path("rule"), await _chat(call)
     deps, book = call.service.agent.deps, call.service.agent.rules
-    if state is not None and (left := _without(state.options.rules, id)) is not None:
-        change = c.ChangeOptions({"rules": msgspec.to_builtins(left)})
-        done, _ = await call.service.execute(state.chat, (change,), call.key, lambda _state: NOTHING)
+    if state is not None and (remaining_rules := _without(state.options.rules, id)) is not None:
+        change = c.ChangeOptions({"rules": msgspec.to_builtins(remaining_rules)})
+        response, _ = await call.service.execute(state.chat, (change,), call.key, lambda _state: NOTHING)
         book.forget_use(id)
-        return done
+        return response
     if call.user != LOCAL:
         raise NotFound(f"there is no rule {id[:80]!r} of yours")
     await asyncio.to_thread(book.revoke, id)
@@ -46,8 +46,8 @@ async def revoke(call: ApiRequest) -> ApiReply:
 
 def _without(rules: tuple[Rule, ...], id: str) -> tuple[Rule, ...] | None:
     """The rules but for this one; None if it is not among them."""
-    left = tuple(rule for rule in rules if rule.id != id)
-    return None if len(left) == len(rules) else left
+    remaining_rules = tuple(rule for rule in rules if rule.id != id)
+    return None if len(remaining_rules) == len(rules) else remaining_rules
 
 
 async def _chat(call: ApiRequest) -> ChatState | None:

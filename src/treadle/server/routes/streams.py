@@ -14,7 +14,7 @@ from treadle.protocol.events import Envelope
 from treadle.protocol.http_queries import StreamQuery, WatchQuery
 from treadle.protocol.http_requests import Body
 from treadle.protocol.simple import SimpleView
-from treadle.protocol.wire import whole
+from treadle.protocol.wire import to_wire_form
 from treadle.server.guard import token_of
 from treadle.server.problems import Problem
 from treadle.server.routing import ApiRequest, Route
@@ -43,49 +43,55 @@ class Silence:
         return True
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class StreamRequest(msgspec.Struct, frozen=True):
     """A stream of a chat, checked."""
 
     chat: ChatId
-    after: int
+    after_seq: int
     turn: int
     query: StreamQuery
 
 
-async def wanted(service: Service, user: str, request: Request | WebSocket, query: StreamQuery) -> Wanted:
+async def resolve_stream(
+    service: Service, user: str, request: Request | WebSocket, query: StreamQuery
+) -> StreamRequest:
     """NotFound, or what is wrong with the place where the reader wants to go on."""
     state = await service.state(user, str(request.path_params["chat"]))
-    after = position(request, query.after) or 0
-    if after > state.head:
-        raise Problem("bad_request", f"The log ends at {state.head}; there is no event {after}. Begin from the start.")
-    return Wanted(state.chat, after, state.open_turn.turn if state.open_turn is not None else 0, query)
+    after_seq = position(request, query.after) or 0
+    if after_seq > state.head:
+        raise Problem(
+            "bad_request", f"The log ends at {state.head}; there is no event {after_seq}. Begin from the start."
+        )
+    return StreamRequest(state.chat, after_seq, state.open_turn.turn if state.open_turn is not None else 0, query)
 
 
-async def pieces_of(service: Service, stream: Wanted) -> Pieces:
-    """What is sent of a chat."""
+async def pieces_of(service: Service, stream: StreamRequest) -> Pieces:
+    """Yield the pieces of a chat's stream."""
     query = stream.query
     view = SimpleView() if query.view == "simple" else None
     silence = Silence(service.limits.heartbeat_s)
-    async with service.feeds.reading(stream.chat, stream.after, stream.turn) as reader:
+    async with service.feeds.reading(stream.chat, stream.after_seq, stream.turn) as reader:
         async for batch in service.feeds.batches(reader, service.limits.heartbeat_s, follow=query.follow):
-            wanted = [each for each in batch if query.deltas or not each.type.endswith("_delta")]
+            visible_events = [each for each in batch if query.deltas or not each.type.endswith("_delta")]
             if view is None:
-                pieces = [(each.seq, service.frames.json(each)) for each in wanted]
+                pieces = [(each.seq, service.frames.json(each)) for each in visible_events]
             else:
-                pieces = await _in_words(service, view, wanted, last=reader.live or not batch)
+                pieces = await _in_words(service, view, visible_events, last=reader.live or not batch)
             if silence.broken(pieces):
                 yield pieces
-    if view is not None and (rest := view.flush()):
-        yield [(seq, msgspec.json.encode(word)) for seq, word in rest]
+    if view is not None and (tail := view.flush()):
+        yield [(seq, msgspec.json.encode(word)) for seq, word in tail]
 
 
 async def _in_words(service: Service, view: SimpleView, batch: list[Envelope], *, last: bool) -> list[Piece]:
-    """What simple readers are sent (A-11). An event that has no word moves their place in the log all the same."""
+    """Return the pieces for simple readers (A-11).
+    An event that has no word moves their place in the log all the same.
+    """
     pieces: list[Piece] = []
     for each in batch:
-        said = view.show(await whole_list(service.agent.deps.store, each))
-        pieces += [(seq, msgspec.json.encode(word)) for seq, word in said]
-        if each.seq and not said and not view.holds:
+        words = view.show(await whole_list(service.agent.deps.store, each))
+        pieces += [(seq, msgspec.json.encode(word)) for seq, word in words]
+        if each.seq and not words and not view.holds:
             pieces.append((each.seq, b""))
     if last:
         pieces += [(seq, msgspec.json.encode(word)) for seq, word in view.flush()]
@@ -93,7 +99,7 @@ async def _in_words(service: Service, view: SimpleView, batch: list[Envelope], *
 
 
 async def events(call: ApiRequest) -> Response:
-    stream = await wanted(call.service, call.user, call.request, call.query(StreamQuery))
+    stream = await resolve_stream(call.service, call.user, call.request, call.query(StreamQuery))
     with call.service.streaming(call.user):
         pass  # refused here, where it can still be said how
     return EventStream(call.service, token_of(call.request), lambda: pieces_of(call.service, stream))
@@ -101,35 +107,37 @@ async def events(call: ApiRequest) -> Response:
 
 async def chat_socket(service: Service, token: Token, socket: WebSocket, query: Body) -> None:
     assert isinstance(query, StreamQuery)
-    stream = await wanted(service, token.user, socket, query)
+    stream = await resolve_stream(service, token.user, socket, query)
     await converse(service, token, socket, lambda: pieces_of(service, stream))
 
 
-async def changes_of(service: Service, user: str, after: int, follow: bool) -> Pieces:
+async def changes_of(service: Service, user: str, after_change: int, follow: bool) -> Pieces:
     """Every chat of the user that changes, as it is then."""
     store = service.agent.deps.store
     ending = asyncio.ensure_future(service.draining.wait())
     silence = Silence(service.limits.heartbeat_s)
     try:
         while not ending.done():
-            listed = await store.changes(owner=owner_of(user), after=after, limit=CHANGES)
+            listed = await store.changes(owner=owner_of(user), after_change=after_change, limit=CHANGES)
             if listed:
-                after = listed[-1].changed
-                lines = [{"changed": each.changed, "chat": whole(chat_line(each))} for each in listed]
-                pieces = [(each.changed, msgspec.json.encode(line)) for each, line in zip(listed, lines, strict=True)]
+                after_change = listed[-1].change_number
+                lines = [{"changed": each.change_number, "chat": to_wire_form(chat_line(each))} for each in listed]
+                pieces = [
+                    (each.change_number, msgspec.json.encode(line)) for each, line in zip(listed, lines, strict=True)
+                ]
                 if silence.broken(pieces):
                     yield pieces
             if len(listed) == CHANGES:
                 continue
             if not follow:
                 return
-            waiting = asyncio.ensure_future(store.wait_any(after, service.limits.heartbeat_s))
+            waiting = asyncio.ensure_future(store.wait_any(after_change, service.limits.heartbeat_s))
             try:
                 await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
                 if silence.broken([]):
                     yield []
-                if waiting.done() and not await store.changes(owner=owner_of(user), after=after, limit=1):
-                    after = waiting.result()  # of somebody else
+                if waiting.done() and not await store.changes(owner=owner_of(user), after_change=after_change, limit=1):
+                    after_change = waiting.result()  # a change of another user
             finally:
                 waiting.cancel()
     finally:
@@ -138,25 +146,25 @@ async def changes_of(service: Service, user: str, after: int, follow: bool) -> P
 
 async def begin_watch(service: Service, request: Request | WebSocket, query: WatchQuery) -> int:
     newest = await service.agent.deps.store.wait_any(0, 0)
-    after = position(request, query.after)
-    if after is not None and after > newest:
-        raise Problem("bad_request", f"The last change has the number {newest}; there is no {after}.")
-    return newest if after is None else after
+    after_change = position(request, query.after)
+    if after_change is not None and after_change > newest:
+        raise Problem("bad_request", f"The last change has the number {newest}; there is no {after_change}.")
+    return newest if after_change is None else after_change
 
 
 async def watch(call: ApiRequest) -> Response:
     query = call.query(WatchQuery)
-    after = await begin_watch(call.service, call.request, query)
+    after_change = await begin_watch(call.service, call.request, query)
     with call.service.streaming(call.user):
         pass
     token = token_of(call.request)
-    return EventStream(call.service, token, lambda: changes_of(call.service, token.user, after, query.follow))
+    return EventStream(call.service, token, lambda: changes_of(call.service, token.user, after_change, query.follow))
 
 
 async def watch_socket(service: Service, token: Token, socket: WebSocket, query: Body) -> None:
     assert isinstance(query, WatchQuery)
-    after = await begin_watch(service, socket, query)
-    await converse(service, token, socket, lambda: changes_of(service, token.user, after, query.follow))
+    after_change = await begin_watch(service, socket, query)
+    await converse(service, token, socket, lambda: changes_of(service, token.user, after_change, query.follow))
 
 
 TAG = "streams"

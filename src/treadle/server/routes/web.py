@@ -94,25 +94,25 @@ def _source(path: Path) -> bytes:
 
 def needed(bodies: Mapping[str, bytes], first: str) -> list[str]:
     """The modules without which this one does not start: it would ask for them one after the other."""
-    found = [first]
-    for name in found:
-        found += [each for each in IMPORTED.findall(bodies[name].decode()) if each not in found]
-    return list(dict.fromkeys(found[1:]))
+    needed_names = [first]
+    for name in needed_names:
+        needed_names += [each for each in IMPORTED.findall(bodies[name].decode()) if each not in needed_names]
+    return list(dict.fromkeys(needed_names[1:]))
 
 
 def _page_file(name: str, body: bytes) -> PageFile:
     packed = pack(body, BEST_LEVEL)
-    kept = packed if len(packed) < len(body) else b""
-    return PageFile(body, kept, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    packed_body = packed if len(packed) < len(body) else b""
+    return PageFile(body, packed_body, KINDS[Path(name).suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
-def _sent(call: ApiRequest, name: str, version: str = "") -> Response:
+def _serve_part(call: ApiRequest, name: str, version: str = "") -> Response:
     page = web_page()
     part = page.parts.get(name)
     if part is None:
         raise Problem("not_found", "The page has no such part.")
-    kept = FOREVER if version == page.version else "no-cache"
-    headers = {"etag": part.tag, "cache-control": kept}
+    cache_control = FOREVER if version == page.version else "no-cache"
+    headers = {"etag": part.tag, "cache-control": cache_control}
     if (
         name == INDEX
     ):  # the policy of a page holds for its parts; a part alone has that of the guard, which allows nothing
@@ -126,15 +126,15 @@ def _sent(call: ApiRequest, name: str, version: str = "") -> Response:
 
 
 async def page(call: ApiRequest) -> Response:
-    return _sent(call, INDEX)
+    return _serve_part(call, INDEX)
 
 
 async def page_part(call: ApiRequest) -> Response:
-    return _sent(call, call.path("name"))
+    return _serve_part(call, call.path("name"))
 
 
 async def kept_part(call: ApiRequest) -> Response:
-    return _sent(call, call.path("name"), call.path("version"))
+    return _serve_part(call, call.path("name"), call.path("version"))
 
 
 async def sign_in(call: ApiRequest) -> ApiReply:
@@ -143,37 +143,37 @@ async def sign_in(call: ApiRequest) -> ApiReply:
 
 
 async def render(call: ApiRequest) -> ApiReply:
-    wanted = call.body(Passages).passages
+    passages = call.body(Passages).passages
     make = call.service.rendering.html
     fragments = [
-        await make(each.kind, each.text, each.language, split=each.split, numbered=each.numbered) for each in wanted
+        await make(each.kind, each.text, each.language, split=each.split, numbered=each.numbered) for each in passages
     ]
     return reply(Rendered(html=tuple(fragments)))
 
 
 async def fork(call: ApiRequest) -> ApiReply:
-    wanted = call.body(ForkChat)
+    body = call.body(ForkChat)
     deps = call.service.agent.deps
     chat = await call.service.owned(call.user, call.path("chat"))
-    changes = call.service.admission.change(call.user, {"model": wanted.model} if wanted.model else {})
-    if wanted.model:
-        deps.models.get(wanted.model)
+    changes = call.service.admission.change(call.user, {"model": body.model} if body.model else {})
+    if body.model:
+        deps.models.get(body.model)
     now_ms = deps.clock.now_ms()
     id = ChatId(call.key.own_id("c", now_ms)) if call.key is not None else new_chat_id()
     with suppress(ChatExists):  # the same request has made it
-        await fork_chat(deps.store, chat, wanted.seq, changes, clock=deps.clock, copy=id)
+        await fork_chat(deps.store, chat, body.seq, changes, clock=deps.clock, copy=id)
     copy = await deps.log.load(id)
-    done = reply(chat_view(copy, status(copy)), 201)
-    await remember(deps.store, call.key, done, now_ms)
-    return done
+    response = reply(chat_view(copy, status(copy)), 201)
+    await remember(deps.store, call.key, response, now_ms)
+    return response
 
 
 async def usage_by_day(call: ApiRequest) -> ApiReply:
     since = call.service.agent.deps.clock.now_ms() - (call.query(DaysQuery).days - 1) * DAY_MS
-    found = await call.service.usage_history.days(owner_of(call.user), since)
+    daily_usage = await call.service.usage_history.days(owner_of(call.user), since)
     rows = (
         UsageRow(day=day, model=model, usage=spent.usage, calls=spent.calls, model_ms=spent.model_ms)
-        for day, model, spent in found
+        for day, model, spent in daily_usage
     )
     return reply(UsageDays(rows=tuple(rows)))
 

@@ -19,9 +19,9 @@ from treadle.worlds.record import World
 
 
 async def listing(call: ApiRequest) -> ApiReply:
-    found = await call.service.agent.worlds.list()
-    own = owner_of(call.user)
-    return reply(WorldList(worlds=tuple(_view(each) for each in found if each.owner == own)))
+    worlds = await call.service.agent.worlds.list()
+    owner = owner_of(call.user)
+    return reply(WorldList(worlds=tuple(_view(each) for each in worlds if each.owner == owner)))
 
 
 async def show(call: ApiRequest) -> ApiReply:
@@ -65,13 +65,14 @@ async def drop(call: ApiRequest) -> ApiReply:
 
 
 async def _world(call: ApiRequest) -> World:
-    """One of somebody else is not there (S-13); nor is one whose project is open to the user no more."""
-    found = next((each for each in await call.service.agent.worlds.list() if each.id == call.path("world")), None)
-    if found is None or found.owner != owner_of(call.user):
+    """Return the world of the request. Another user's world is reported as not found (S-13); one whose project is no
+    longer open to the user is refused."""
+    world = next((each for each in await call.service.agent.worlds.list() if each.id == call.path("world")), None)
+    if world is None or world.owner != owner_of(call.user):
         raise Problem("not_found", f"There is no world {call.path('world')[:80]!r}.")
-    options = msgspec.structs.replace(call.service.admission.options, root=found.root, root_id=found.root_id)
+    options = msgspec.structs.replace(call.service.admission.options, root=world.root, root_id=world.root_id)
     await asyncio.to_thread(call.service.admission.use, call.user, options)
-    return found
+    return world
 
 
 def _view(world: World) -> WorldView:

@@ -1,5 +1,5 @@
-"""Large payloads by their SHA-256, in parts of a megabyte: neither side ever holds more than one of them. A blob is
-there when all its parts are; parts of an upload that never ended are seen by nobody. Knows nothing of records."""
+"""Large payloads by their SHA-256, in parts of a megabyte: neither side ever holds more than one of them. A blob exists
+when all its parts do; parts of an unfinished upload are invisible. Knows nothing of records."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -64,15 +64,15 @@ class BlobRows:
                 break
             parts.append(part)
             missing -= len(part)
-        whole = b"".join(parts)
-        if (await asyncio.to_thread(sha256, whole)).digest() != key:
+        blob = b"".join(parts)
+        if (await asyncio.to_thread(sha256, blob)).digest() != key:
             raise Damaged(f"blob {digest} is damaged: its bytes have another hash")
-        return whole
+        return blob
 
     async def _part(self, upload: int, number: int) -> bytes | None:
         query = "SELECT data FROM blob_parts WHERE upload = $1 AND part = $2"
-        found: bytes | None = await self._connections.run(lambda c, _: c.fetchval(query, upload, number))
-        return found
+        part: bytes | None = await self._connections.run(lambda c, _: c.fetchval(query, upload, number))
+        return part
 
     async def _execute(self, query: str, *values: object) -> None:
         await self._connections.run(lambda connection, _: connection.execute(query, *values))
@@ -80,18 +80,18 @@ class BlobRows:
 
 def _in_parts(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes, in parts of one size, the last one smaller."""
-    held = bytearray()
+    buffer = bytearray()
     for piece in pieces:
-        held += piece
-        while len(held) >= PART:
-            yield bytes(held[:PART])
-            del held[:PART]
-    if held:
-        yield bytes(held)
+        buffer += piece
+        while len(buffer) >= PART:
+            yield bytes(buffer[:PART])
+            del buffer[:PART]
+    if buffer:
+        yield bytes(buffer)
 
 
-def _next(parts: Iterator[bytes], seen: Callable[[bytes], None]) -> bytes | None:
+def _next(parts: Iterator[bytes], on_part: Callable[[bytes], None]) -> bytes | None:
     part = next(parts, None)
     if part is not None:
-        seen(part)
+        on_part(part)
     return part

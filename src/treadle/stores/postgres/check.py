@@ -1,7 +1,7 @@
-"""Looking for damage in a PostgreSQL database, and mending what can be mended (`treadle fsck`, D-06): the same report
-and the same repairs as for an SQLite file. Pages, indexes and disks are PostgreSQL's own business (`pg_amcheck`).
+"""Finds damage in a PostgreSQL database and repairs it where possible (`treadle fsck`, D-06): the same report and the
+same repairs as for an SQLite file. Pages, indexes and disks are PostgreSQL's own business (`pg_amcheck`).
 
-One chat at a time, each in a transaction of its own, so that nobody waits for long: a repair locks the chat's row, and
+Each chat is checked in a transaction of its own, so that workers wait only briefly: a repair locks the chat's row, and
 a worker whose chat it touched goes on from the log as it is then.
 """
 
@@ -45,15 +45,15 @@ _LEFT = "FROM blob_parts AS p WHERE made < now() - interval '1 day' AND NOT EXIS
 async def check(connection: PgConnection, *, repair: bool) -> list[Problem]:
     """Everything that is wrong with an up-to-date database; an empty list when all is well."""
     inspection = _Inspection(connection, repair)
-    found = [problem async for problem in _readable(inspection.chats())]
-    found += [problem async for problem in _readable(inspection.orphans())]
-    return found + [problem async for problem in _readable(inspection.blobs())]
+    problems = [problem async for problem in _readable(inspection.chats())]
+    problems += [problem async for problem in _readable(inspection.orphans())]
+    return problems + [problem async for problem in _readable(inspection.blobs())]
 
 
-async def _readable(found: AsyncIterator[Problem]) -> AsyncIterator[Problem]:
-    """What can be found before PostgreSQL itself gives up, and that it did."""
+async def _readable(problems: AsyncIterator[Problem]) -> AsyncIterator[Problem]:
+    """Yield the problems that are found until PostgreSQL itself fails, and then that failure."""
     try:
-        async for problem in found:
+        async for problem in problems:
             yield problem
     except (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError, asyncpg.InternalServerError) as error:
         yield Problem("database", f"{error}; restore a backup, or what can be read with `treadle export`")
@@ -81,9 +81,9 @@ class _Inspection:
             summary = msgspec.json.decode(row["summary"], type=ChatSummary)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             yield Problem("summary", f"the summary cannot be read ({error})", row["id"], 0, self._repair)
-            known = {name: row[name] for name in ("runnable", "wake_ms", "archived", "owner", "updated_ms")}
+            columns = {name: row[name] for name in ("runnable", "wake_ms", "archived", "owner", "updated_ms")}
             status: Status = next((status for status in STATUSES if status == row["status"]), "idle")
-            summary = ChatSummary(ChatId(row["id"]), status, **known)
+            summary = ChatSummary(ChatId(row["id"]), status, **columns)
             await self._correct(number, row["last"], summary)
         if row["head"] != row["last"]:
             text = f"the chat says its last record is {row['head']}, the log ends with {row['last']}"
@@ -97,7 +97,7 @@ class _Inspection:
     async def _records(self, number: int, chat: str) -> AsyncIterator[Problem]:
         expected = 1
         damaged: list[tuple[Packed, str]] = []
-        named: list[tuple[int, str]] = []
+        blob_references: list[tuple[int, str]] = []
         async for row in self._connection.cursor(_RECORDS, number, prefetch=200):
             packed = Packed(*row)
             for seq in range(expected, packed.seq):
@@ -110,22 +110,23 @@ class _Inspection:
                 damaged.append((packed, str(error)))
                 yield Problem("record", str(error), chat, packed.seq, self._repair)
             else:
-                named += [(packed.seq, digest) for digest in lost_without(event)]
+                blob_references += [(packed.seq, digest) for digest in lost_without(event)]
         if self._repair:  # only now: the rows above were being read
             for packed, reason in damaged:
                 await self._put_lost(number, packed, reason)
-        for seq, digest in await self._lost(named):
+        for seq, digest in await self._find_missing_blobs(blob_references):
             yield Problem("blob", f"blob {digest} is missing", chat, seq)
 
-    async def _lost(self, named: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    async def _find_missing_blobs(self, blob_references: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """Blobs that events name and that are not there. The events themselves are sound and stay."""
-        if not named:
+        if not blob_references:
             return []
         rows = await self._connection.fetch(
-            "SELECT encode(digest, 'hex') FROM blobs WHERE encode(digest, 'hex') = ANY ($1)", [n[1] for n in named]
+            "SELECT encode(digest, 'hex') FROM blobs WHERE encode(digest, 'hex') = ANY ($1)",
+            [n[1] for n in blob_references],
         )
         there = {row[0] for row in rows}
-        return [(seq, digest) for seq, digest in named if digest not in there]
+        return [(seq, digest) for seq, digest in blob_references if digest not in there]
 
     async def _put_lost(self, number: int, packed: Packed, reason: str) -> None:
         await self._connection.execute(_QUARANTINE, number, packed.seq, reason)
@@ -140,9 +141,11 @@ class _Inspection:
     async def orphans(self) -> AsyncIterator[Problem]:
         for number, count in await self._connection.fetch(_ORPHANS):
             yield Problem("orphan", f"{count} records belong to chat number {number}, which does not exist")
-        left = await self._connection.fetchval(f"SELECT count(*) {_LEFT}")
-        if left:
-            yield Problem("orphan", f"{left} parts of blobs are left of uploads that never ended", "", 0, self._repair)
+        leftover_parts = await self._connection.fetchval(f"SELECT count(*) {_LEFT}")
+        if leftover_parts:
+            yield Problem(
+                "orphan", f"{leftover_parts} parts of blobs are left of uploads that never ended", "", 0, self._repair
+            )
             if self._repair:
                 await self._connection.execute(f"DELETE {_LEFT}")
 

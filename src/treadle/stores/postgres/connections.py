@@ -1,8 +1,8 @@
-"""Connections to the server: opened when they are needed, lent for one piece of work, given up when they have become
-useless. Work that a lost connection or a restarting server kept from its end is done again for a while.
+"""Connections to the server: opened when they are needed, lent for one piece of work, discarded when they have become
+useless. Work that failed because of a lost connection or a restarting server is repeated for a while.
 
-Whether the lost try had its effect nobody can know. Work is told that it is a repetition (`again`), and finds out by
-itself: every operation of this store can tell its own effect from somebody else's.
+It is unknown if the lost attempt took effect. The work gets a flag that it is a repetition (`again`) and finds out by
+itself: every operation of this store can tell its own effect from that of others.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import asyncpg  # type: ignore[import-untyped]
 
 from treadle.errors import TreadleError
-from treadle.stores.address import shown
+from treadle.stores.address import redact_address
 from treadle.stores.postgres.failures import explained, passing
 
 CONNECTIONS = 10
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class PgConnection(Protocol):
-    """What is used of a connection."""
+    """The part of a connection's interface that the store uses."""
 
     async def fetch(self, query: str, *values: object) -> Sequence[Any]: ...
     async def fetchrow(self, query: str, *values: object) -> Any: ...
@@ -54,7 +54,7 @@ class Connections:
         most: int = CONNECTIONS,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self.where = shown(url)
+        self.where = redact_address(url)
         self._url = url
         self._prepare = prepare
         self._patience_s = patience_s
@@ -89,7 +89,7 @@ class Connections:
                 async with asyncio.timeout(timeout_s):
                     result = await work(connection, again)
             except BaseException as error:
-                # A statement that was refused leaves the connection as it was; all else leaves nobody knows what.
+                # After a refused statement the connection is as before; after any other error its state is unknown.
                 if not isinstance(error, asyncpg.PostgresError | TreadleError) or passing(error):
                     connection.terminate()
                 raise
@@ -100,7 +100,7 @@ class Connections:
             return result
 
     async def open(self) -> PgConnection:
-        """A connection of one's own; whoever asks closes it."""
+        """Open a separate connection; the caller closes it."""
         connection: PgConnection = await asyncpg.connect(
             self._url, timeout=CONNECT_S, server_settings={"application_name": "treadle"}
         )

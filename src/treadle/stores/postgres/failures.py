@@ -1,5 +1,5 @@
-"""What PostgreSQL and the network complain about: whether trying again may help, and sentences for people. Knows
-nothing of what was attempted. No sentence contains a password."""
+"""Errors of PostgreSQL and of the network: decides if trying again may help, and explains them to people. Knows nothing
+of the attempted operation. No message contains a password."""
 
 import ssl
 
@@ -30,24 +30,24 @@ def state(error: BaseException) -> str:
 
 
 def passing(error: BaseException) -> bool:
-    """Whether the same may work on another connection, or a moment later."""
+    """True if the same may work on another connection, or a moment later."""
     if isinstance(error, TreadleError | ssl.SSLError):
         return False
     code = state(error)
     if code:
         return code in _PASSING or code.startswith(_PASSING_CLASSES)
-    # What the driver says itself of a connection that is gone has no SQLSTATE, also that it got out of step when the
-    # server's last words came. A ValueError is a wrong address.
+    # The driver's own errors about a lost connection have no SQLSTATE, nor do those about a protocol that got out of
+    # step with the server's last messages. A ValueError is a wrong address.
     broken = OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError
     return isinstance(error, broken) and not isinstance(error, ValueError)
 
 
 def refused(error: BaseException) -> bool:
-    """Whether the values themselves were not to be had: a NUL in a text, a number that is too large."""
+    """True if the database rejected the values themselves: a NUL in a text, a number that is too large."""
     return isinstance(error, asyncpg.DataError | UnicodeEncodeError) or state(error).startswith("22")
 
 
-def explained(error: BaseException, where: str) -> BaseException:
+def explained(error: BaseException, address: str) -> BaseException:
     """The error to raise in its place; one that is not the database's or the network's stays what it is."""
     if isinstance(error, TreadleError) or state(error) == ALREADY_ANSWERED:
         return error
@@ -56,13 +56,14 @@ def explained(error: BaseException, where: str) -> BaseException:
         failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")
     elif passing(error):
         failure = StoreBusy(
-            f"the database {where} cannot be reached ({_plain(error)}); acknowledged changes are safe, try again later"
+            f"the database {address} cannot be reached ({_plain(error)}); acknowledged changes are safe, try "
+            "again later"
         )
     elif isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError | ValueError):
         code = state(error)
         sentence = next((text for begin, text in _SENTENCES.items() if code.startswith(begin) and code), None)
         failure = StoreError(
-            (sentence or "the database {where} refused: {error}").format(where=where, error=_plain(error))
+            (sentence or "the database {where} refused: {error}").format(where=address, error=_plain(error))
         )
     else:
         return error

@@ -1,7 +1,7 @@
 """Hints from process to process that chats have news, by NOTIFY on a connection of its own: after the commits, and many
 of them at once. Inside the transactions of appends they would take turns (three to four times slower, measured).
 
-A hint that is lost costs nothing but time: whoever waits also polls.
+A lost hint costs only time: waiting processes also poll.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ _LONGEST = 7_000
 
 
 class Notices:
-    def __init__(self, connections: Connections, heard: Callable[[Heads], None]) -> None:
+    def __init__(self, connections: Connections, on_heads: Callable[[Heads], None]) -> None:
         self._connections = connections
-        self._heard = heard
+        self._heard = on_heads
         self._pending: Heads = {}
         self._listening = False
         self._stirred = asyncio.Event()
@@ -56,7 +56,7 @@ class Notices:
             try:
                 connection = await self._connections.open()
                 await self._serve(connection)
-            except Exception as error:  # whatever it is: without hints everything works, only later
+            except Exception as error:  # any error: without hints everything works, only later
                 log_debug("hints to other processes stopped: %s", error)
             finally:
                 if connection is not None:
@@ -67,10 +67,10 @@ class Notices:
         """Until the connection is lost."""
         await connection.execute("SET synchronous_commit = off")
         channel = "treadle_" + str(await connection.fetchval("SELECT current_schema()"))
-        heard = False
+        is_listening = False
         while not connection.is_closed():
-            if self._listening and not heard:
-                heard = True
+            if self._listening and not is_listening:
+                is_listening = True
                 await connection.add_listener(channel, self._received)
             pending, self._pending = self._pending, {}
             for payload in _payloads(pending):

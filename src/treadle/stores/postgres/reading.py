@@ -1,5 +1,5 @@
-"""What the store does that only looks: records, heads, lists (A-06, A-07), snapshots, live text. Each one or two
-statements on a borrowed connection."""
+"""The read-only operations of the store: records, heads, lists (A-06, A-07), snapshots, live text. Each takes one or
+two statements on a borrowed connection."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from treadle.stores.watch import ANY, DELETED, Heads
 from treadle.types import ChatId
 
 MOST = 2**31 - 1
-"""No log is longer. What clients say they have seen may be any number."""
+"""No log is longer. Clients may send any number as the last seq that they have seen."""
 # One statement, and so one moment: the chat's head, and its records. At least one row, if there is such a chat.
 READ = (
     f"SELECT c.head, e.* FROM chats AS c LEFT JOIN LATERAL (SELECT {rows.RECORD} FROM events WHERE chat_no = c.no "
@@ -60,20 +60,22 @@ class ReadQueries(ABC):
     def _now(self) -> int | None:
         """The time that leases are judged by; None is the database's own."""
 
-    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
         async def work(connection: PgConnection, _: bool) -> list[Record]:
-            begin = min(max(0, after), MOST)
-            found = await connection.fetch(READ, chat, begin, limit or None)
-            if not found:
+            begin = min(max(0, after_seq), MOST)
+            matches = await connection.fetch(READ, chat, begin, limit or None)
+            if not matches:
                 raise NotFound(f"there is no chat {chat}")
-            records = [rows.unpack(row[1:]) for row in found if row["seq"] is not None]
-            return gapless(records, chat, begin, found[0]["head"], limit)
+            records = [rows.unpack(row[1:]) for row in matches if row["seq"] is not None]
+            return gapless(records, chat, begin, matches[0]["head"], limit)
 
         return await self._run(work)
 
-    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
+    async def read_types(
+        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
+    ) -> list[Record]:
         async def work(connection: PgConnection, _: bool) -> list[Record]:
-            begin = min(max(0, after), MOST)
+            begin = min(max(0, after_seq), MOST)
             matches = await connection.fetch(_OF_TYPES, chat, begin, limit or None, sorted(types))
             if not matches:
                 raise NotFound(f"there is no chat {chat}")
@@ -88,14 +90,14 @@ class ReadQueries(ABC):
         """The heads of these chats, and the number of the last change if ANY is among them."""
 
         async def work(connection: PgConnection, _: bool) -> Heads:
-            found: Heads = {}
-            named = [chat for chat in chats if chat != ANY]
-            if named:
-                found |= dict.fromkeys(named, DELETED)
-                found |= {ChatId(chat): head for chat, head in await connection.fetch(_HEADS, named)}
+            heads: Heads = {}
+            chat_ids = [chat for chat in chats if chat != ANY]
+            if chat_ids:
+                heads |= dict.fromkeys(chat_ids, DELETED)
+                heads |= {ChatId(chat): head for chat, head in await connection.fetch(_HEADS, chat_ids)}
             if ANY in chats:
-                found[ANY] = await connection.fetchval(_LAST_CHANGE)
-            return found
+                heads[ANY] = await connection.fetchval(_LAST_CHANGE)
+            return heads
 
         return await self._run(work)
 
@@ -106,16 +108,16 @@ class ReadQueries(ABC):
         return rows.listed(row)
 
     async def list(
-        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
+        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
     ) -> list[Listed]:
-        query, values = _listing(which, limit, before)
-        found = await self._run(lambda connection, _: connection.fetch(query, self._now(), *values))
-        return [rows.listed(row) for row in found]
+        query, values = _listing(chat_filter, limit, cursor)
+        matches = await self._run(lambda connection, _: connection.fetch(query, self._now(), *values))
+        return [rows.listed(row) for row in matches]
 
-    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
-        values = (self._now(), after, owner, limit or None)
-        found = await self._run(lambda connection, _: connection.fetch(_CHANGES, *values))
-        return [rows.listed(row) for row in found]
+    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+        values = (self._now(), after_change, owner, limit or None)
+        matches = await self._run(lambda connection, _: connection.fetch(_CHANGES, *values))
+        return [rows.listed(row) for row in matches]
 
     async def load_snapshot(self, chat: ChatId) -> Snapshot | None:
         async def work(connection: PgConnection, _: bool) -> Snapshot | None:
@@ -132,8 +134,8 @@ class ReadQueries(ABC):
 
     async def read_deltas(self, reached: Mapping[ChatId, Reach]) -> Sequence[Delta]:
         places = [[place[part] for place in reached.values()] for part in range(3)]
-        found = await self._run(lambda connection, _: connection.fetch(_DELTAS, [*reached], *places))
-        return [Delta(*row) for row in found]
+        matches = await self._run(lambda connection, _: connection.fetch(_DELTAS, [*reached], *places))
+        return [Delta(*row) for row in matches]
 
 
 async def _head(connection: PgConnection, chat: ChatId) -> int:
@@ -143,29 +145,29 @@ async def _head(connection: PgConnection, chat: ChatId) -> int:
     return head
 
 
-def _listing(which: ChatFilter, limit: int, before: Cursor | None) -> tuple[str, list[Any]]:
+def _listing(chat_filter: ChatFilter, limit: int, cursor: Cursor | None) -> tuple[str, list[Any]]:
     """The query, and its values after $1. Only what is asked for is a condition."""
     values: list[Any] = []
 
-    def value(given: object) -> str:
-        values.append(given)
+    def value(parameter: object) -> str:
+        values.append(parameter)
         return f"${len(values) + 1}"
 
     conditions = ["true"]
-    if which.owner is not None:
-        conditions.append(f"owner = {value(which.owner)}")
-    if which.archived is not None:
-        conditions.append(f"archived = {value(which.archived)}")
-    if which.status is not None:
-        conditions.append(f"status = {value(which.status)}")
-    if which.label is not None:
-        conditions.append(f"{value(which.label.replace(chr(0), ''))} = ANY (labels)")
-    if which.query:
-        found = [f"position({value(folded(which.query))} IN title) > 0"]
-        found += [f"starts_with(id, {value(_inert(begin))})" for begin in beginnings(which.query)]
-        conditions.append(f"({' OR '.join(found)})")
-    if before is not None:
-        updated_ms, chat = before
+    if chat_filter.owner is not None:
+        conditions.append(f"owner = {value(chat_filter.owner)}")
+    if chat_filter.archived is not None:
+        conditions.append(f"archived = {value(chat_filter.archived)}")
+    if chat_filter.status is not None:
+        conditions.append(f"status = {value(chat_filter.status)}")
+    if chat_filter.label is not None:
+        conditions.append(f"{value(chat_filter.label.replace(chr(0), ''))} = ANY (labels)")
+    if chat_filter.query:
+        alternatives = [f"position({value(folded(chat_filter.query))} IN title) > 0"]
+        alternatives += [f"starts_with(id, {value(_inert(begin))})" for begin in beginnings(chat_filter.query)]
+        conditions.append(f"({' OR '.join(alternatives)})")
+    if cursor is not None:
+        updated_ms, chat = cursor
         conditions.append(f"(updated_ms, id) < ({value(updated_ms)}, {value(chat)})")
     query = f"SELECT {rows.LISTED} FROM chats WHERE {' AND '.join(conditions)} ORDER BY updated_ms DESC, id DESC"
     return f"{query} LIMIT {value(limit or None)}", values

@@ -1,4 +1,4 @@
-"""What goes into the functions of the database, and what comes out of its rows. Knows nothing of connections."""
+"""Conversion of the arguments of the database's functions and of its rows. Knows nothing of connections."""
 
 import zlib
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ def answer_row(answer: Remembered | None) -> tuple[Any, ...] | None:
 
 
 def listed(row: Sequence[Any]) -> Listed:
-    chat, body, held, changed = row
-    return Listed(decode_summary(chat, body), held, changed)
+    chat, body, is_held, change_number = row
+    return Listed(decode_summary(chat, body), is_held, change_number)
 
 
 def _signed(crc: int) -> int:

@@ -1,5 +1,5 @@
-"""The numbered migrations in `migrations/`, each once, however many processes on however many machines start at the
-same moment: they queue at an advisory lock, and whoever comes second finds the new number. Knows nothing of chats."""
+"""The numbered migrations in `migrations/`, each applied once, even if many processes on many machines start at the
+same moment: they queue at an advisory lock, and the later ones find the new number. Knows nothing of chats."""
 
 from pathlib import Path
 
@@ -24,37 +24,40 @@ WHERE newest > change_base + pg_snapshot_xmax(pg_current_snapshot())::text::bigi
 """
 
 
-async def prepare(connection: PgConnection, where: str, migrations: Path = MIGRATIONS) -> None:
+async def prepare(connection: PgConnection, address: str, migrations: Path = MIGRATIONS) -> None:
     """Make the tables, or bring them up to date. NewerSchema when a newer Treadle made them."""
     steps = numbered(migrations)
-    if await _version(connection, where, steps) < len(steps):
+    if await _version(connection, address, steps) < len(steps):
         async with connection.transaction():
             await connection.execute(_LOCK)
-            await _migrate(connection, where, steps)
+            await _migrate(connection, address, steps)
             faultpoint("store.before_commit")
         faultpoint("store.migrated")
     await connection.execute(_RENUMBER)
 
 
-async def _migrate(connection: PgConnection, where: str, steps: dict[int, Path]) -> None:
-    version = await _version(connection, where, steps)
+async def _migrate(connection: PgConnection, address: str, steps: dict[int, Path]) -> None:
+    version = await _version(connection, address, steps)
     for number in range(version + 1, len(steps) + 1):
         try:
             await connection.execute(steps[number].read_text(encoding="utf-8"))
         except asyncpg.DuplicateTableError as error:
-            raise StoreError(f"the database {where} is in use, but not Treadle's ({error}); choose another") from error
+            raise StoreError(
+                f"the database {address} is in use, but not Treadle's ({error}); choose another"
+            ) from error
         faultpoint("store.migrating")
     if version < len(steps):
         await connection.execute("UPDATE treadle_meta SET version = $1", len(steps))
 
 
-async def _version(connection: PgConnection, where: str, steps: dict[int, Path]) -> int:
+async def _version(connection: PgConnection, address: str, steps: dict[int, Path]) -> int:
     if not await connection.fetchval(_EXISTS):
         return 0
     version = int(await connection.fetchval("SELECT version FROM treadle_meta"))
     if version > len(steps):
         raise NewerSchema(
-            f"the database {where} was made by a newer Treadle (its schema is {version}, this one knows {len(steps)}); "
+            f"the database {address} was made by a newer Treadle (its schema is {version}, this one knows "
+            f"{len(steps)}); "
             "upgrade Treadle, or use another database"
         )
     return version

@@ -1,8 +1,8 @@
 """The store for many workers on many machines: one PostgreSQL database, and nothing else that they share. Opening costs
 nothing until the first call; one event loop at a time.
 
-This is the face of it, with all that writes or waits. A statement that was sent is waited for even if whoever asked has
-gone: a lease that nobody would take is given back, and no connection is thrown away.
+This is the public class, with all operations that write or wait. A statement that was sent is awaited even if its
+caller was cancelled: so an unclaimed lease is given back, and no connection is thrown away.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class PostgresStore(ReadQueries):
     for."""
 
     shared = True
-    """Workers on other machines may use it, too: what lies in files of this one, they do not see."""
+    """Workers on other machines may use the store, too; they do not see the files of this machine."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class PostgresStore(ReadQueries):
         self._writing = WriteQueries(self._connections, clock, lease_s)
         self._blobs = BlobRows(self._connections)
         self._said = TextTable(self._connections)
-        self._catching_up = CatchingUp(self._said.behind, self._said.take_in)
+        self._catching_up = CatchingUp(self._said.list_unindexed, self._said.take_in)
         self._watch = Watch(self._news, POLL_S, listen=lambda: self._notices.listen())
-        self._notices = Notices(self._connections, self._heard)
+        self._notices = Notices(self._connections, self._handle_heads)
         self._granted: set[Lease] = set()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -101,17 +101,17 @@ class PostgresStore(ReadQueries):
             self._watch.tell(chat, DELETED)
         self._watch.look()
 
-    async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
-        return await self._watch.wait(chat, after, timeout_s, lambda: self.head(chat))
+    async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
+        return await self._watch.wait(chat, after_seq, timeout_s, lambda: self.head(chat))
 
-    async def wait_any(self, after: int, timeout_s: float) -> int:
+    async def wait_any(self, after_change: int, timeout_s: float) -> int:
         async def last_change() -> int:
             return (await self._heads([ANY]))[ANY]
 
-        # What was the last change may have been changed again by a transaction that is not to be seen yet.
-        return max(after, await self._watch.wait(ANY, after, timeout_s, last_change))
+        # A transaction that is not visible yet may have changed the last changed chat again: never go back.
+        return max(after_change, await self._watch.wait(ANY, after_change, timeout_s, last_change))
 
-    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+    async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         await self._catching_up.wait()
         return await self._finish(self._said.chats(words))
 
@@ -185,7 +185,7 @@ class PostgresStore(ReadQueries):
         return self._writing.now()
 
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something that goes on to its end, whatever happens to the waiter."""
+        """Wait for work that goes on to its end even if the waiter is cancelled."""
         return await asyncio.shield(self._begin(work))
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -198,7 +198,7 @@ class PostgresStore(ReadQueries):
         return task
 
     async def _granting(self, work: Coroutine[Any, Any, Lease | None]) -> Lease | None:
-        """A write that may bring a lease, which is given back if nobody is there any more to take it."""
+        """Carry out a write that may return a lease; if the caller was cancelled meanwhile, give the lease back."""
         task = self._begin(work)
         try:
             lease = await asyncio.shield(task)
@@ -219,7 +219,7 @@ class PostgresStore(ReadQueries):
     def _news(self, chats: Sequence[ChatId]) -> asyncio.Future[Heads]:
         return self._begin(self._heads(chats))
 
-    def _heard(self, heads: Heads) -> None:
+    def _handle_heads(self, heads: Heads) -> None:
         for chat, head in heads.items():
             self._watch.tell(chat, head)
         self._watch.look()

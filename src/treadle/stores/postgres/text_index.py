@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.stores.postgres import rows
 from treadle.stores.postgres.connections import Connections, PgConnection
-from treadle.stores.text_index import SPOKEN, Behind, Part, parts, wanted
+from treadle.stores.text_index import SPOKEN, Part, UnindexedRange, fold_words, parts
 from treadle.types import ChatId
 
 _BEHIND = (
@@ -19,7 +19,7 @@ _SPOKEN = (
     f"SELECT {rows.RECORD} FROM events WHERE chat_no = $1 AND seq > $2 AND seq <= $3 AND type = ANY ($4::text[]) "
     "ORDER BY seq"
 )
-# Of two who take in the same at once, whoever has seen more replaces what the other has: nothing is left out.
+# If two processes index the same records at once, the one that has seen more replaces the other's row: nothing is lost.
 _KEEP = (
     "INSERT INTO said (chat_no, first, last, text) "
     "SELECT p.* FROM unnest($1::bigint[], $2::int[], $3::int[], $4::text[]) AS p (chat_no, first, last, text) "
@@ -33,24 +33,24 @@ class TextTable:
     def __init__(self, connections: Connections) -> None:
         self._run = connections.run
 
-    async def behind(self) -> list[Behind]:
+    async def list_unindexed(self) -> list[UnindexedRange]:
         """Chats of which something is missing here, the newest first."""
-        found = await self._run(lambda connection, _: connection.fetch(_BEHIND))
-        return [Behind(*row[:3]) for row in found]
+        matches = await self._run(lambda connection, _: connection.fetch(_BEHIND))
+        return [UnindexedRange(*row[:3]) for row in matches]
 
-    async def take_in(self, chats: Sequence[Behind]) -> None:
+    async def take_in(self, chats: Sequence[UnindexedRange]) -> None:
         async def work(connection: PgConnection, _: bool) -> None:
-            found: list[Part] = []
+            index_parts: list[Part] = []
             for chat in chats:
-                spoken = await connection.fetch(_SPOKEN, *chat, [*SPOKEN])
-                found += await asyncio.to_thread(_parts, chat, spoken)
-            await connection.execute(_KEEP, *map(list, zip(*found, strict=True)))
+                message_rows = await connection.fetch(_SPOKEN, *chat, [*SPOKEN])
+                index_parts += await asyncio.to_thread(_parts, chat, message_rows)
+            await connection.execute(_KEEP, *map(list, zip(*index_parts, strict=True)))
 
         await self._run(work)
 
     async def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
         """`Store.said`."""
-        looked_for = wanted(words)
+        looked_for = fold_words(words)
         conditions = [f"position(${number} IN text) > 0" for number in range(1, len(looked_for) + 1)]
         query = (
             "SELECT id, min(first) FROM said JOIN chats ON no = chat_no "
@@ -58,13 +58,13 @@ class TextTable:
         )
 
         async def work(connection: PgConnection, _: bool) -> dict[ChatId, int]:
-            found = {ChatId(chat): first for chat, first in await connection.fetch(query, *looked_for)}
-            for _no, after, _head, chat in await connection.fetch(_BEHIND):
-                found.setdefault(ChatId(chat), after + 1)
-            return found
+            first_seqs = {ChatId(chat): first for chat, first in await connection.fetch(query, *looked_for)}
+            for _no, after_seq, _head, chat in await connection.fetch(_BEHIND):
+                first_seqs.setdefault(ChatId(chat), after_seq + 1)
+            return first_seqs
 
         return await self._run(work)
 
 
-def _parts(chat: Behind, spoken: Sequence[Any]) -> list[Part]:
-    return [*parts(chat, map(rows.unpack, spoken))]
+def _parts(chat: UnindexedRange, message_rows: Sequence[Any]) -> list[Part]:
+    return [*parts(chat, map(rows.unpack, message_rows))]

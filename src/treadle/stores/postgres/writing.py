@@ -1,6 +1,6 @@
-"""What changes the database: each operation one call of one function (`migrations/0002_functions.sql`), its words
-turned into errors. Every operation can be repeated after a lost connection without happening twice. Knows nothing of
-waiting.
+"""The operations that change the database: each is one call of one function (`migrations/0002_functions.sql`), whose
+outcome words become errors. Every operation can be repeated after a lost connection without happening twice. Knows
+nothing of waiting.
 """
 
 from collections.abc import Sequence
@@ -63,16 +63,16 @@ class WriteQueries:
         chat, lease, take = commit.chat, commit.lease, commit.take
         first = packed[0].seq if packed else 0
         check_gapless(packed, first)
-        held = (lease.epoch, lease.worker) if lease is not None else (None, None)
-        wanted = (take.epoch, take.worker) if take is not None else (None, None)
+        lease_key = (lease.epoch, lease.worker) if lease is not None else (None, None)
+        take_key = (take.epoch, take.worker) if take is not None else (None, None)
         if lease is not None and lease.chat != chat:
             raise LeaseLost(f"a lease of chat {lease.chat} does not belong to chat {chat}; write nothing more")
 
         async def work(connection: PgConnection, again: bool) -> Any:
             faultpoint("store.before_commit")
             row = await connection.fetchrow(
-                _APPEND, chat, first, packed, line(commit.summary), commit.durable, *held, *wanted, commit.release,
-                *_answering(commit.answer), commit.drop_deltas, self._lease_ms, self.now(), again,
+                _APPEND, chat, first, packed, line(commit.summary), commit.durable, *lease_key, *take_key,
+                commit.release, *_answering(commit.answer), commit.drop_deltas, self._lease_ms, self.now(), again,
             )  # fmt: skip
             faultpoint("store.after_commit")
             return row["outcome"], row["head"], row["epoch"]
@@ -82,9 +82,9 @@ class WriteQueries:
             case "not_found":
                 raise NotFound(f"there is no chat {chat}")
             case "busy":
-                raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {wanted[0]}")
+                raise ChatBusy(f"chat {chat} is held, or was meanwhile; it cannot be taken as epoch {take_key[0]}")
             case "lease_lost":
-                raise LeaseLost(f"epoch {held[0]} of chat {chat} is over (now {epoch}); write nothing more")
+                raise LeaseLost(f"epoch {lease_key[0]} of chat {chat} is over (now {epoch}); write nothing more")
             case "head_moved":
                 await self._check_agreement(chat)
                 raise HeadMoved(f"chat {chat} is at {head}, not at {first - 1}; read on and try again")
@@ -103,7 +103,7 @@ class WriteQueries:
             raise ChatBusy(f"chat {chat} is held by the live worker {worker}; stop it before you delete it")
 
     async def _check_agreement(self, chat: ChatId) -> None:
-        """Damaged if the log goes on behind the chat's last record: nobody could ever append."""
+        """Raise if the log goes on after the chat's head, which is damage: no append could ever succeed."""
         row = await self._connections.run(lambda connection, _: connection.fetchrow(_ENDS, chat))
         if row is not None and row["last"] > row["head"]:
             raise contradiction(chat, row["head"], row["last"])
@@ -161,12 +161,12 @@ class WriteQueries:
         return await self._connections.run(lambda connection, _: _recall(connection, owner, key))
 
     async def save_snapshot(self, chat: ChatId, snapshot: Snapshot, body: bytes) -> None:
-        found = await self._connections.run(
+        has_chat = await self._connections.run(
             lambda connection, _: connection.fetchval(
                 "SELECT treadle_save_snapshot($1, $2, $3)", chat, snapshot.seq, body
             )
         )
-        if not found:
+        if not has_chat:
             raise NotFound(f"there is no chat {chat}")
 
     async def put_deltas(self, deltas: Sequence[Delta]) -> None:

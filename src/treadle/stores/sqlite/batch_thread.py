@@ -1,7 +1,7 @@
-"""Threads that do blocking work for an event loop. A lane takes everything that waits for it at once, works on it as
-one batch, and hands the outcomes back with one wake-up of the loop. Knows nothing of SQL.
+"""Threads that do blocking work for an event loop. A worker thread takes all waiting jobs at once, executes them as one
+batch, and delivers the outcomes with one wake-up of the loop. Knows nothing of SQL.
 
-asyncio is never imported here: whoever submits work has a running loop already.
+asyncio is never imported here: the code that submits jobs has a running loop already.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncio
 
 S = TypeVar("S")
-"""What the lane's thread lends to each job: its tables."""
+"""The object that the thread passes to each job: its tables."""
 T = TypeVar("T")
 
 
@@ -28,15 +28,15 @@ class LaneJob(msgspec.Struct, Generic[S, T], eq=False):
     work: Callable[[S], T]
     future: asyncio.Future[T]
     prepare: Callable[[], None] | None = None
-    """What can be done before the transaction, and should be: it may be slow."""
+    """Work that is done before the transaction, because it may be slow."""
     durable: bool = False
     abandoned: Callable[[T], None] | None = None
-    """Gets the result if whoever asked was cancelled meanwhile."""
+    """Receives the result if the caller was cancelled meanwhile."""
     result: T | None = None
     error: BaseException | None = None
 
     def settle(self) -> None:
-        """Tell whoever asked; on the loop's thread."""
+        """Deliver the outcome to the caller; on the loop's thread."""
         if self.future.done():
             if self.error is None and self.abandoned is not None:
                 self.abandoned(self.result)  # type: ignore[arg-type]  # without an error there is a result
@@ -88,7 +88,7 @@ def _deliver(batch: list[LaneJob[S, Any]]) -> None:
     for job in batch:
         by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, jobs in by_loop.items():
-        # A loop that is closed has nobody left who could be told.
+        # A closed loop has no caller left to notify.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, jobs)
 

@@ -28,7 +28,7 @@ class BlobFiles:
         if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(str(path), data, sync=True, fault="store.blob_before_rename")
-            self._named(path)
+            self._sync_folders(path)
         return digest
 
     def put_parts(self, parts: Iterable[bytes]) -> str:
@@ -50,7 +50,7 @@ class BlobFiles:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        self._named(path)
+        self._sync_folders(path)
         return path.name
 
     def get(self, digest: str) -> bytes:
@@ -64,7 +64,7 @@ class BlobFiles:
             raise Damaged(f"blob {digest} is damaged: its bytes have another hash")
         return data
 
-    def _named(self, path: Path) -> None:
+    def _sync_folders(self, path: Path) -> None:
         sync_folder(str(path.parent))
         sync_folder(str(path.parent.parent))
         faultpoint("store.blob_written")

@@ -1,8 +1,8 @@
-"""Looking for damage in a database file, and mending what can be mended (`treadle fsck`, D-06).
+"""Finds damage in a database file and repairs it where possible (`treadle fsck`, D-06).
 
 A repair moves a damaged record to the table `quarantine`, puts `session.record_lost` in its place, and corrects heads
-and summaries that contradict the log. It deletes nothing else. In a file whose pages are damaged it changes nothing:
-what can be read of one goes into a new file (`salvage`). Knows nothing of leases: the repair of a chat is one
+and summaries that contradict the log. It deletes nothing else. It does not change a file whose pages are damaged: the
+readable part of such a file goes into a new one (`salvage`). Knows nothing of leases: the repair of a chat is one
 transaction, and a worker whose chat it touched goes on from the log as it is then; sound chats are only read.
 """
 
@@ -48,10 +48,10 @@ def check(path: Path, *, repair: bool, busy_s: float = 10.0) -> list[Problem]:
 
 
 def _damaged_pages(connection: sqlite3.Connection) -> list[Problem]:
-    """What SQLite itself says of the file: the first of it, and how much more there is."""
-    found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
-    more = [f"and {len(found) - _TOLD:,} more of this kind"] if len(found) > _TOLD else []
-    return [Problem("database", " ".join(text.split())) for text in [*found[:_TOLD], *more]]
+    """Return SQLite's own findings about the file: the first ones, and the number of the others."""
+    messages = [str(text) for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+    more = [f"and {len(messages) - _TOLD:,} more of this kind"] if len(messages) > _TOLD else []
+    return [Problem("database", " ".join(text.split())) for text in [*messages[:_TOLD], *more]]
 
 
 class _Inspection:
@@ -93,8 +93,8 @@ class _Inspection:
         damaged: list[tuple[Packed, str]] = []
         missing: list[int] = []
         stray: list[Packed] = []
-        for place, time_ms, kind, *rest in rows:
-            packed = Packed(place - base, time_ms, self._types.name(kind), *rest)
+        for place, time_ms, kind, *columns in rows:
+            packed = Packed(place - base, time_ms, self._types.name(kind), *columns)
             if packed.seq - expected > MOST_LOST:
                 stray.append(packed)
                 yield Problem("record", STRAY, chat, packed.seq, self._repair)
@@ -134,14 +134,14 @@ class _Inspection:
 
     def _put_lost(self, base: int, packed: Packed, reason: str) -> None:
         envelope = Envelope(packed.seq, ChatId(""), packed.time_ms, RecordLost(packed.type, reason), packed.epoch)
-        seq, time_ms, kind, *rest = pack(wire.encode(envelope), self._blobs)
+        seq, time_ms, kind, *columns = pack(wire.encode(envelope), self._blobs)
         self._connection.execute(
             f"INSERT OR REPLACE INTO events ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (base + seq, time_ms, self._types.number(kind), *rest),
+            (base + seq, time_ms, self._types.number(kind), *columns),
         )
 
     def _chat(self, number: int, chat: str) -> Iterator[Problem]:
-        """Whether the chat's row agrees with its log."""
+        """Check that the chat's row agrees with its log."""
         base = number * PLACES
         last = self._connection.execute(
             "SELECT max(place) FROM events WHERE place >= ? AND place < ?", (base, base + PLACES)
@@ -202,8 +202,8 @@ def _damaged_files(blobs: BlobFiles) -> Iterator[Problem]:
     for file in sorted(blobs.folder.glob("??/*")):
         if len(file.name) == 64:
             try:
-                with open(file, "rb") as opened:
-                    digest = file_digest(opened, "sha256").hexdigest()
+                with open(file, "rb") as stream:
+                    digest = file_digest(stream, "sha256").hexdigest()
             except OSError as error:
                 yield Problem("blob", f"blob {file.name} cannot be read: {error.strerror}")
                 continue

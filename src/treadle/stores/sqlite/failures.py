@@ -1,4 +1,4 @@
-"""What SQLite and the file system complain about, as sentences for people. Knows nothing of what was attempted."""
+"""Errors of SQLite and the file system, explained to people. Knows nothing of the attempted operation."""
 
 import errno
 import sqlite3
@@ -27,7 +27,7 @@ def primary_code(error: BaseException) -> int:
 
 
 def needs_reopening(error: BaseException) -> bool:
-    """Whether a connection that failed like this may stay useless even when the cause is gone."""
+    """True if a connection that failed like this may stay useless even when the cause is gone."""
     return primary_code(error) in _REOPEN
 
 
@@ -41,9 +41,11 @@ def read_only(path: Path) -> StoreError:
 def explained(error: BaseException, path: Path) -> BaseException:
     """The error to raise in its place; one that is not the database's or the disk's stays what it is."""
     if isinstance(error, OSError):
-        what = "there is no space left" if error.errno in _NO_SPACE else f"a file could not be used ({error.strerror})"
+        problem = (
+            "there is no space left" if error.errno in _NO_SPACE else f"a file could not be used ({error.strerror})"
+        )
         failure: BaseException = StoreError(
-            f"{what}: {error.filename or path}; nothing was changed, mend it and try again"
+            f"{problem}: {error.filename or path}; nothing was changed, mend it and try again"
         )
     elif isinstance(error, OverflowError | UnicodeEncodeError):
         failure = InvalidInput(f"the database cannot keep this value: {error}; nothing was changed")

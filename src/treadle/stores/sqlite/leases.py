@@ -1,4 +1,4 @@
-"""When a lease is over, and whether its holder lives. Knows nothing of SQL.
+"""The end of a lease, and the test if its holder lives. Knows nothing of SQL.
 
 Time is the machine's uptime (CLOCK_BOOTTIME on Linux) and not the wall clock: a correction of the system's time, by
 hours and in either direction, neither steals a lease nor keeps one for ever. Uptimes of two boots cannot be compared,
@@ -6,7 +6,7 @@ so every lease carries a boot id, and one of another boot is over. (Where the sy
 worker tells: see below.)
 
 A worker that was killed should not block its chats for the rest of its lease. Each worker therefore holds a kernel
-lock (flock) on a file of its own for as long as its process lives. Whoever can take that lock knows that the worker
+lock (flock) on a file of its own for as long as its process lives. If another process can take that lock, the worker
 is dead; a worker that is merely stopped keeps its lock, and its lease until that expires. A missing file means dead as
 well: the file is made before the first claim and removed after the last release.
 """
@@ -26,7 +26,7 @@ from treadle.ports.store import LEASE_S
 from treadle.types import Clock, SystemClock
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_own: dict[Path, tuple[int, int]] = {}
+_own_locks: dict[Path, tuple[int, int]] = {}
 """The lock files that this process holds: descriptor, and how many stores use it. A second flock from the same process
 would be refused like anybody's, so own workers are known from here."""
 _own_guard = threading.Lock()
@@ -64,8 +64,8 @@ class Leases:
         return self.now_ms() + self._lease_ms
 
     def live(self, worker: str, until_ms: int, boot: str) -> bool:
-        """Whether the lease is still somebody's. Its end is what its holder wrote down, however long leases last that
-        are taken here; one of another boot means nothing."""
+        """True if the lease still has a holder. Its end is the time that the holder recorded, even if the length of new
+        leases differs here; a lease of another boot is over."""
         if not worker or boot != self.boot:
             return False
         return until_ms > self.now_ms() and alive(self._path(worker))
@@ -92,32 +92,32 @@ class Leases:
 
 def hold(path: Path, worker: str) -> None:
     with _own_guard:
-        if path in _own:
-            descriptor, users = _own[path]
-            _own[path] = (descriptor, users + 1)
+        if path in _own_locks:
+            descriptor, users = _own_locks[path]
+            _own_locks[path] = (descriptor, users + 1)
             return
         deadline = time.monotonic() + 0.25
         while (descriptor := _try_lock(path, os.O_CREAT)) < 0:
-            # Somebody else may be trying the lock at this very moment, which takes microseconds.
+            # Another process may be testing the lock at this very moment, which takes microseconds.
             if time.monotonic() > deadline:
                 raise StoreError(f"another process works under the name {worker!r}; give every worker its own name")
             time.sleep(0.002)
-        _own[path] = (descriptor, 1)
+        _own_locks[path] = (descriptor, 1)
 
 
 def drop(path: Path) -> None:
     with _own_guard:
-        descriptor, users = _own.pop(path)
+        descriptor, users = _own_locks.pop(path)
         if users > 1:
-            _own[path] = (descriptor, users - 1)
+            _own_locks[path] = (descriptor, users - 1)
             return
         path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
 def alive(path: Path) -> bool:
-    """Whether a process holds this lock. A dead worker's file is cleared away."""
-    if path in _own:
+    """True if a process holds this lock. A dead worker's file is removed."""
+    if path in _own_locks:
         return True
     try:
         descriptor = _try_lock(path)
@@ -157,14 +157,14 @@ def _try_lock(path: Path, create: int = 0) -> int:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(path), os.fstat(descriptor)):
                 return descriptor
-        os.close(descriptor)  # it was removed between open and flock: a lock that nobody else can see
+        os.close(descriptor)  # it was removed between open and flock: no other process can see this lock
 
 
 def _forget_in_child() -> None:
     """A forked child shares the locks; it closes its copies, so that they end with the parent."""
-    for descriptor, _ in _own.values():
+    for descriptor, _ in _own_locks.values():
         os.close(descriptor)
-    _own.clear()
+    _own_locks.clear()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

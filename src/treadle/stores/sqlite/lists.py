@@ -37,46 +37,48 @@ class Lists:
     def get(self, chat: ChatId) -> Listed:
         return self._listed(row_of(self._connection, f"{_COLUMNS} WHERE id = ?", chat))
 
-    def list(self, which: ChatFilter, limit: int, before: Cursor | None) -> Sequence[Listed]:
-        conditions, values = _conditions(which, before)
+    def list(self, chat_filter: ChatFilter, limit: int, cursor: Cursor | None) -> Sequence[Listed]:
+        conditions, values = _conditions(chat_filter, cursor)
         return self._select(f"{conditions} ORDER BY updated_ms DESC, id DESC", values, limit)
 
-    def changes(self, owner: str | None, after: int, limit: int) -> Sequence[Listed]:
+    def changes(self, owner: str | None, after_change: int, limit: int) -> Sequence[Listed]:
         conditions, values = _conditions(ChatFilter(owner), None)
-        rows = self._connection.execute(_CHANGES.format(conditions), [*values, after, *values, after, limit or -1])
+        rows = self._connection.execute(
+            _CHANGES.format(conditions), [*values, after_change, *values, after_change, limit or -1]
+        )
         return [self._listed(row) for row in rows]
 
     def last_change(self) -> int:
         return int(self._connection.execute(f"SELECT {LAST_CHANGE}").fetchone()[0])
 
-    def _select(self, rest: str, values: Sequence[Any], limit: int) -> Sequence[Listed]:
-        rows = self._connection.execute(f"{_COLUMNS} WHERE {rest} LIMIT ?", [*values, limit or -1])
+    def _select(self, clause: str, values: Sequence[Any], limit: int) -> Sequence[Listed]:
+        rows = self._connection.execute(f"{_COLUMNS} WHERE {clause} LIMIT ?", [*values, limit or -1])
         return [self._listed(row) for row in rows]
 
     def _listed(self, row: tuple[Any, ...]) -> Listed:
-        chat, summary, worker, until_ms, boot, changed = row
-        return Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), changed)
+        chat, summary, worker, until_ms, boot, change_number = row
+        return Listed(decode_summary(chat, summary), self._leases.live(worker, until_ms, boot), change_number)
 
 
-def _conditions(which: ChatFilter, before: Cursor | None) -> tuple[str, list[Any]]:
+def _conditions(chat_filter: ChatFilter, cursor: Cursor | None) -> tuple[str, list[Any]]:
     """Only what is asked for: a condition that lets everything pass would keep an index from being used."""
     parts: list[tuple[str, tuple[Any, ...]]] = [("1", ())]
-    if which.owner is not None:
-        parts.append(("owner = ?", (which.owner,)))
-    if which.archived is not None:
-        parts.append(("archived = ?", (which.archived,)))
-    if which.status is not None:
-        parts.append(("status = ?", (which.status,)))
-    if which.label is not None:
-        parts.append((_LABELLED, (msgspec.json.encode(which.label).decode(), which.label)))
-    if which.query:
-        first, second = beginnings(which.query)
+    if chat_filter.owner is not None:
+        parts.append(("owner = ?", (chat_filter.owner,)))
+    if chat_filter.archived is not None:
+        parts.append(("archived = ?", (chat_filter.archived,)))
+    if chat_filter.status is not None:
+        parts.append(("status = ?", (chat_filter.status,)))
+    if chat_filter.label is not None:
+        parts.append((_LABELLED, (msgspec.json.encode(chat_filter.label).decode(), chat_filter.label)))
+    if chat_filter.query:
+        first, second = beginnings(chat_filter.query)
         parts.append(
             (
                 "(instr(title, ?) > 0 OR substr(id, 1, ?) = ? OR substr(id, 1, ?) = ?)",
-                (folded(which.query), len(first), first, len(second), second),
+                (folded(chat_filter.query), len(first), first, len(second), second),
             )
         )
-    if before is not None:
-        parts.append(("(updated_ms, id) < (?, ?)", before))
+    if cursor is not None:
+        parts.append(("(updated_ms, id) < (?, ?)", cursor))
     return " AND ".join(text for text, _ in parts), [value for _, values in parts for value in values]

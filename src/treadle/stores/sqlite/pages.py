@@ -1,7 +1,7 @@
-"""Rows out of a damaged database file, page by page, without SQLite: every leaf that can still be read is read,
-whatever became of the pages that lead to it. Knows the file format (sqlite.org/fileformat2.html), nothing of chats.
+"""Reads rows from a damaged database file, page by page, without SQLite: every readable leaf is read, even if the pages
+that lead to it are damaged. Knows the file format (sqlite.org/fileformat2.html), nothing of chats.
 
-What a write-ahead log has committed counts; whatever is not as the format says is left out.
+Pages that a write-ahead log has committed count; data that violates the format is left out.
 """
 
 import mmap
@@ -76,17 +76,17 @@ class Pages:
         least = (usable - 12) * 32 // 255 - 23
         local = least + (length - least) % (usable - 4)
         local = local if local <= most else least
-        found = bytearray(_part(page, place, local))
+        payload = bytearray(_part(page, place, local))
         following = int.from_bytes(_part(page, place + local, 4), "big")
         if length > len(self._data) + len(self._newer) * self._size:
             raise _Odd
-        while len(found) < length:
+        while len(payload) < length:
             more = self._page(following) if following else b""
             if len(more) < self._size:
                 raise _Odd
-            found += more[4 : min(usable, 4 + length - len(found))]
+            payload += more[4 : min(usable, 4 + length - len(payload))]
             following = int.from_bytes(more[:4], "big")
-        return bytes(found)
+        return bytes(payload)
 
 
 def _mapped(path: Path) -> "mmap.mmap | bytes":
@@ -112,7 +112,7 @@ def _committed(wal: Path, size: int) -> dict[int, bytes]:
         return {}
     order = ">" if int.from_bytes(data[:4], "big") & 1 else "<"
     sums = _checksum(data[:24], (0, 0), order)
-    done: dict[int, bytes] = {}
+    committed_pages: dict[int, bytes] = {}
     open_: dict[int, bytes] = {}
     for at in range(_WAL_HEADER, len(data) - _FRAME_HEADER - size + 1, _FRAME_HEADER + size):
         head, page = data[at : at + _FRAME_HEADER], data[at + _FRAME_HEADER : at + _FRAME_HEADER + size]
@@ -121,17 +121,17 @@ def _committed(wal: Path, size: int) -> dict[int, bytes]:
             break
         open_[int.from_bytes(head[:4], "big")] = page
         if head[4:8] != b"\0\0\0\0":
-            done |= open_
+            committed_pages |= open_
             open_ = {}
-    return done
+    return committed_pages
 
 
 def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
     first, second = sums
     numbers = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for one, other in zip(numbers[::2], numbers[1::2], strict=True):
+    for one, next_number in zip(numbers[::2], numbers[1::2], strict=True):
         first = (first + one + second) & 0xFFFFFFFF
-        second = (second + other + first) & 0xFFFFFFFF
+        second = (second + next_number + first) & 0xFFFFFFFF
     return first, second
 
 

@@ -1,5 +1,5 @@
-"""A database that can be read but not written: on a read-only file system, or somebody else's. SQLite opens one in WAL
-mode only if it can make files beside it, or finds them there; this is for when it cannot."""
+"""A database that can be read but not written: it is on a read-only file system, or belongs to another user. SQLite
+opens one in WAL mode only if it can make files beside it, or finds them there; this is for when it cannot."""
 
 import os
 import shutil
@@ -13,13 +13,13 @@ from treadle.stores.sqlite import schema
 
 
 def may_write(path: Path) -> bool:
-    """Whether a database can be made, or changed, at this path."""
+    """True if a database can be made, or changed, at this path."""
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
 class ReadOnly:
-    """Connections to a database that nobody can change meanwhile: to the file itself if all of it is in there and up to
-    date, else to a copy, which is there until `close`."""
+    """Connections to a database that does not change meanwhile: to the file itself if it is complete and up to date,
+    else to a copy, which exists until `close`."""
 
     def __init__(self, path: Path, busy_s: float, migrations: Path) -> None:
         self._path = path

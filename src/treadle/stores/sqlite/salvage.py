@@ -1,7 +1,7 @@
-"""A new database out of what can be read of a damaged one, beside it (D-06). The damaged file is not touched.
+"""Makes a new database from the readable part of a damaged one, beside it (D-06). The damaged file is not touched.
 
-Rows are told apart by their shape, records vouch for themselves by their checksums. What is missing then is found and
-told like any other damage, by `check`.
+Rows are recognized by their shape, records verified by their checksums. `check` finds and reports the missing records
+like any other damage.
 """
 
 import sqlite3
@@ -39,7 +39,7 @@ class Salvaged(msgspec.Struct, frozen=True):
     chats: int
     records: int
     nameless: tuple[str, ...] = ()
-    """Chats of which nothing but records was found: what they were called is only known if an index told."""
+    """Chats of which only records were found: their names are known only if an index has them."""
 
 
 def salvaged_path(path: Path) -> Path:
@@ -47,10 +47,10 @@ def salvaged_path(path: Path) -> Path:
 
 
 def salvage(path: Path) -> Salvaged:
-    """Make a database of everything that can be read of the one at `path`. What an earlier attempt has made is
+    """Make a database of everything that can be read of the one at `path`. The result of an earlier attempt is
     replaced. OSError or sqlite3.Error: it cannot be read, or there is no room for another."""
-    made = salvaged_path(path)
-    new = made.with_name(made.name + ".new")
+    target = salvaged_path(path)
+    new = target.with_name(target.name + ".new")
     _remove(new)
     try:
         schema.prepare(new, busy_s=1.0)
@@ -66,12 +66,12 @@ def salvage(path: Path) -> Salvaged:
             chats, records = connection.execute(
                 "SELECT (SELECT count(*) FROM chats), (SELECT count(*) FROM events)"
             ).fetchone()
-        _remove(made)
-        new.replace(made)
+        _remove(target)
+        new.replace(target)
     except BaseException:
         _remove(new)
         raise
-    return Salvaged(made, chats, records, nameless)
+    return Salvaged(target, chats, records, nameless)
 
 
 def _remove(path: Path) -> None:
@@ -115,8 +115,8 @@ class _Gathering:
                 pass  # caches, and rows of which too much is lost
 
     def _take_chat(self, number: int, chat: Columns) -> None:
-        head, before = chat["head"], self._chats.get(number, {"head": -1})["head"]
-        if isinstance(head, int) and isinstance(before, int) and head > before:
+        head, known_head = chat["head"], self._chats.get(number, {"head": -1})["head"]
+        if isinstance(head, int) and isinstance(known_head, int) and head > known_head:
             self._chats[number] = chat
 
     def _take_name(self, values: tuple[Value, ...]) -> None:
@@ -157,5 +157,5 @@ def _unknown(name: str, last: int) -> Columns:
     """A chat of which only records are left. There may have been more of them: so says its head, and what is missing
     is told as a lost record."""
     chat = ChatSummary(ChatId(name), head=last + 1)
-    said: Columns = {"id": name, "head": chat.head, "status": chat.status, "owner": "", "updated_ms": 0}
-    return {**said, "runnable": 0, "wake_ms": 0, "archived": 0, "summary": msgspec.json.encode(chat)}
+    columns: Columns = {"id": name, "head": chat.head, "status": chat.status, "owner": "", "updated_ms": 0}
+    return {**columns, "runnable": 0, "wake_ms": 0, "archived": 0, "summary": msgspec.json.encode(chat)}

@@ -1,7 +1,7 @@
 """Opening the file: connections, and the numbered migrations in `migrations/`. Knows nothing of chats.
 
-A migration happens once, however many processes start: it runs in one IMMEDIATE transaction, and whoever comes second
-finds the new number when it gets the lock. A database that has content is copied beside itself first.
+A migration happens once, however many processes start: it runs in one IMMEDIATE transaction, and a later process finds
+the new number when it gets the lock. A database that has content is copied beside itself first.
 """
 
 import os
@@ -35,7 +35,7 @@ def prepare(path: Path, *, busy_s: float, migrations: Path = MIGRATIONS) -> None
     """Make the file, or bring it up to date. NewerSchema when a newer Treadle wrote it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
-        # SQLite gives its side files the mode of the database; conversations are nobody else's business.
+        # SQLite gives its side files the mode of the database; conversations are private.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     steps = numbered(migrations)
     connection = connect(path, busy_s=busy_s)

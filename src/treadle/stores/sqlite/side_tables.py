@@ -1,5 +1,5 @@
-"""What lies beside the logs: answers to requests that may be repeated, and live text for other processes. On one
-connection, inside a transaction that somebody else began. Knows no threads."""
+"""The tables beside the logs: answers to requests that may be repeated, and live text for other processes. Works on one
+connection, inside the caller's transaction. Knows no threads."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Answers:
                 raise first.refuse()
 
     def keep(self, answer: Remembered | None) -> None:
-        """After `check`. What is too old goes, a little at a time."""
+        """Store an answer, after `check`. Expired answers are removed, a few at a time."""
         if answer is not None:
             a = answer
             self._connection.execute(_SWEEP, (a.expired_ms(), ANSWERS_SWEPT))

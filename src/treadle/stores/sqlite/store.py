@@ -1,7 +1,7 @@
 """The default store: one SQLite file, with blobs and worker locks in folders beside it. Any number of processes may
 use the file at once. Opening costs nothing until the first call; one event loop at a time.
 
-This is the face of it: what the port promises, given to the writer's or the reader's thread.
+This is the public class: the operations of the port, passed to the writer's or the reader's thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from treadle.stores.integrity import Problem
-    from treadle.stores.text_index import Behind, CatchingUp
+    from treadle.stores.text_index import CatchingUp, UnindexedRange
 
 BUSY_S = 10.0
 S = TypeVar("S")
@@ -109,45 +109,49 @@ class SqliteStore:
             self._watch.tell(chat, DELETED)
         self._watch.look()
 
-    async def read(self, chat: ChatId, after: int = 0, limit: int = 0) -> list[Record]:
-        return await self._read(lambda tables: tables.read(chat, after, limit))
+    async def read(self, chat: ChatId, after_seq: int = 0, limit: int = 0) -> list[Record]:
+        return await self._read(lambda tables: tables.read(chat, after_seq, limit))
 
-    async def read_types(self, chat: ChatId, types: Collection[str], after: int = 0, limit: int = 0) -> list[Record]:
-        return await self._read(lambda tables: tables.read_types(chat, types, after, limit))
+    async def read_types(
+        self, chat: ChatId, types: Collection[str], after_seq: int = 0, limit: int = 0
+    ) -> list[Record]:
+        return await self._read(lambda tables: tables.read_types(chat, types, after_seq, limit))
 
     async def head(self, chat: ChatId) -> int:
         return await self._read(lambda tables: tables.head(chat))
 
-    async def wait(self, chat: ChatId, after: int, timeout_s: float) -> int:
-        return await self._watch.wait(chat, after, timeout_s, lambda: self.head(chat))
+    async def wait(self, chat: ChatId, after_seq: int, timeout_s: float) -> int:
+        return await self._watch.wait(chat, after_seq, timeout_s, lambda: self.head(chat))
 
-    async def wait_any(self, after: int, timeout_s: float) -> int:
+    async def wait_any(self, after_change: int, timeout_s: float) -> int:
         return await self._watch.wait(
-            ANY, after, timeout_s, lambda: self._read(lambda tables: tables.lists.last_change())
+            ANY, after_change, timeout_s, lambda: self._read(lambda tables: tables.lists.last_change())
         )
 
     async def get(self, chat: ChatId) -> Listed:
         return await self._read(lambda tables: tables.lists.get(chat))
 
     async def list(
-        self, which: ChatFilter = ALL_CHATS, *, limit: int = 0, before: Cursor | None = None
+        self, chat_filter: ChatFilter = ALL_CHATS, *, limit: int = 0, cursor: Cursor | None = None
     ) -> list[Listed]:
-        return [*await self._read(lambda tables: tables.lists.list(which, limit, before))]
+        return [*await self._read(lambda tables: tables.lists.list(chat_filter, limit, cursor))]
 
-    async def changes(self, *, owner: str | None = None, after: int = 0, limit: int = 0) -> Sequence[Listed]:
-        return await self._read(lambda tables: tables.lists.changes(owner, after, limit))
+    async def changes(self, *, owner: str | None = None, after_change: int = 0, limit: int = 0) -> Sequence[Listed]:
+        return await self._read(lambda tables: tables.lists.changes(owner, after_change, limit))
 
-    async def said(self, words: Sequence[str]) -> Mapping[ChatId, int]:
+    async def search_text(self, words: Sequence[str]) -> Mapping[ChatId, int]:
         from treadle.stores.text_index import CatchingUp
 
         if self._catching_up is None:
-            self._catching_up = CatchingUp(lambda: self._read(lambda tables: tables.said().behind()), self._take_in)
+            self._catching_up = CatchingUp(
+                lambda: self._read(lambda tables: tables.open_text_index().list_unindexed()), self._take_in
+            )
         await self._catching_up.wait()
-        return await self._read(lambda tables: tables.said().chats(words))
+        return await self._read(lambda tables: tables.open_text_index().chats(words))
 
-    async def _take_in(self, chats: Sequence[Behind]) -> None:
-        parts = await self._read(lambda tables: tables.said().parts(chats))
-        await self._write(lambda tables: tables.said().keep(parts))
+    async def _take_in(self, chats: Sequence[UnindexedRange]) -> None:
+        parts = await self._read(lambda tables: tables.open_text_index().parts(chats))
+        await self._write(lambda tables: tables.open_text_index().keep(parts))
 
     async def claim(self, worker: str, chat: ChatId | None = None, *, now_ms: int = 0) -> Lease | None:
         if not worker:
@@ -241,7 +245,7 @@ class SqliteStore:
     async def _granting(
         self, work: Callable[[WriteTables], Lease | None], prepare: Callable[[], None], *, durable: bool
     ) -> Lease | None:
-        """A write that may bring a lease, which is given back if nobody is there any more to take it."""
+        """Carry out a write that may return a lease; if the caller was cancelled meanwhile, give the lease back."""
         future = self._submitted(self._writes, work, prepare=prepare, durable=durable, abandoned=self._give_back)
         try:
             lease = await future
@@ -278,7 +282,7 @@ class SqliteStore:
         return future
 
     def _give_back(self, lease: Lease | None) -> None:
-        """A claim whose caller was cancelled: nobody would ever release it."""
+        """Release the lease of a claim whose caller was cancelled; no one else would release it."""
         if lease is not None and not self._closed:
             self._submitted(self._writes, lambda tables: tables.release([lease]))
 

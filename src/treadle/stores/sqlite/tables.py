@@ -1,5 +1,5 @@
-"""The SQL of the store: what each operation checks and changes, on one connection, inside a transaction that somebody
-else began. Every operation checks before it writes, so that a refused one has changed nothing. Knows no threads.
+"""The SQL of the store: the checks and changes of each operation, on one connection, inside the caller's transaction.
+Every operation checks before it writes, so that a refused one has changed nothing. Knows no threads.
 """
 
 import sqlite3
@@ -61,7 +61,7 @@ CANDIDATE = (
     "ORDER BY coalesce(busy.chats, 0), CASE WHEN runnable = 1 THEN updated_ms ELSE wake_ms END, no LIMIT 1"
 )
 _CLAIM = "UPDATE chats SET epoch = ?, worker = ?, lease_until = ?, boot = ? WHERE no = ?"
-# Damage may have made text of the bytes; the cast costs nothing and lets SQLite hand out whatever is there.
+# Damage may have made text of the bytes; the cast costs nothing and lets SQLite return any content.
 COLUMNS = "place, time_ms, type, version, epoch, packing, crc, CAST(body AS BLOB)"
 _READ = f"SELECT {COLUMNS} FROM events WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
 _OF_TYPES = (
@@ -72,7 +72,7 @@ _LAST = "SELECT max(place) FROM events WHERE place > ? AND place < ?"
 
 
 class WriteTables:
-    """What changes the database."""
+    """The operations that change the database."""
 
     def __init__(self, connection: sqlite3.Connection, leases: Leases) -> None:
         self.types = Types(connection)
@@ -128,7 +128,7 @@ class WriteTables:
             self._connection.execute(f"DELETE FROM {table} WHERE place >= ? AND place < ?", (base, base + PLACES))
         self._connection.execute("DELETE FROM snapshots WHERE chat_no = ?", (number,))
         self.deltas.drop(number)
-        self.said().forget(number)
+        self.open_text_index().forget(number)
         self._connection.execute("DELETE FROM chats WHERE no = ?", (number,))
 
     def _epoch_before(self, chat: ChatId) -> int:
@@ -184,11 +184,11 @@ class WriteTables:
         if not leases:
             return []
         rows = ", ".join(["(?, ?, ?)"] * len(leases))
-        wanted = [value for lease in leases for value in (lease.chat, lease.epoch, lease.worker)]
+        lease_values = [value for lease in leases for value in (lease.chat, lease.epoch, lease.worker)]
         cursor = self._connection.execute(
             "UPDATE chats SET lease_until = ?, boot = ? WHERE worker <> '' "
             f"AND (id, epoch, worker) IN (VALUES {rows}) RETURNING id, epoch, worker",
-            (self._leases.until_ms(), self._leases.boot, *wanted),
+            (self._leases.until_ms(), self._leases.boot, *lease_values),
         )
         renewed = set(cursor.fetchall())
         return [lease for lease in leases if (lease.chat, lease.epoch, lease.worker) in renewed]
@@ -199,7 +199,7 @@ class WriteTables:
             [(lease.chat, lease.epoch, lease.worker) for lease in leases],
         )
 
-    def said(self) -> "TextIndex":
+    def open_text_index(self) -> "TextIndex":
         from treadle.stores.sqlite.text_index import TextIndex
 
         return TextIndex(self._connection)
@@ -217,8 +217,8 @@ class WriteTables:
     def _last(self, number: int) -> int:
         """The number of the last record, as the log itself says it."""
         base = number * PLACES
-        found = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
-        return int(found) - base if found is not None else 0
+        last_place = self._connection.execute(_LAST, (base, base + PLACES)).fetchone()[0]
+        return int(last_place) - base if last_place is not None else 0
 
     def _insert(self, number: int, packed: Sequence[Packed]) -> None:
         base = number * PLACES
@@ -227,7 +227,7 @@ class WriteTables:
 
 
 class ReadTables:
-    """What only looks."""
+    """The operations that only read."""
 
     def __init__(self, connection: sqlite3.Connection, leases: Leases, blobs: BlobFiles) -> None:
         self._connection = connection
@@ -239,29 +239,29 @@ class ReadTables:
         self.answers = Answers(connection)
         self.deltas = Deltas(connection)
 
-    def read(self, chat: ChatId, after: int, limit: int) -> list[Record]:
+    def read(self, chat: ChatId, after_seq: int, limit: int) -> list[Record]:
         number, head = row_of(self._connection, "SELECT no, head FROM chats WHERE id = ?", chat)
-        base, after = number * PLACES, min(max(0, after), PLACES)
-        rows = self._connection.execute(_READ, (base + after, base + PLACES, limit or -1)).fetchall()
+        base, after_seq = number * PLACES, min(max(0, after_seq), PLACES)
+        rows = self._connection.execute(_READ, (base + after_seq, base + PLACES, limit or -1)).fetchall()
         name, blobs = self._types.name, self._blobs
-        found = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
-        return gapless(found, chat, after, head, limit)
+        records = [unpack(Packed(r[0] - base, r[1], name(r[2]), *r[3:]), blobs) for r in rows]
+        return gapless(records, chat, after_seq, head, limit)
 
-    def said(self) -> "TextIndex":
+    def open_text_index(self) -> "TextIndex":
         from treadle.stores.sqlite.text_index import TextIndex
 
         return TextIndex(self._connection, self.of_types)
 
-    def read_types(self, chat: ChatId, types: Collection[str], after: int, limit: int) -> list[Record]:
+    def read_types(self, chat: ChatId, types: Collection[str], after_seq: int, limit: int) -> list[Record]:
         (number,) = row_of(self._connection, "SELECT no FROM chats WHERE id = ?", chat)
-        records = self.of_types(sorted(types), number, min(max(0, after), PLACES - 1), PLACES - 1)
+        records = self.of_types(sorted(types), number, min(max(0, after_seq), PLACES - 1), PLACES - 1)
         return list(islice(records, limit or None))
 
-    def of_types(self, types: Sequence[str], number: int, after: int, upto: int) -> Iterator[Record]:
+    def of_types(self, types: Sequence[str], number: int, after_seq: int, upto: int) -> Iterator[Record]:
         """The records of a chat, by its number, that are of these types."""
         base = number * PLACES
         query = _OF_TYPES.format(", ".join("?" * len(types)))
-        for r in self._connection.execute(query, (base + after, base + upto, *types)):
+        for r in self._connection.execute(query, (base + after_seq, base + upto, *types)):
             yield unpack(Packed(r[0] - base, r[1], self._types.name(r[2]), *r[3:]), self._blobs)
 
     def head(self, chat: ChatId) -> int:
@@ -275,8 +275,8 @@ class ReadTables:
         self._seen_version = version
         places = ", ".join("?" * len(chats))
         rows = self._connection.execute(f"SELECT id, head FROM chats WHERE id IN ({places})", chats)
-        found = {chat: DELETED for chat in chats if chat != ANY} | dict(rows.fetchall())
-        return found | {ANY: self.lists.last_change()} if ANY in chats else found
+        heads = {chat: DELETED for chat in chats if chat != ANY} | dict(rows.fetchall())
+        return heads | {ANY: self.lists.last_change()} if ANY in chats else heads
 
     def data_version(self) -> int:
         """Changes when any other connection, of this process or another, has committed."""

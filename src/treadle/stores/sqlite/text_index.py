@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from treadle.errors import StoreError
 from treadle.protocol.wire import Record
-from treadle.stores.text_index import SPOKEN, Behind, Part, parts, wanted
+from treadle.stores.text_index import SPOKEN, Part, UnindexedRange, fold_words, parts
 from treadle.types import ChatId
 
 # Neither texts nor places are kept, only which part has which trigrams: four tenths of the size of the texts.
@@ -31,7 +31,8 @@ MOST_GRAMS = 64
 
 
 class TextIndex:
-    """`records`: those of some types in a chat, between two numbers; who only writes needs none."""
+    """`records` returns the records of some types in a chat, between two numbers; an index that is only written needs
+    none."""
 
     def __init__(
         self,
@@ -41,15 +42,15 @@ class TextIndex:
         self._connection = connection
         self._records = records
 
-    def behind(self) -> list[Behind]:
+    def list_unindexed(self) -> list[UnindexedRange]:
         """Chats of which something is missing here, the newest first."""
-        return [Behind(*row[:3]) for row in self._behind()]
+        return [UnindexedRange(*row[:3]) for row in self._query_unindexed()]
 
-    def parts(self, chats: Sequence[Behind]) -> list[Part]:
+    def parts(self, chats: Sequence[UnindexedRange]) -> list[Part]:
         return [part for chat in chats for part in parts(chat, self._records(SPOKEN, *chat))]
 
-    def keep(self, found: Sequence[Part]) -> None:
-        """In a transaction. What another process has taken in meanwhile is not taken in twice."""
+    def keep(self, index_parts: Sequence[Part]) -> None:
+        """Store parts, in a transaction. Parts that another process has indexed meanwhile are skipped."""
         try:
             for statement in _MAKE:
                 self._connection.execute(statement)
@@ -57,7 +58,7 @@ class TextIndex:
             if "no such" not in str(error):
                 raise
             raise StoreError("this SQLite has no FTS5 with trigrams: nothing can be indexed") from error
-        for part in found:
+        for part in index_parts:
             if self._connection.execute(_DONE, part[:1]).fetchone() != (part.first - 1,):
                 continue
             insert = "INSERT INTO said_parts (chat_no, first, last) VALUES (?, ?, ?)"
@@ -68,30 +69,30 @@ class TextIndex:
     def forget(self, chat_no: int) -> None:
         """Remove every trace of a chat, in a transaction. FTS5 can take one text out of an index without texts only if
         it gets the same text again, so the whole index is emptied; the next searches fill it again."""
-        if self._made() and self._connection.execute(_HAS, (chat_no,)).fetchone():
+        if self._has_table() and self._connection.execute(_HAS, (chat_no,)).fetchone():
             self._connection.execute("INSERT INTO said (said) VALUES ('delete-all')")
             self._connection.execute("DELETE FROM said_parts")
 
     def chats(self, words: Sequence[str]) -> dict[ChatId, int]:
         """`Store.said`."""
-        found: dict[ChatId, int] = {}
-        if self._made():
+        first_seqs: dict[ChatId, int] = {}
+        if self._has_table():
             grams = _grams(words)
             query = _CHATS.format(_MATCHING if grams else "true")
-            found.update(self._connection.execute(query, [grams] if grams else []).fetchall())
-        for _, after, _, chat in self._behind():
-            found.setdefault(ChatId(chat), after + 1)
-        return found
+            first_seqs.update(self._connection.execute(query, [grams] if grams else []).fetchall())
+        for _, after_seq, _, chat in self._query_unindexed():
+            first_seqs.setdefault(ChatId(chat), after_seq + 1)
+        return first_seqs
 
-    def _behind(self) -> list[tuple[int, int, int, str]]:
-        query = _BEHIND if self._made() else _BEHIND.replace(_LAST, "0")
+    def _query_unindexed(self) -> list[tuple[int, int, int, str]]:
+        query = _BEHIND if self._has_table() else _BEHIND.replace(_LAST, "0")
         return self._connection.execute(query).fetchall()
 
-    def _made(self) -> bool:
+    def _has_table(self) -> bool:
         return bool(self._connection.execute(_MADE).fetchone()[0])
 
 
 def _grams(words: Sequence[str]) -> str:
     """The trigrams of the words, all of which are wanted, as a query of FTS5; of a shorter word there is none."""
-    grams = [word[at : at + GRAM] for word in wanted(words) for at in range(min(len(word) - GRAM + 1, MOST_GRAMS))]
+    grams = [word[at : at + GRAM] for word in fold_words(words) for at in range(min(len(word) - GRAM + 1, MOST_GRAMS))]
     return " ".join('"{}"'.format(gram.replace('"', '""')) for gram in dict.fromkeys(grams))

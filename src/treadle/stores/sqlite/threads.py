@@ -1,4 +1,4 @@
-"""What runs on the store's threads: one writer that commits in groups, and one reader. Knows nothing of event loops.
+"""The work of the store's threads: one writer that commits in groups, and one reader. Knows nothing of event loops.
 
 All jobs that wait when the writer wakes share one transaction, and so one fsync. Each job checks its own fence before
 it writes; one that is refused leaves nothing behind and the others go on. If the transaction itself fails, every job
@@ -79,9 +79,9 @@ class _Connected(Generic[S]):
         if needs_reopening(error):
             self.close()
         if primary_code(error) == sqlite3.SQLITE_READONLY and not may_write(self._database.path):
-            said = read_only(self._database.path)
-            said.__cause__ = error
-            return said
+            failure = read_only(self._database.path)
+            failure.__cause__ = error
+            return failure
         return explained(error, self._database.path)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class ReaderThread(_Connected[ReadTables]):
 
 
 class Files:
-    """Blobs, apart from both, so that a large one delays nobody."""
+    """Blobs, on a thread of their own, so that a large one delays neither writer nor reader."""
 
     def __init__(self, path: Path, blobs: BlobFiles) -> None:
         self._path = path
@@ -151,7 +151,7 @@ class WriterThread(_Connected[WriteTables]):
             connection.execute("BEGIN IMMEDIATE")
         except BaseException as error:
             self._fail(jobs, error)
-            return True  # nobody can begin now: trying each alone would only wait as often
+            return True  # no transaction can begin now: trying each job alone would only wait as often
         try:
             for job in jobs:
                 job.error = None

@@ -1,4 +1,4 @@
-"""What every store must do, as tests: subclass `StoreContract`, say how to open a store, and pytest does the rest.
+"""The contract of every store, as tests: subclass `StoreContract`, say how to open a store, and pytest does the rest.
 
     class TestMyStore(StoreContract):
         async def open_store(self, clock, folder):

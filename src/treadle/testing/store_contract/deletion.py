@@ -114,20 +114,20 @@ class DeletionContract(OpensStore):
         """A-07"""
         for chat, owner in ((A, "u"), (B, "v"), (C, "u")):
             await begin(store, chat, owner=owner)
-        before = (await store.changes())[-1].changed
+        before = (await store.changes())[-1].change_number
         waiting = asyncio.create_task(store.wait_any(before, 20))
         await asyncio.sleep(0)
         await store.delete([C], owner="u")
         number = await waiting
         assert number > before
-        (news,) = await store.changes(owner="u", after=before)
+        (news,) = await store.changes(owner="u", after_change=before)
         assert (news.summary.chat, news.summary.owner, news.summary.deleted, news.leased) == (C, "u", True, False)
-        assert news.changed == number
-        assert await store.changes(owner="v", after=before) == []
+        assert news.change_number == number
+        assert await store.changes(owner="v", after_change=before) == []
         # The newest change was the tombstone's: numbers go on behind it.
         await add(store, A, 2, owner="u")
-        assert [each.summary.chat for each in await store.changes(after=number)] == [A]
-        assert [each.summary.chat for each in await store.changes(after=before, limit=1)] == [C]
+        assert [each.summary.chat for each in await store.changes(after_change=number)] == [A]
+        assert [each.summary.chat for each in await store.changes(after_change=before, limit=1)] == [C]
         assert [each.summary.chat for each in await store.changes()] == [B, C, A]
 
     async def test_who_waits_for_a_deleted_chat_is_told(self, store: Store) -> None:
@@ -158,12 +158,12 @@ class DeletionContract(OpensStore):
         """U-04"""
         await store.create(summary(A), [_message(1, "the cormorant dives")])
         await store.create(summary(B), [_message(1, "the cormorant rests")])
-        assert set(await store.said(["cormorant"])) == {A, B}
+        assert set(await store.search_text(["cormorant"])) == {A, B}
         await store.delete([A])
-        assert set(await store.said(["cormorant"])) == {B}
+        assert set(await store.search_text(["cormorant"])) == {B}
         await store.create(summary(C), [_message(1, "a heron waits")])
-        assert set(await store.said(["heron"])) == {C}
-        assert set(await store.said(["cormorant"])) == {B}
+        assert set(await store.search_text(["heron"])) == {C}
+        assert set(await store.search_text(["cormorant"])) == {B}
 
     async def test_a_chat_may_be_created_again_under_its_id(self, store: Store) -> None:
         """D-07: an export can be imported after the chat was deleted."""

@@ -27,8 +27,8 @@ class OpensStore:
         raise AssertionError("say how to open a store")
 
     async def open_beside(self, clock: ManualClock, folder: Path, lease_s: float) -> Store:
-        """The same store once more, as another process opens it that was told another length of leases; it is closed
-        by the test. A store that lives in one process has nobody beside it."""
+        """Open the same store a second time, as another process would that has another lease length. The test closes
+        it. A store that lives in one process cannot do this."""
         pytest.skip("nobody else can open this store")
 
     @pytest.fixture
@@ -69,5 +69,5 @@ async def claimed(store: Store, worker: str, chat: ChatId | None = None, *, now_
     return lease
 
 
-def seqs(found: Sequence[Record]) -> list[int]:
-    return [record.seq for record in found]
+def seqs(stored_records: Sequence[Record]) -> list[int]:
+    return [record.seq for record in stored_records]

@@ -1,4 +1,4 @@
-"""Who may write: claims, epochs, expiry (D-03, faults 4 and 15)."""
+"""The right to write: claims, epochs, expiry (D-03, faults 4 and 15)."""
 
 import asyncio
 from pathlib import Path
@@ -66,15 +66,15 @@ class LeaseContract(OpensStore):
         await add(store, A, 3, heir)
 
     async def test_a_lease_is_its_worker_s_own(self, store: Store) -> None:
-        """A database that was put back gives the same number again; whoever had it before has it no more."""
+        """A restored database issues the same epoch again. The earlier holder of that epoch has lost its lease."""
         await begin(store, A)
-        held = await claimed(store, "new", A)
-        lost = Lease(A, held.epoch, "old", held.head)
+        lease = await claimed(store, "new", A)
+        stale_lease = Lease(A, lease.epoch, "old", lease.head)
         with pytest.raises(LeaseLost):
-            await add(store, A, 2, lost)
-        assert list(await store.renew([lost])) == []
-        await store.release(lost)
-        await add(store, A, 2, held)
+            await add(store, A, 2, stale_lease)
+        assert list(await store.renew([stale_lease])) == []
+        await store.release(stale_lease)
+        await add(store, A, 2, lease)
 
     async def test_a_released_lease_writes_nothing_more(self, store: Store) -> None:
         await begin(store, A)
@@ -155,7 +155,7 @@ class LeaseContract(OpensStore):
         assert [(await claimed(store, f"w{n}")).chat for n in range(3)] == [B, C, A]
 
     async def test_claims_are_fair_between_owners(self, store: Store) -> None:
-        """Who has many chats does not keep others from being served."""
+        """An owner with many chats does not keep the chats of other owners waiting."""
         for number in range(4):
             await begin(store, ChatId(f"c_ann{number}"), owner="ann", runnable=True, updated_ms=number)
         for number in range(2):
@@ -231,17 +231,17 @@ class LeaseContract(OpensStore):
             await begin(store, chat, runnable=True)
             await claimed(store, "w1", chat)
         clock.advance(LEASE_S - MOMENT)
-        wanted = Lease(C, 2, "w2", 2)
+        new_lease = Lease(C, 2, "w2", 2)
         assert await store.claim("w2") is None
         with pytest.raises(ChatBusy):
             await store.claim("w2", B)
         with pytest.raises(ChatBusy):
-            await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=wanted))
+            await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease))
         assert [one.leased for one in await store.list()] == [True] * 3
         clock.advance(MOMENT)
         assert [one.leased for one in await store.list()] == [False] * 3
         assert not (await store.get(A)).leased
-        await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=wanted))
+        await store.append(Commit(C, [record(2)], summary(C, 2), durable=True, take=new_lease))
         assert (await claimed(store, "w2", B)).epoch == 2
         assert await claimed(store, "w2") == Lease(A, 2, "w2", 1)
 
@@ -252,8 +252,8 @@ class LeaseContract(OpensStore):
         clock.advance(LEASE_S / 2)
         assert list(await store.renew([renewed])) == [renewed]
         await store.append(Commit(B, [record(2)], summary(B, 2), durable=True, take=Lease(B, 1, "w1", 2)))
-        for passed, leased in ((LEASE_S - MOMENT, True), (MOMENT, False)):
-            clock.advance(passed)
+        for seconds, leased in ((LEASE_S - MOMENT, True), (MOMENT, False)):
+            clock.advance(seconds)
             assert [one.leased for one in await store.list()] == [leased] * 2
 
     async def test_a_lease_that_ran_out_is_renewed_if_nobody_took_it(self, store: Store, clock: ManualClock) -> None:
@@ -271,11 +271,11 @@ class LeaseContract(OpensStore):
         """Two processes with different settings: a lease lasts as long as the one says who took it."""
         await begin(store, A, runnable=True)
         await begin(store, B, runnable=True)
-        other = await self.open_beside(clock, tmp_path, other_s)
+        other_store = await self.open_beside(clock, tmp_path, other_s)
         try:
             assert (await claimed(store, "w1", A)).epoch == 1
-            assert (await claimed(other, "w2", B)).epoch == 1
-            lengths = [(LEASE_S, store, other, A), (other_s, other, store, B)]
+            assert (await claimed(other_store, "w2", B)).epoch == 1
+            lengths = [(LEASE_S, store, other_store, A), (other_s, other_store, store, B)]
             for _, _, theirs, chat in lengths:
                 assert (await theirs.get(chat)).leased
                 assert await theirs.claim("thief") is None
@@ -291,7 +291,7 @@ class LeaseContract(OpensStore):
                 assert [(await one.get(chat)).leased for one in (mine, theirs)] == [False, False]
                 assert (await claimed(theirs, "heir", chat)).epoch == 2
         finally:
-            await other.close()
+            await other_store.close()
 
     async def test_the_wall_clock_does_not_matter(self, store: Store, clock: ManualClock) -> None:
         """Fault 15: hours forwards and backwards."""
@@ -311,9 +311,9 @@ class LeaseContract(OpensStore):
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
-            done = (await asyncio.gather(task, return_exceptions=True))[0]
-            if isinstance(done, Lease):
-                await store.release(done)
+            outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+            if isinstance(outcome, Lease):
+                await store.release(outcome)
             await self._claim_and_release(store)
 
     async def _claim_and_release(self, store: Store) -> None:
@@ -339,23 +339,23 @@ class LeaseContract(OpensStore):
     async def test_a_command_takes_only_the_next_epoch(self, store: Store, epoch: int) -> None:
         await begin(store, A)
         await store.release(await claimed(store, "w1", A))
-        before = await store.get(A)
-        wanted = Lease(A, epoch, "w2", 2)
+        old_listed = await store.get(A)
+        new_lease = Lease(A, epoch, "w2", 2)
         with pytest.raises(ChatBusy):
-            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=wanted))
-        assert (await store.get(A), await store.head(A)) == (before, 1)
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease))
+        assert (await store.get(A), await store.head(A)) == (old_listed, 1)
 
     async def test_a_command_takes_nothing_that_is_held(self, store: Store, clock: ManualClock) -> None:
         await begin(store, A)
-        held = await claimed(store, "w1", A)
-        wanted = Lease(A, 2, "w2", 2)
+        lease = await claimed(store, "w1", A)
+        new_lease = Lease(A, 2, "w2", 2)
         with pytest.raises(ChatBusy):
-            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=wanted))
-        await add(store, A, 2, held)
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease))
+        await add(store, A, 2, lease)
         clock.advance(LEASE_S + 1)
-        await store.append(Commit(A, [record(3)], summary(A, 3), durable=True, take=wanted))
+        await store.append(Commit(A, [record(3)], summary(A, 3), durable=True, take=new_lease))
         with pytest.raises(LeaseLost):
-            await add(store, A, 4, held)
+            await add(store, A, 4, lease)
 
     async def test_a_command_that_comes_too_late_takes_nothing(self, store: Store) -> None:
         await begin(store, A)
@@ -365,7 +365,7 @@ class LeaseContract(OpensStore):
         assert not (await store.get(A)).leased
 
     async def test_a_command_that_leaves_nothing_to_do_uses_its_epoch_up(self, store: Store) -> None:
-        """What the rules added to it was written under that number; no later tenure may have the same."""
+        """The events that the rules added were written under that epoch; no later lease may have the same."""
         await begin(store, A)
         records = [record(2), record(3, epoch=1)]
         take = Lease(A, 1, "w1", 3)

@@ -11,15 +11,15 @@ from treadle.testing.store_contract.helpers import A, B, C, OpensStore, add, beg
 from treadle.types import ChatId
 
 
-def chats(found: list[Listed]) -> list[ChatId]:
-    return [one.summary.chat for one in found]
+def chats(listed_chats: list[Listed]) -> list[ChatId]:
+    return [one.summary.chat for one in listed_chats]
 
 
 async def visible(store: Store, chat: ChatId) -> int:
     """The number of the chat's last change, when it and all before it are to be seen: a store may need a moment."""
-    changed = (await store.get(chat)).changed
-    assert await store.wait_any(changed - 1, 20) >= changed
-    return changed
+    change_number = (await store.get(chat)).change_number
+    assert await store.wait_any(change_number - 1, 20) >= change_number
+    return change_number
 
 
 class ListContract(OpensStore):
@@ -28,11 +28,11 @@ class ListContract(OpensStore):
     @pytest.mark.parametrize(
         ("status", "found"), [("idle", [B]), ("requires_action", [C, A]), ("error", []), (None, [C, B, A])]
     )
-    async def test_filtering_by_status(self, store: Store, status: Status | None, found: list[ChatId]) -> None:
+    async def test_filtering_by_status(self, store: Store, status: Status | None, expected: list[ChatId]) -> None:
         await begin(store, A, status="requires_action", updated_ms=1)
         await begin(store, B, status="idle", updated_ms=2)
         await begin(store, C, status="requires_action", updated_ms=3)
-        assert chats(await store.list(ChatFilter(status=status))) == found
+        assert chats(await store.list(ChatFilter(status=status))) == expected
 
     @pytest.mark.parametrize(
         ("label", "found"),
@@ -41,13 +41,13 @@ class ListContract(OpensStore):
             *[(",", []), ("b\\c", []), ("%", []), ("_", []), ('a"', []), ("\\", []), ('","', [])],
         ],
     )
-    async def test_filtering_by_label(self, store: Store, label: str, found: list[ChatId]) -> None:
+    async def test_filtering_by_label(self, store: Store, label: str, expected: list[ChatId]) -> None:
         await begin(store, A, labels=("a",), updated_ms=1)
         await begin(store, B, labels=("b", "a", "ab"), updated_ms=2)
         await begin(store, C, labels=('a"b\\c', "ü"), updated_ms=3)
-        assert chats(await store.list(ChatFilter(label=label))) == found
+        assert chats(await store.list(ChatFilter(label=label))) == expected
         await add(store, B, 2, labels=(), updated_ms=2)
-        assert chats(await store.list(ChatFilter(label=label))) == [chat for chat in found if chat != B]
+        assert chats(await store.list(ChatFilter(label=label))) == [chat for chat in expected if chat != B]
 
     @pytest.mark.parametrize(
         ("query", "found"),
@@ -66,11 +66,11 @@ class ListContract(OpensStore):
             ("\0", [C, B, A]),
         ],
     )
-    async def test_searching_titles_and_ids(self, store: Store, query: str, found: list[ChatId]) -> None:
+    async def test_searching_titles_and_ids(self, store: Store, query: str, expected: list[ChatId]) -> None:
         await begin(store, A, title="The Parser in der Straße", updated_ms=1)
         await begin(store, B, title="parsers, 100% done", updated_ms=2)
         await begin(store, C, title="über x", updated_ms=3)
-        assert chats(await store.list(ChatFilter(query=query))) == found
+        assert chats(await store.list(ChatFilter(query=query))) == expected
 
     async def test_a_title_is_found_as_it_is_now(self, store: Store) -> None:
         await begin(store, A, title="old")
@@ -90,14 +90,14 @@ class ListContract(OpensStore):
         """Chats of the same moment too; each is on exactly one page."""
         for number in range(25):
             await begin(store, ChatId(f"c_{number:02d}"), updated_ms=number // 4, owner="ann" if number % 5 else "bob")
-        whole = chats(await store.list())
-        assert whole == sorted(whole, key=lambda chat: (int(chat[2:]) // 4, chat), reverse=True)
+        all_chats = chats(await store.list())
+        assert all_chats == sorted(all_chats, key=lambda chat: (int(chat[2:]) // 4, chat), reverse=True)
         for owner in (None, "ann"):
             paged: list[ChatId] = []
-            before = None
-            while page := await store.list(ChatFilter(owner=owner), limit=4, before=before):
+            cursor = None
+            while page := await store.list(ChatFilter(owner=owner), limit=4, cursor=cursor):
                 paged += chats(page)
-                before = (page[-1].summary.updated_ms, page[-1].summary.chat)
+                cursor = (page[-1].summary.updated_ms, page[-1].summary.chat)
             assert paged == chats(await store.list(ChatFilter(owner=owner)))
 
     async def test_a_page_keeps_its_place_while_chats_change(self, store: Store) -> None:
@@ -106,16 +106,16 @@ class ListContract(OpensStore):
         first = (await store.list(limit=1))[0]
         await add(store, A, 2, updated_ms=9)
         await begin(store, ChatId("c_new"), updated_ms=8)
-        assert chats(await store.list(before=(first.summary.updated_ms, first.summary.chat))) == [B]
+        assert chats(await store.list(cursor=(first.summary.updated_ms, first.summary.chat))) == [B]
 
     # -- following ----------------------------------------------------------------------------------------------
 
     async def test_every_change_has_a_higher_number(self, store: Store) -> None:
         await begin(store, A)
-        numbers = [(await store.get(A)).changed]
+        numbers = [(await store.get(A)).change_number]
         for step in (begin(store, B), add(store, A, 2), add(store, B, 2), begin(store, C)):
             await step
-            numbers.append(max(one.changed for one in await store.list()))
+            numbers.append(max(one.change_number for one in await store.list()))
         assert numbers == sorted(set(numbers))
         assert numbers[0] > 0
         assert await visible(store, C) == numbers[-1]
@@ -124,24 +124,24 @@ class ListContract(OpensStore):
         for chat, owner in ((A, "ann"), (B, "bob"), (C, "ann")):
             await begin(store, chat, owner=owner)
         await visible(store, C)
-        seen = [*await store.changes()]
-        assert chats(seen) == [A, B, C]
+        seen_changes = [*await store.changes()]
+        assert chats(seen_changes) == [A, B, C]
         assert chats([*await store.changes(owner="ann")]) == [A, C]
         assert chats([*await store.changes(limit=2)]) == [A, B]
-        assert chats([*await store.changes(after=seen[1].changed)]) == [C]
+        assert chats([*await store.changes(after_change=seen_changes[1].change_number)]) == [C]
         await add(store, A, 2, owner="ann", title="new")
-        after = seen[-1].changed
+        after_change = seen_changes[-1].change_number
         await visible(store, A)
-        news = await store.changes(owner="ann", after=after)
+        news = await store.changes(owner="ann", after_change=after_change)
         assert [(one.summary.chat, one.summary.title) for one in news] == [(A, "new")]
-        assert [*await store.changes(owner="bob", after=after)] == []
+        assert [*await store.changes(owner="bob", after_change=after_change)] == []
         assert chats([*await store.changes()]) == [B, C, A]
 
     async def test_a_claim_is_no_change(self, store: Store) -> None:
         await begin(store, A)
-        before = await visible(store, A)
+        last_change = await visible(store, A)
         await store.release(await claimed(store, "w", A))
-        assert await store.wait_any(before, 0) == before
+        assert await store.wait_any(last_change, 0) == last_change
 
     async def test_waiting_for_any_chat(self, store: Store) -> None:
         await begin(store, A)
@@ -150,29 +150,29 @@ class ListContract(OpensStore):
         await asyncio.sleep(0)
         await add(store, A, 2)
         numbers = await asyncio.gather(*waiting)
-        assert set(numbers) == {(await store.get(A)).changed}
+        assert set(numbers) == {(await store.get(A)).change_number}
         assert await store.wait_any(numbers[0], 0.01) == numbers[0]
         created = asyncio.create_task(store.wait_any(numbers[0], 60))
         await asyncio.sleep(0)
         await begin(store, B)
-        assert await created == (await store.get(B)).changed
+        assert await created == (await store.get(B)).change_number
 
     async def test_whoever_follows_misses_nothing(self, store: Store) -> None:
         """A-07: writers that race, and a follower that goes on from the last number it got."""
         many = [ChatId(f"c_{number}") for number in range(8)]
         for chat in many:
             await begin(store, chat)
-        seen: dict[ChatId, int] = {}
+        heads: dict[ChatId, int] = {}
 
         async def follow() -> None:
-            after = 0
+            after_change = 0
             async with asyncio.timeout(60):
-                while set(seen.values()) != {12} or len(seen) < len(many):
-                    await store.wait_any(after, 20)
-                    for one in await store.changes(after=after, limit=3):
-                        assert one.changed > after
-                        after = one.changed
-                        seen[one.summary.chat] = one.summary.head
+                while set(heads.values()) != {12} or len(heads) < len(many):
+                    await store.wait_any(after_change, 20)
+                    for one in await store.changes(after_change=after_change, limit=3):
+                        assert one.change_number > after_change
+                        after_change = one.change_number
+                        heads[one.summary.chat] = one.summary.head
 
         async def write(chat: ChatId) -> None:
             for seq in range(2, 13):

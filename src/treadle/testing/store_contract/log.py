@@ -1,4 +1,4 @@
-"""What is kept: records, summaries, blobs and snapshots (D-04, D-06)."""
+"""Stored data: records, summaries, blobs and snapshots (D-04, D-06)."""
 
 import asyncio
 import hashlib
@@ -28,7 +28,7 @@ from treadle.types import ChatId
 
 
 class LogContract(OpensStore):
-    """Appends are gapless and all or nothing; what was given comes back."""
+    """Appends are gapless and all or nothing; a read returns the data that was written."""
 
     # -- create and append --------------------------------------------------------------------------------------
 
@@ -46,9 +46,9 @@ class LogContract(OpensStore):
         assert await store.head(A) == 1
 
     async def test_of_many_creates_of_one_id_one_wins(self, store: Store) -> None:
-        made = await asyncio.gather(*(begin(store, A) for _ in range(20)), return_exceptions=True)
-        assert made.count(None) == 1
-        assert all(isinstance(error, ChatExists) for error in made if error is not None)
+        outcomes = await asyncio.gather(*(begin(store, A) for _ in range(20)), return_exceptions=True)
+        assert outcomes.count(None) == 1
+        assert all(isinstance(error, ChatExists) for error in outcomes if error is not None)
 
     async def test_a_chat_may_begin_empty(self, store: Store) -> None:
         await store.create(summary(A, 0), [])
@@ -73,9 +73,9 @@ class LogContract(OpensStore):
 
     async def test_bodies_come_back_byte_for_byte(self, store: Store) -> None:
         bodies = [b"", b"\0\xff", b'"%s"' % (b"a" * 3000), bytes(range(256)) * 20, b"b" * WIDE, b"c" * (5 * WIDE)]
-        kept = [record(seq, body, epoch=seq) for seq, body in enumerate(bodies, 1)]
-        await store.create(summary(A, len(kept)), kept)
-        assert await store.read(A) == kept
+        stored_records = [record(seq, body, epoch=seq) for seq, body in enumerate(bodies, 1)]
+        await store.create(summary(A, len(stored_records)), stored_records)
+        assert await store.read(A) == stored_records
 
     @pytest.mark.parametrize("seq", [1, 3])
     async def test_a_stale_head_is_refused(self, store: Store, seq: int) -> None:
@@ -97,8 +97,8 @@ class LogContract(OpensStore):
         """Fault 4: 50 writers, and not one record twice or lost."""
         await begin(store, A)
         for head in range(1, 4):
-            tried = [add(store, A, head + 1, title=f"{head}.{n}") for n in range(50)]
-            outcome = await asyncio.gather(*tried, return_exceptions=True)
+            attempts = [add(store, A, head + 1, title=f"{head}.{n}") for n in range(50)]
+            outcome = await asyncio.gather(*attempts, return_exceptions=True)
             assert outcome.count(None) == 1
             assert sum(isinstance(error, HeadMoved) for error in outcome) == 49
             assert (await store.get(A)).summary.title == f"{head}.{outcome.index(None)}"
@@ -118,25 +118,25 @@ class LogContract(OpensStore):
     async def test_reading_by_pages(self, store: Store) -> None:
         await store.create(summary(A, 10), records(1, 10))
         await begin(store, B)
-        assert seqs(await store.read(A, after=7)) == [8, 9, 10]
+        assert seqs(await store.read(A, after_seq=7)) == [8, 9, 10]
         assert seqs(await store.read(A, limit=3)) == [1, 2, 3]
-        assert seqs(await store.read(A, after=9, limit=3)) == [10]
-        assert await store.read(A, after=10) == []
-        for after in (99, 2**31, 2**32, 2**70):  # what clients say they have seen
-            assert await store.read(A, after=after) == []
-        assert seqs(await store.read(A, after=-1, limit=1)) == [1]
+        assert seqs(await store.read(A, after_seq=9, limit=3)) == [10]
+        assert await store.read(A, after_seq=10) == []
+        for after_seq in (99, 2**31, 2**32, 2**70):  # positions that clients may claim to have seen
+            assert await store.read(A, after_seq=after_seq) == []
+        assert seqs(await store.read(A, after_seq=-1, limit=1)) == [1]
 
     async def test_reading_some_types(self, store: Store) -> None:
         files_record = replace(record(2), type="workspace.files_changed")
         await store.create(summary(A, 4), [record(1), files_record, record(3), replace(files_record, seq=4)])
         await store.create(summary(B, 1), [replace(files_record, seq=1)])
         assert await store.read_types(A, {files_record.type}) == [files_record, replace(files_record, seq=4)]
-        assert seqs(await store.read_types(A, {files_record.type}, after=2)) == [4]
-        assert seqs(await store.read_types(A, {files_record.type, record(1).type}, after=1, limit=2)) == [2, 3]
+        assert seqs(await store.read_types(A, {files_record.type}, after_seq=2)) == [4]
+        assert seqs(await store.read_types(A, {files_record.type, record(1).type}, after_seq=1, limit=2)) == [2, 3]
         assert await store.read_types(A, {"no.such.type"}) == []
         assert await store.read_types(A, ()) == []
-        assert seqs(await store.read_types(A, {files_record.type}, after=-1, limit=1)) == [2]
-        assert await store.read_types(A, {files_record.type}, after=2**70) == []
+        assert seqs(await store.read_types(A, {files_record.type}, after_seq=-1, limit=1)) == [2]
+        assert await store.read_types(A, {files_record.type}, after_seq=2**70) == []
         with pytest.raises(NotFound):
             await store.read_types(NOBODY, {files_record.type})
 
@@ -195,26 +195,26 @@ class LogContract(OpensStore):
         await begin(store, B)
         waiting = [asyncio.create_task(store.wait(A, 1, 60)) for _ in range(5)]
         patient = asyncio.create_task(store.wait(A, 2, 60))
-        other = asyncio.create_task(store.wait(B, 1, 60))
+        other_wait = asyncio.create_task(store.wait(B, 1, 60))
         await asyncio.sleep(0)
         await add(store, A, 2)
         assert await asyncio.gather(*waiting) == [2] * 5
         assert not patient.done()
-        assert not other.done()
+        assert not other_wait.done()
         await add(store, A, 3)
         assert await patient == 3
-        other.cancel()
+        other_wait.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await other
+            await other_wait
 
     # -- blobs and snapshots ------------------------------------------------------------------------------------
 
     async def test_a_blob_in_parts_is_the_blob_of_their_sum(self, store: Store) -> None:
-        whole = bytes(range(256)) * 1_000
-        digest = await store.put_blob_parts(whole[at : at + 1_000] for at in range(0, len(whole), 1_000))
-        assert digest == hashlib.sha256(whole).hexdigest()
-        assert await store.get_blob(digest) == whole
-        assert await store.put_blob(whole) == digest
+        content = bytes(range(256)) * 1_000
+        digest = await store.put_blob_parts(content[at : at + 1_000] for at in range(0, len(content), 1_000))
+        assert digest == hashlib.sha256(content).hexdigest()
+        assert await store.get_blob(digest) == content
+        assert await store.put_blob(content) == digest
         assert await store.put_blob_parts([]) == hashlib.sha256(b"").hexdigest()
 
     async def test_blobs_are_kept_by_their_hash(self, store: Store) -> None:

@@ -16,13 +16,13 @@ from treadle.types import ChatId
 
 async def say(store: Store, chat: ChatId, seq: int, *events: Event) -> None:
     """Append to a chat whose last record is `seq`."""
-    said = [wire.encode(Envelope(seq + 1 + at, chat, 0, event)) for at, event in enumerate(events)]
-    await store.append(Commit(chat, said, summary(chat, seq + len(said)), durable=False))
+    encoded = [wire.encode(Envelope(seq + 1 + at, chat, 0, event)) for at, event in enumerate(events)]
+    await store.append(Commit(chat, encoded, summary(chat, seq + len(encoded)), durable=False))
 
 
 async def finds(store: Store, words: Sequence[str], chat: ChatId, seq: int) -> bool:
-    """Whether who looks where the store says finds the record `seq`."""
-    first = (await store.said(words)).get(chat)
+    """True if a reader that starts where the store says finds the record `seq`."""
+    first = (await store.search_text(words)).get(chat)
     return first is not None and first <= seq
 
 
@@ -58,11 +58,11 @@ class SaidContract(OpensStore):
         await say(store, A, 1, UserMessage("something about leases"))
         await say(store, B, 1, UserMessage("something else"))
         async with asyncio.timeout(60):
-            while B in (found := await store.said(["leases"])):
+            while B in (matches := await store.search_text(["leases"])):
                 pass
-        assert [*found] == [A]
-        assert A not in await store.said(["leases", "else"])
-        assert not await store.said(["nowhere"])
+        assert [*matches] == [A]
+        assert A not in await store.search_text(["leases", "else"])
+        assert not await store.search_text(["nowhere"])
 
     async def test_a_long_chat(self, store: Store) -> None:
         await begin(store, A)
@@ -82,14 +82,14 @@ class SaidContract(OpensStore):
             await begin(store, chat)
             await say(store, chat, 1, UserMessage(f"words of {chat}"))
         try:
-            other = await self.open_beside(clock, tmp_path, LEASE_S)
+            other_store = await self.open_beside(clock, tmp_path, LEASE_S)
         except pytest.skip.Exception:
-            other = store
+            other_store = store
         try:
-            found = await asyncio.gather(*(each.said(["words"]) for each in (store, other) * 4))
-            assert all({*each} == {A, B, C} for each in found)
+            results = await asyncio.gather(*(each.search_text(["words"]) for each in (store, other_store) * 4))
+            assert all({*each} == {A, B, C} for each in results)
             await say(store, A, 2, UserMessage("later words"))
-            assert await finds(other, ["later"], A, 3)
+            assert await finds(other_store, ["later"], A, 3)
         finally:
-            if other is not store:
-                await other.close()
+            if other_store is not store:
+                await other_store.close()

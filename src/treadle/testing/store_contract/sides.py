@@ -1,4 +1,4 @@
-"""What lies beside the logs: answers to repeated requests (A-04), and live text (D-04, law 7)."""
+"""Data beside the logs: answers to repeated requests (A-04), and live text (D-04, law 7)."""
 
 import asyncio
 
@@ -34,9 +34,9 @@ def delta(chat: ChatId, number: int, *, epoch: int = 1, turn: int = 1) -> Delta:
     return Delta(chat, epoch, turn, number, b"\0%d" % number)
 
 
-async def put(store: Store, chat: ChatId, seq: int, given: Remembered, lease: Lease | None = None) -> None:
-    changed = summary(chat, seq, title=given.body.decode("latin-1"))
-    await store.append(Commit(chat, [record(seq)], changed, lease=lease, durable=True, answer=given))
+async def put(store: Store, chat: ChatId, seq: int, remembered: Remembered, lease: Lease | None = None) -> None:
+    new_summary = summary(chat, seq, title=remembered.body.decode("latin-1"))
+    await store.append(Commit(chat, [record(seq)], new_summary, lease=lease, durable=True, answer=remembered))
 
 
 class SideContract(OpensStore):
@@ -55,21 +55,21 @@ class SideContract(OpensStore):
     async def test_a_repeated_append_changes_nothing_and_gets_the_first_answer(self, store: Store) -> None:
         await begin(store, A)
         await put(store, A, 2, answer())
-        before = await store.get(A)
+        old_listed = await store.get(A)
         for seq in (2, 3, 99):
             with pytest.raises(AlreadyAnswered) as caught:
                 await put(store, A, seq, answer(body=b"second", request="r2"))
             assert (caught.value.status, caught.value.body, caught.value.request) == (204, b"\0first", "r1")
         assert await store.head(A) == 2
-        assert await store.get(A) == before
+        assert await store.get(A) == old_listed
         assert await store.recall("ann", "k") == answer()
 
     async def test_of_many_with_one_key_one_is_carried_out(self, store: Store) -> None:
-        """A-04, fault 5: whatever chat they are about."""
+        """A-04, fault 5: also if the requests are about different chats."""
         for chat in (A, B):
             await begin(store, chat)
-        tried = [put(store, chat, 2, answer(body=b"%d" % n)) for n, chat in enumerate([A, B] * 10)]
-        outcome = await asyncio.gather(*tried, return_exceptions=True)
+        attempts = [put(store, chat, 2, answer(body=b"%d" % n)) for n, chat in enumerate([A, B] * 10)]
+        outcome = await asyncio.gather(*attempts, return_exceptions=True)
         assert outcome.count(None) == 1
         body = b"%d" % outcome.index(None)
         assert all(isinstance(e, AlreadyAnswered) and e.body == body for e in outcome if e is not None)
@@ -85,16 +85,16 @@ class SideContract(OpensStore):
     async def test_a_refused_append_is_not_answered(self, store: Store) -> None:
         """The refusal is the server's to remember; the key is free."""
         await begin(store, A)
-        held = await claimed(store, "w", A)
+        lease = await claimed(store, "w", A)
         with pytest.raises(HeadMoved):
             await put(store, A, 9, answer())
         with pytest.raises(LeaseLost):
             await put(store, A, 2, answer(), Lease(A, 7, "w"))
         with pytest.raises(NotFound):
             await put(store, NOBODY, 2, answer())
-        taken = Lease(A, held.epoch + 1, "w2", 2)
+        new_lease = Lease(A, lease.epoch + 1, "w2", 2)
         with pytest.raises(ChatBusy):
-            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=taken, answer=answer()))
+            await store.append(Commit(A, [record(2)], summary(A, 2), durable=True, take=new_lease, answer=answer()))
         with pytest.raises(InvalidInput):
             await store.append(Commit(A, [record(2), record(4)], summary(A, 4), durable=True, answer=answer()))
         assert await store.recall("ann", "k") is None

@@ -1,5 +1,5 @@
-"""What the built-in tools share: schemas in few words, work in threads that a cancellation waits for, and texts
-that fit into a result. Knows no tool."""
+"""Shared parts of the built-in tools: short schemas, work in threads that a cancellation waits for, and texts that fit
+into a result. Knows no tool."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from treadle.protocol.content import JsonSchema
 
 MAX_LINES = 2_000
 MAX_BYTES = 50_000
-"""What the model gets of one result (T-11)."""
+"""The most lines and bytes of one result that the model gets (T-11)."""
 
 PATH: JsonSchema = {
     "type": "string",
@@ -33,7 +33,7 @@ def parameters(required: tuple[str, ...] = (), **properties: JsonSchema) -> Json
     }
 
 
-async def whole(work: Awaitable[R], stop: Callable[[], None] = lambda: None) -> R:
+async def run_to_end(work: Awaitable[R], stop: Callable[[], None] = lambda: None) -> R:
     """Wait for work to its end even when cancelled, so that no effect happens after the loop believes the call is over.
     `stop` is called then."""
     task = asyncio.ensure_future(work)
@@ -41,40 +41,40 @@ async def whole(work: Awaitable[R], stop: Callable[[], None] = lambda: None) -> 
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         stop()
-        await settled(task)
+        await wait_for_end(task)
         raise
 
 
 async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run blocking work in a thread. A cancellation waits until the thread is done."""
-    return await whole(asyncio.to_thread(work, *args, **kwargs))
+    return await run_to_end(asyncio.to_thread(work, *args, **kwargs))
 
 
 async def in_stoppable_thread(work: Callable[[threading.Event], R]) -> R:
     """Like `in_thread`, for work that ends early when the event it gets is set; a cancellation sets it."""
     stop = threading.Event()
-    return await whole(asyncio.to_thread(work, stop), stop.set)
+    return await run_to_end(asyncio.to_thread(work, stop), stop.set)
 
 
-async def carried_out(step: Callable[[], R], begun: Callable[[], bool], what: str) -> R:
-    """Carry out what is decided about changes of the project, whatever strikes on the way: completed or taken back, now
-    or by whoever takes the chat up next (Unfinished). ToolError: nothing was changed, and nothing is decided."""
+async def carried_out(step: Callable[[], R], has_begun: Callable[[], bool], subject: str) -> R:
+    """Complete a decided change of the project in spite of failures: complete it or take it back, now or when the next
+    worker takes the chat up (Unfinished). ToolError: nothing was changed, and nothing is decided."""
     try:
         return await in_thread(step)
     except ToolError:
-        if not await in_thread(begun):
+        if not await in_thread(has_begun):
             raise
     try:
         return await in_thread(step)
     except ToolError as error:
-        if not await in_thread(begun):
+        if not await in_thread(has_begun):
             raise
         raise Unfinished(
-            f"{what} could not be committed entirely: {error} It is completed when the chat is taken up again."
+            f"{subject} could not be committed entirely: {error} It is completed when the chat is taken up again."
         ) from error
 
 
-async def settled(task: "asyncio.Future[Any]") -> None:
+async def wait_for_end(task: "asyncio.Future[Any]") -> None:
     """Wait for the end of a task through any number of cancellations; its result and failure are dropped."""
     while not task.done():
         try:
@@ -85,7 +85,7 @@ async def settled(task: "asyncio.Future[Any]") -> None:
         task.exception()
 
 
-def cut(text: str, most: int = MAX_BYTES) -> str:
+def truncate_utf8(text: str, most: int = MAX_BYTES) -> str:
     """At most so many bytes of UTF-8, ending at a whole character."""
     data = text.encode(errors="replace")
     return text if len(data) <= most else data[:most].decode(errors="ignore")

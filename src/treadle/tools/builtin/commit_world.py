@@ -1,5 +1,5 @@
-"""`commit_world`: what was changed in a world becomes the project's own, as one transaction (W-12). A person calls it
-(L-18); models are not told of it. It goes the way of every call: rules, checkpoint, intent, outcome, undo."""
+"""`commit_world`: commits the changes of a world to the project, as one transaction (W-12). A person calls it (L-18);
+models do not know it. It takes the same steps as every call: rules, checkpoint, intent, outcome, undo."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class CommitWorld(WithContext, PlainTool):
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         return {
             "view": await in_thread(self._view, invocation)
-        }  # what has a plan changes files: a checkpoint precedes it
+        }  # a call with a plan changes files: a checkpoint precedes it
 
     async def preview(self, invocation: Invocation) -> str:
         return (await self._project(invocation).preview(await in_thread(self._view, invocation)))[1]
@@ -59,7 +59,7 @@ class CommitWorld(WithContext, PlainTool):
         return self._outcome(world, change)
 
     async def settle(self, invocation: Invocation) -> Settlement:
-        return "run_again"  # what is decided is completed, by its name, and told
+        return "run_again"  # a decided commit is completed, by its name, and reported
 
     async def stop(self, invocation: Invocation) -> Outcome | None:
         change = await self._project(invocation).discard()
@@ -82,11 +82,11 @@ class CommitWorld(WithContext, PlainTool):
             f"{invocation.chat}/{invocation.call}",
             invocation.project,
             invocation.options,
-            invocation.changed,
+            invocation.changed_paths,
         )
 
     def _outcome(self, world: str, change: ProjectChange) -> Outcome:
-        said = f"Committed the world {world}." if change.files else f"The world {world} changes nothing."
-        lines = change.lines if not change.success else (said, *change.lines)
+        headline = f"Committed the world {world}." if change.files else f"The world {world} changes nothing."
+        lines = change.lines if not change.success else (headline, *change.lines)
         outcome = Outcome("\n".join(lines), success=change.success)
         return msgspec.structs.replace(change.added_to(outcome), effect="view")

@@ -1,4 +1,4 @@
-"""What the built-in tools work with. Everything that touches the world comes in here, as a port."""
+"""The services that the built-in tools work with. Everything outside of the process comes in here, as a port."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -38,7 +38,7 @@ class Guarded(msgspec.Struct, frozen=True):
     """Absolute paths without links; see `treadle.ports.sandbox.Confinement`."""
 
     protected: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
+    hidden_paths: tuple[str, ...] = ()
     home: PrivateHome | None = None
 
 
@@ -58,7 +58,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     redact: Callable[[str], str] = str
     """Takes secrets out of what is kept of a command's output (S-11)."""
     guarded: Callable[[str], Guarded] = lambda _root: Guarded()
-    """By root: what commands may not write, and what they may not read (S-03)."""
+    """By root: the paths that commands may not write, and those that they may not read (S-03)."""
     secrets: Callable[[Invocation], tuple[str, ...]] = lambda _invocation: ()
     """The secret files of the project that this call may not read, relative to the root (S-18)."""
     snapshots_of: SnapshotsOf | None = None
@@ -66,9 +66,9 @@ class ToolContext(msgspec.Struct, frozen=True):
     notice: Callable[[str, ChatOptions], SandboxNotice | None] = lambda _root, _options: None
     """How commands of this root with these options are confined, for people."""
     views: Callable[[Sandbox, str], bool] = lambda sandbox, _root: sandbox.views
-    """Whether commands of this root can run on a copy-on-write view in this sandbox (W-08)."""
+    """True if commands of this root can run on a copy-on-write view in this sandbox (W-08)."""
     allowance: Allowance = Allowance()
-    """What the user gives to commands beside the built-in lists."""
+    """Variables, readable paths and limits that the user gives to commands beside the built-in lists."""
     worlds: Callable[[], WorldPlaces] | None = None
     """None: this Agent has no worlds. Asked for when one is needed: most chats have none."""
     subagents: Callable[[], Subagents] | None = None

@@ -1,6 +1,6 @@
 """`delegate`: parts of the work for sub-agents, each a chat with a context and a world of its own (L-23); and `race`,
-which people call: several attempts at one task, of which the best is kept (L-22). What they do is the business of
-`treadle.subagents`."""
+which people call: several attempts at one task, of which the best is kept (L-22). `treadle.subagents` carries both out.
+"""
 
 from typing import Any
 

@@ -66,34 +66,36 @@ def _edit(workspace: Workspace, path: str, invocation: Invocation) -> Change:
     from treadle.tools.builtin.nearby import not_there
     from treadle.tools.builtin.replacement import replace
 
-    arguments, shown = invocation.arguments, inert(path)
+    arguments, shown_path = invocation.arguments, inert(path)
     if workspace.stat(path) is None:
-        if invocation.seen.get(path):
-            raise ToolError(f"{shown} does not exist any more: someone deleted it. To create it anew use write_file.")
+        if invocation.known_files.get(path):
+            raise ToolError(
+                f"{shown_path} does not exist any more: someone deleted it. To create it anew use write_file."
+            )
         raise ToolError(f"{not_there(workspace, path)} To create it use write_file.")
     old = workspace.read_bytes(path, MAX_FILE)
     pre = sha256(old)
-    text = decode(old, shown)
+    text = decode(old, shown_path)
     new_str = arguments["new_str"]
     encode(new_str)  # refuses half surrogate pairs, which stand for broken bytes in some texts
-    if invocation.seen.get(path, pre) != pre:
-        raise Stale((path,))  # whether or not old_str is still there
+    if invocation.known_files.get(path, pre) != pre:
+        raise Stale((path,))  # also if old_str is still there
     try:
-        made = replace(
+        replacement = replace(
             text.text, arguments["old_str"], new_str, bool(arguments.get("replace_all")), arguments.get("line") or 0
         )
     except EditError as error:
-        raise EditError(visible(f"{shown} was not changed: {error}")) from None
-    return change(path, old, text.encode(made.text), pre=pre, note=_note(made))
+        raise EditError(visible(f"{shown_path} was not changed: {error}")) from None
+    return change(path, old, text.encode(replacement.text), pre=pre, note=_note(replacement))
 
 
-def _note(made: "Replacement") -> str:
+def _note(replacement: "Replacement") -> str:
     from treadle.tools.builtin.mismatch import ASIDE
 
     notes = []
-    if made.count > 1:
-        notes.append(f"{made.count:,} occurrences were replaced.")
-    if made.how != "exact":
-        kept = "; new_str was indented likewise" if made.how == "indentation" else ""
-        notes.append(f"old_str did not match exactly: it was found with {ASIDE[made.how]}{kept}.")
+    if replacement.count > 1:
+        notes.append(f"{replacement.count:,} occurrences were replaced.")
+    if replacement.match_kind != "exact":
+        indent_note = "; new_str was indented likewise" if replacement.match_kind == "indentation" else ""
+        notes.append(f"old_str did not match exactly: it was found with {ASIDE[replacement.match_kind]}{indent_note}.")
     return " ".join(notes)

@@ -1,5 +1,5 @@
-"""The environment of a command: what is named here or by the user, minus what looks like secrets: by its name, by its
-value, or because it contains the value of one that does (M-13, T-05, S-11)."""
+"""The environment of a command: the variables named here or by the user, without those that look like secrets: by name,
+by value, or because they contain the value of a secret (M-13, T-05, S-11)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ _SECRET_VALUE = re.compile(
     re.I,
 )
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""Nobody sits at this terminal: no colours, no pager, no question."""
+"""For a terminal without a person: no colours, no pager, no question."""
 _LEAST = 12
 """Shorter values of secrets are not looked for in others: they may be any word."""
 
@@ -41,8 +41,8 @@ GIT_COMMITTER_
 """
 ALLOWED = frozenset(_NAMES.split())
 ALLOWED_BEGINNINGS = tuple(_BEGINNINGS.split())
-"""What tools of developers read, by name. All else stays outside: sockets (SSH_AUTH_SOCK, DOCKER_HOST, DISPLAY), what
-makes programs run others (LD_PRELOAD, BASH_ENV, GIT_SSH_COMMAND), and whatever nobody thought of."""
+"""The variables that developers' tools read, by name. All others stay outside: sockets (SSH_AUTH_SOCK, DOCKER_HOST,
+DISPLAY), variables that make programs run others (LD_PRELOAD, BASH_ENV, GIT_SSH_COMMAND), and unknown ones."""
 
 
 # An environment changes seldom, and every command looks at all of it several times.
@@ -65,18 +65,18 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """All that is no secret: for programs that the user named himself."""
-    known = secrets_of(environment)
-    kept = {
+    secrets = secrets_of(environment)
+    variables = {
         name: value
         for name, value in environment.items()
-        if not is_secret(name, value) and not any(secret in value for secret in known)
+        if not is_secret(name, value) and not any(secret in value for secret in secrets)
     }
-    return kept | _QUIET
+    return variables | _QUIET
 
 
-def command_environment(environment: Mapping[str, str], added: Iterable[str] = ()) -> dict[str, str]:
-    """What a command is given: the names of the list and those that the user added, as patterns."""
-    patterns = tuple(added)
+def command_environment(environment: Mapping[str, str], extra_names: Iterable[str] = ()) -> dict[str, str]:
+    """The environment for a command: the variables of the list and those that the user added, as patterns."""
+    patterns = tuple(extra_names)
     return {
         name: value
         for name, value in without_secrets(environment).items()

@@ -1,6 +1,6 @@
-"""What a file tool changes (D-02, S-16): thought through first, as changes of the project with the states before and
-after, which the intent records; and what became of it, in words. Making it is the business of the snapshots: all files
-or none, what was there kept before (W-01). Knows no tool and no call."""
+"""The changes of a file tool (D-02, S-16): planned first, as changes of the project with the states before and after,
+which the intent records; and their outcome in words. The snapshots apply them: all files or none, with the earlier
+content kept (W-01). Knows no tool and no call."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from treadle.lines.encodings import visible
 from treadle.ports.snapshots import Snapshots
 from treadle.ports.toolset import Outcome
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.content import Seen
+from treadle.protocol.content import KnownFile
 from treadle.protocol.files import DiffStat, FileChange, FileState, change_of, decode_path, encode_path
 from treadle.tools.builtin.text import MAX_FILE, decode
 
@@ -40,28 +40,28 @@ class Change(msgspec.Struct, frozen=True):
     mode: int | None = None
     """The mode of a file that is moved here, or gets another one; None: it keeps its own."""
     note: str = ""
-    """What the model must know beside the diff."""
+    """A remark for the model beside the diff."""
 
     @property
     def alters(self) -> bool:
         return self.pre != self.post or self.mode is not None
 
     def diff(self) -> Diff:
-        shown = inert(self.path)
-        mode = "" if self.mode is None else f"{shown}: mode {self.mode:o}\n"
+        shown_path = inert(self.path)
+        mode = "" if self.mode is None else f"{shown_path}: mode {self.mode:o}\n"
         if self.pre == self.post:
             return Diff(mode, DiffStat())
         large = len(self.new or b"") > MAX_FILE or (self.pre is not None and self.old is None)
         if large:
             return Diff("(the file is too large for a diff)", DiffStat())
         try:
-            old = None if self.old is None else decode(self.old, shown).text
-            new = None if self.new is None else decode(self.new, shown).text
+            old = None if self.old is None else decode(self.old, shown_path).text
+            new = None if self.new is None else decode(self.new, shown_path).text
         except ToolError:
-            added = 0 if self.new is None else lines_in(self.new)
-            return Diff("(the file was no text before; no diff)", DiffStat(added=added))
-        made = diff(shown, old, new)
-        return Diff(mode + visible(made.text), made.stat)
+            added_count = 0 if self.new is None else lines_in(self.new)
+            return Diff("(the file was no text before; no diff)", DiffStat(added=added_count))
+        text_diff = diff(shown_path, old, new)
+        return Diff(mode + visible(text_diff.text), text_diff.stat)
 
 
 class PlannedChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,10 +86,12 @@ class PlannedChange(msgspec.Struct, frozen=True, omit_defaults=True):
     def alters(self) -> bool:
         return self.file.before != self.file.after
 
-    def begun_as(self, then: "PlannedChange") -> "PlannedChange":
+    def begun_as(self, recorded_change: "PlannedChange") -> "PlannedChange":
         """As it is now, if it was planned before: a try before this one may have made its folders already."""
-        stat = then.file
-        return replace(self, file=replace(self.file, added=stat.added, removed=stat.removed), folders=then.folders)
+        stat = recorded_change.file
+        return replace(
+            self, file=replace(self.file, added=stat.added, removed=stat.removed), folders=recorded_change.folders
+        )
 
 
 Planned = tuple[PlannedChange, ...]
@@ -109,11 +111,13 @@ def lines_in(data: bytes) -> int:
 
 
 def look(workspace: Workspace, path: str) -> tuple[bytes | None, str | None]:
-    """What is on disk now: the bytes (None if there is nothing or too much to compare) and their hash."""
-    found = workspace.stat(path)
-    if found is None:
+    """Return the bytes that are on disk now (None if there is no file, or it is too large to compare) and their
+    hash.
+    """
+    status = workspace.stat(path)
+    if status is None:
         return None, None
-    if found.kind == "file" and found.size > MAX_FILE:
+    if status.kind == "file" and status.size > MAX_FILE:
         return None, workspace.digest(path)
     data = workspace.read_bytes(path)
     return data, sha256(data)
@@ -129,32 +133,33 @@ def plan(workspace: Workspace, changes: Iterable[Change], *, counted: bool = Tru
 
 def _planned(workspace: Workspace, change: Change, counted: bool) -> PlannedChange:
     there = workspace.locate(change.path, write=change.alters and change.new is not None)
-    found = workspace.inspect(there.path)
-    before = after = None
-    if found is not None and change.pre is not None:
-        before = FileState("file", found.mode, change.pre, found.size)
+    status = workspace.inspect(there.path)
+    old_state = new_state = None
+    if status is not None and change.pre is not None:
+        old_state = FileState("file", status.mode, change.pre, status.size)
     if not change.alters:
-        after = before
+        new_state = old_state
     elif change.new is not None:
         mode = there.mode if change.mode is None else change.mode
-        after = FileState("file", mode, change.post or "", len(change.new))
-    made = FileState("directory", there.folder_mode)
-    folders = tuple(change_of(encode_path(folder), None, made, DiffStat()) for folder in there.missing)
+        new_state = FileState("file", mode, change.post or "", len(change.new))
+    folder_state = FileState("directory", there.folder_mode)
+    folders = tuple(change_of(encode_path(folder), None, folder_state, DiffStat()) for folder in there.missing)
     stat = change.diff().stat if counted and change.alters else DiffStat()
-    return PlannedChange(change.path, change_of(encode_path(there.path), before, after, stat), folders)
+    return PlannedChange(change.path, change_of(encode_path(there.path), old_state, new_state, stat), folders)
 
 
 def refuse_never_committed(planned: Planned, workspace: Workspace) -> None:
-    """ToolError for what no project gets, whoever asks for it. A path counts as it is given, and as links lead on."""
-    made = [each for each in planned if each.alters]
-    spelled = [replace(each.file, path=encode_path(each.path)) for each in made]
-    reasons = left_out((*(each.file for each in made), *spelled), lambda path: workspace.inspect(path) is not None)
+    """ToolError for a path that is never written in any project, for any caller. A path is checked as it is given, and
+    as links resolve it."""
+    altered = [each for each in planned if each.alters]
+    spelled = [replace(each.file, path=encode_path(each.path)) for each in altered]
+    reasons = left_out((*(each.file for each in altered), *spelled), lambda path: workspace.inspect(path) is not None)
     for path, reason in reasons.items():
         raise ToolError(f"Nothing was changed. {inert(decode_path(path))} is never written: {reason}.")
 
 
 def recorded(plan: dict[str, Any] | None) -> Planned:
-    """What an intent recorded; nothing, if it was an older Treadle's."""
+    """The plan that an intent recorded; empty if an older Treadle wrote it."""
     try:
         return () if plan is None else msgspec.convert(plan.get("files", ()), Planned)
     except msgspec.ValidationError:
@@ -162,10 +167,10 @@ def recorded(plan: dict[str, Any] | None) -> Planned:
 
 
 def files_of(planned: Planned) -> tuple[FileChange, ...]:
-    """What is changed in the project: folders first, each once."""
-    made = [each for each in planned if each.alters]
-    folders = {folder.path: folder for each in made for folder in each.folders}
-    return (*folders.values(), *(each.file for each in made))
+    """The planned changes of the project: folders first, each once."""
+    altered = [each for each in planned if each.alters]
+    folders = {folder.path: folder for each in altered for folder in each.folders}
+    return (*folders.values(), *(each.file for each in altered))
 
 
 # -- after ------------------------------------------------------------------------------------------------------------
@@ -183,57 +188,59 @@ def _standing(now: FileState | None, file: FileChange) -> Standing:
 
 
 def _bytes(state: FileState | None) -> str | None:
-    """What counts of a state: its mode may be somebody else's affair."""
+    """The part of a state that is compared. The mode is not: another program may have changed it."""
     return None if state is None else state.digest or state.kind
 
 
 def made_of(snapshots: Snapshots, planned: Planned, standing: Mapping[str, Standing]) -> tuple[FileChange, ...]:
-    """What is found made of a plan, as it is on disk now: folders that were begun with it, too."""
-    found = []
+    """The changes of a plan that were made, with their state on disk now; including folders that were created for
+    it.
+    """
+    changes = []
     for file in files_of(planned):
         now = snapshots.state(decode_path(file.path))
         if file.path in standing:
-            found += [replace(file, after=now)] if standing[file.path] == "after" else []
+            changes += [replace(file, after=now)] if standing[file.path] == "after" else []
         elif now is not None and now.kind == "directory":
-            found.append(replace(file, after=now))
-    snapshots.remember(found)
-    return tuple(found)
+            changes.append(replace(file, after=now))
+    snapshots.remember(changes)
+    return tuple(changes)
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
-def done(changes: Sequence[Change], files: tuple[FileChange, ...]) -> Outcome:
+def build_outcome(changes: Sequence[Change], files: tuple[FileChange, ...]) -> Outcome:
     """The outcome of changes that were made."""
     diffs = [(each, each.diff()) for each in changes if each.alters]
-    seen = tuple(Seen(each.path, each.post or "") for each in changes)
+    known_files = tuple(KnownFile(each.path, each.post or "") for each in changes)
     if not diffs:
         names = ", ".join(inert(each.path) for each in changes)
         has = "has" if len(changes) == 1 else "have"
         text = f"{names} already {has} exactly this content; nothing was changed."
-        return Outcome(text, summary="no change", seen=seen)
-    named = [_named(each.path, each.pre, each.post, diff.stat) for each, diff in diffs]
+        return Outcome(text, summary="no change", known_files=known_files)
+    file_changes = [_make_file_change(each.path, each.pre, each.post, diff.stat) for each, diff in diffs]
     notes = [each.note for each in changes if each.note]
-    text = "\n".join([_headline(named), *notes, bounded("\n".join(diff.text for _, diff in diffs))])
-    return _outcome(text, named, files, seen)
+    text = "\n".join([_headline(file_changes), *notes, bounded("\n".join(diff.text for _, diff in diffs))])
+    return _outcome(text, file_changes, files, known_files)
 
 
 def found_done(planned: Planned, files: tuple[FileChange, ...], note: str) -> Outcome:
     """The same after a crash, without the bytes from before."""
-    made = [each for each in planned if each.alters]
-    named = [_named(*each.key, DiffStat(each.file.added, each.file.removed)) for each in made]
-    seen = tuple(Seen(each.path, each.post or "") for each in planned)
-    return _outcome(f"{_headline(named)} {note}", named, files, seen)
+    altered = [each for each in planned if each.alters]
+    file_changes = [_make_file_change(*each.key, DiffStat(each.file.added, each.file.removed)) for each in altered]
+    known_files = tuple(KnownFile(each.path, each.post or "") for each in planned)
+    return _outcome(f"{_headline(file_changes)} {note}", file_changes, files, known_files)
 
 
 def partly(planned: Planned, standing: Mapping[str, Standing], files: tuple[FileChange, ...]) -> Outcome:
-    """Somebody else changed some of the files before it was recorded that they were changed."""
+    """The outcome if some of the files were changed by another program before the call's own change was recorded."""
     lines = [f"{inert(each.path)}: {_STANDINGS[standing[each.file.path]]}" for each in planned]
     text = "The call was cut off while the files were written. Look at them before you go on."
     return Outcome("\n".join([text, *lines]), success=False, files=files)
 
 
-def _named(path: str, pre: str | None, post: str | None, stat: DiffStat) -> FileChange:
+def _make_file_change(path: str, pre: str | None, post: str | None, stat: DiffStat) -> FileChange:
     """As the call names it."""
     action: Literal["created", "modified", "deleted"] = "modified"
     if pre is None or post is None:
@@ -241,9 +248,11 @@ def _named(path: str, pre: str | None, post: str | None, stat: DiffStat) -> File
     return FileChange(path, action, stat.added, stat.removed)
 
 
-def _outcome(text: str, named: Sequence[FileChange], files: tuple[FileChange, ...], seen: tuple[Seen, ...]) -> Outcome:
-    stat = DiffStat(sum(each.added for each in named), sum(each.removed for each in named))
-    return Outcome(text, f"+{stat.added} -{stat.removed}", diff_stat=stat, files=files, seen=seen)
+def _outcome(
+    text: str, file_changes: Sequence[FileChange], files: tuple[FileChange, ...], known_files: tuple[KnownFile, ...]
+) -> Outcome:
+    stat = DiffStat(sum(each.added for each in file_changes), sum(each.removed for each in file_changes))
+    return Outcome(text, f"+{stat.added} -{stat.removed}", diff_stat=stat, files=files, known_files=known_files)
 
 
 def _headline(files: Sequence[FileChange]) -> str:

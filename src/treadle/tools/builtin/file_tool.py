@@ -1,5 +1,6 @@
-"""What write_file, edit_file and apply_patch have in common: look first and record the plan, make exactly what was
-planned, settle what a dead worker left (D-02). A tool says what its arguments change; the snapshots make it."""
+"""The common base of write_file, edit_file and apply_patch: look first and record the plan, make exactly the planned
+changes, settle the plan of a dead worker (D-02). A tool computes the changes from its arguments; the snapshots make
+them."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -26,7 +27,7 @@ class FileTool(WithContext, PlainTool, ABC):
 
     @abstractmethod
     def changes(self, workspace: Workspace, invocation: Invocation) -> list[Change]:
-        """What the call would change, from what is on disk. Reads only; ToolError if it cannot be done."""
+        """The changes that the call would make to the files on disk. Reads only; ToolError if they are impossible."""
 
     async def prepare(self, invocation: Invocation) -> dict[str, Any] | None:
         _, planned = await self._considered(invocation, counted=True)
@@ -41,20 +42,20 @@ class FileTool(WithContext, PlainTool, ABC):
         files = [each.file for each in planned if each.alters]
         effect = await in_thread(self._snapshots(invocation).judged, files)
         unrecoverable = await in_thread(self._context.unrecoverable, invocation.project, effect.files)
-        preexisting = tuple(path for path in unrecoverable if path not in invocation.changed)
+        preexisting = tuple(path for path in unrecoverable if path not in invocation.changed_paths)
         return Rehearsal("", effect.files, unrecoverable=preexisting, history=effect.history)  # `preview` shows it
 
     async def run(self, invocation: Invocation) -> Outcome:
-        then, snapshots = recorded(invocation.plan), self._snapshots(invocation)
-        begun = bool(then) and await in_thread(snapshots.unfinished, name_of(invocation))
-        if begun:
-            effect = await self._make(invocation, then, [])
-            return file_change.found_done(then, effect.files, file_change.FINISHED)
-        changes, now = await self._as_planned(invocation, then)
-        if then:
-            now = tuple(each.begun_as(old) for each, old in zip(now, then, strict=True))
+        recorded_plan, snapshots = recorded(invocation.plan), self._snapshots(invocation)
+        is_unfinished = bool(recorded_plan) and await in_thread(snapshots.unfinished, name_of(invocation))
+        if is_unfinished:
+            effect = await self._make(invocation, recorded_plan, [])
+            return file_change.found_done(recorded_plan, effect.files, file_change.FINISHED)
+        changes, now = await self._as_planned(invocation, recorded_plan)
+        if recorded_plan:
+            now = tuple(each.begun_as(old) for each, old in zip(now, recorded_plan, strict=True))
         effect = await self._make(invocation, now, changes)
-        return await in_thread(file_change.done, changes, effect.files)
+        return await in_thread(file_change.build_outcome, changes, effect.files)
 
     async def settle(self, invocation: Invocation) -> Settlement:
         planned, snapshots = recorded(invocation.plan), self._snapshots(invocation)
@@ -63,13 +64,13 @@ class FileTool(WithContext, PlainTool, ABC):
         if await in_thread(snapshots.unfinished, name_of(invocation)):
             return "run_again"
         standing = await in_thread(standings, snapshots, planned)
-        found = {standing[each.file.path] for each in planned if each.alters}
-        if found <= {"before"}:  # none at all: writing the same bytes again changes nothing
+        states = {standing[each.file.path] for each in planned if each.alters}
+        if states <= {"before"}:  # none at all: writing the same bytes again changes nothing
             return "run_again"
-        if len(planned) == 1 and "other" in found:
+        if len(planned) == 1 and "other" in states:
             return "unknown"
         files = await in_thread(file_change.made_of, snapshots, planned, standing)
-        if found == {"after"}:
+        if states == {"after"}:
             return file_change.found_done(planned, files, file_change.AGAIN)
         return file_change.partly(planned, standing, files)
 
@@ -89,7 +90,7 @@ class FileTool(WithContext, PlainTool, ABC):
         return self._context.snapshots_of(*invocation.project)
 
     async def _make(self, invocation: Invocation, planned: Planned, changes: list[Change]) -> Effect:
-        """Conflict, with what is there now, if somebody else was faster."""
+        """Make the planned changes. Conflict, with the current content, if another program changed a file first."""
         snapshots, name = self._snapshots(invocation), name_of(invocation)
         contents = {each.post or "": each.new for each in changes if each.new is not None}
 
@@ -101,11 +102,13 @@ class FileTool(WithContext, PlainTool, ABC):
             faultpoint(f"tool.{self.word}_after")
             return effect
 
-        effect = await carried_out(make, lambda: snapshots.begun(name), "What the call changed")
+        effect = await carried_out(make, lambda: snapshots.is_apply_decided(name), "What the call changed")
         if effect.conflicts:
             places = {each.path for each in effect.conflicts}
-            changed = tuple(each.path for each in planned if each.file.path in places)
-            raise await stale_files.refusal(self._context, invocation, changed or tuple(each.path for each in planned))
+            changed_paths = tuple(each.path for each in planned if each.file.path in places)
+            raise await stale_files.refusal(
+                self._context, invocation, changed_paths or tuple(each.path for each in planned)
+            )
         return effect
 
     async def _considered(self, invocation: Invocation, *, counted: bool = False) -> tuple[list[Change], Planned]:
@@ -134,8 +137,8 @@ class FileTool(WithContext, PlainTool, ABC):
         except ToolError:  # on other bytes the reason would only be that something is not found
             standing = await in_thread(standings, self._snapshots(invocation), planned)
             if "other" in standing.values():
-                changed = tuple(each.path for each in planned if standing[each.file.path] == "other")
-                raise await stale_files.refusal(self._context, invocation, changed) from None
+                changed_paths = tuple(each.path for each in planned if standing[each.file.path] == "other")
+                raise await stale_files.refusal(self._context, invocation, changed_paths) from None
             raise
         if planned and [(each.path, each.pre, each.post) for each in changes] != [each.key for each in planned]:
             raise await stale_files.refusal(self._context, invocation, tuple(each.path for each in planned))

@@ -42,20 +42,23 @@ class FindFiles(WithContext, ReadOnlyTool):
 
 def _find(workspace: Workspace, pattern: str, path: str, ignore_case: bool, stop: threading.Event) -> Outcome:
     require(workspace, path)
-    found = workspace.find(pattern, path, ignore_case=ignore_case, stop=stop)
-    count = f"{found.total:,} {'file' if found.total == 1 else 'files'}"
-    lines = [inert(each) for each in found.paths]
+    matches = workspace.find(pattern, path, ignore_case=ignore_case, stop=stop)
+    count = f"{matches.total:,} {'file' if matches.total == 1 else 'files'}"
+    lines = [inert(each) for each in matches.paths]
     if not lines:
-        where = "" if path == "." else f" in {inert(path)}"
+        location = "" if path == "." else f" in {inert(path)}"
         word = pattern.rpartition("/")[2]
-        said = f' with "pattern": "{inert(word)}"' if word.replace("_", "").isalnum() else ""
+        example = f' with "pattern": "{inert(word)}"' if word.replace("_", "").isalnum() else ""
         lines = [
-            f"No file matches {inert(pattern)}{where}. Only names of files were looked at: to find text in files use "
-            f"grep_search{said}. Ignored files are left out, unless path is their folder."
+            f"No file matches {inert(pattern)}{location}. Only names of files were looked at: to find text in "
+            "files use "
+            f"grep_search{example}. Ignored files are left out, unless path is their folder."
         ]
-    if found.total > len(found.paths):
-        lines.append(f"[{found.total - len(found.paths):,} more files are not shown; use a narrower pattern or path]")
-    if not found.complete:
+    if matches.total > len(matches.paths):
+        lines.append(
+            f"[{matches.total - len(matches.paths):,} more files are not shown; use a narrower pattern or path]"
+        )
+    if not matches.complete:
         lines.append("[the search took too long and was stopped; there may be more files]")
     return Outcome("\n".join(lines), summary=count)
 
@@ -85,9 +88,9 @@ class ListDirectory(WithContext, ReadOnlyTool):
 def _list(workspace: Workspace, path: str) -> Outcome:
     require(workspace, path)
     children = sorted(workspace.listdir(path), key=lambda child: child.name)
-    shown = inert(workspace.relative(path))
+    shown_path = inert(workspace.relative(path))
     count = f"{len(children):,} {'entry' if len(children) == 1 else 'entries'}"
-    lines = [f"{shown}/ ({count})", *(_line(child) for child in children[:MAX_ENTRIES])]
+    lines = [f"{shown_path}/ ({count})", *(_line(child) for child in children[:MAX_ENTRIES])]
     if len(children) > MAX_ENTRIES:
         lines.append(f"[{len(children) - MAX_ENTRIES:,} more entries are not shown]")
     return Outcome("\n".join(lines), summary=count)

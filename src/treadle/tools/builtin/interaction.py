@@ -79,8 +79,8 @@ class UpdatePlan(ReadOnlyTool):
     )
 
     async def run(self, invocation: Invocation) -> Outcome:
-        sent: list[dict[str, Any]] = invocation.arguments["steps"]
-        steps = tuple(PlanStep(str(step["text"]), str(step["status"])) for step in sent)
-        done = sum(step.status == "done" for step in steps)
-        words = f"{done} of {len(steps)} steps done"
+        raw_steps: list[dict[str, Any]] = invocation.arguments["steps"]
+        steps = tuple(PlanStep(str(step["text"]), str(step["status"])) for step in raw_steps)
+        done_count = sum(step.status == "done" for step in steps)
+        words = f"{done_count} of {len(steps)} steps done"
         return Outcome(f"The plan is updated: {words}.", summary=words, facts=(PlanUpdated(steps),))

@@ -25,10 +25,10 @@ class Shift(msgspec.Struct, frozen=True):
 
     def apply(self, line: str) -> str:
         """The line at its new indentation. Blank lines stay as they are."""
-        indent, rest = split_indent(line)
-        if not rest.strip():
+        indent, content = split_indent(line)
+        if not content.strip():
             return line
-        return self.indent(indent) + rest
+        return self.indent(indent) + content
 
     def indent(self, indent: str) -> str:
         if self.kind:
@@ -43,39 +43,39 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 def split_indent(line: str) -> tuple[str, str]:
-    rest = line.lstrip(" \t")
-    return line[: len(line) - len(rest)], rest
+    content = line.lstrip(" \t")
+    return line[: len(line) - len(content)], content
 
 
-def infer(mine: list[str], theirs: list[str], asked: list[str]) -> Shift | None:
+def infer(mine: list[str], theirs: list[str], new_indents: list[str]) -> Shift | None:
     """The shift that makes each indentation of `mine` the one in `theirs`; `asked` are others that will be shifted."""
     pairs = list(dict.fromkeys(zip(mine, theirs, strict=True)))
-    own, file = pairs[0]
-    if file.endswith(own) and all(f == file[: len(file) - len(own)] + o for o, f in pairs):
-        return Shift(add=file[: len(file) - len(own)])
-    if own.endswith(file) and all(o == own[: len(own) - len(file)] + f for o, f in pairs):
-        return Shift(drop=own[: len(own) - len(file)])
-    return _scaled(pairs, asked)
+    own_indent, file = pairs[0]
+    if file.endswith(own_indent) and all(f == file[: len(file) - len(own_indent)] + o for o, f in pairs):
+        return Shift(add=file[: len(file) - len(own_indent)])
+    if own_indent.endswith(file) and all(o == own_indent[: len(own_indent) - len(file)] + f for o, f in pairs):
+        return Shift(drop=own_indent[: len(own_indent) - len(file)])
+    return _scaled(pairs, new_indents)
 
 
-def _scaled(pairs: list[tuple[str, str]], asked: list[str]) -> Shift | None:
+def _scaled(pairs: list[tuple[str, str]], new_indents: list[str]) -> Shift | None:
     """Tabs for spaces, spaces for tabs, or another number of spaces a level."""
-    mine, theirs = _kind([own for own, _ in pairs] + asked), _kind([file for _, file in pairs])
+    mine, theirs = _kind([own_indent for own_indent, _ in pairs] + new_indents), _kind([file for _, file in pairs])
     if not mine or not theirs:
         return None
-    widths = sorted({(len(own), len(file)) for own, file in pairs})
-    factor = _factor(widths, mine, theirs, [len(indent) for indent in asked])
+    widths = sorted({(len(own_indent), len(file)) for own_indent, file in pairs})
+    factor = _factor(widths, mine, theirs, [len(indent) for indent in new_indents])
     if factor is None:
         return None
     offset = widths[0][1] - factor * widths[0][0]
     shift = Shift(kind=theirs, factor=factor, offset=offset)
-    if any(shift.indent(own) != file for own, file in pairs):
+    if any(shift.indent(own_indent) != file for own_indent, file in pairs):
         return None
     # A level that does not come out whole would be a guess.
-    return shift if all((factor * len(indent) + offset).denominator == 1 for indent in asked) else None
+    return shift if all((factor * len(indent) + offset).denominator == 1 for indent in new_indents) else None
 
 
-def _factor(widths: list[tuple[int, int]], mine: str, theirs: str, asked: list[int]) -> Fraction | None:
+def _factor(widths: list[tuple[int, int]], mine: str, theirs: str, new_widths: list[int]) -> Fraction | None:
     (low, low_file), (high, high_file) = widths[0], widths[-1]
     if high != low:
         return Fraction(high_file - low_file, high - low) if high_file > low_file else None
@@ -85,7 +85,7 @@ def _factor(widths: list[tuple[int, int]], mine: str, theirs: str, asked: list[i
         ratio = Fraction(low_file, low)
         if ratio.numerator == 1 or ratio.denominator == 1:
             return ratio
-    level = gcd(*asked, low) if mine == " " else 4
+    level = gcd(*new_widths, low) if mine == " " else 4
     if mine == " " and level not in (2, 3, 4, 8):
         level = 4
     return Fraction(1, level) if mine == " " else Fraction(level)
@@ -132,10 +132,10 @@ def plain_punctuation(text: str) -> str:
     return text
 
 
-def canonical(lines: list[str], how: How) -> list[str]:
-    """Each line without what the level leaves aside. What is taken away stands at its end, so that columns hold; only
-    `indentation` takes the beginning, too."""
-    match how:
+def canonical(lines: list[str], match_kind: How) -> list[str]:
+    """Each line without the differences that the level ignores. Only characters at the end of a line are removed, so
+    that columns stay the same; `indentation` removes those at the beginning, too."""
+    match match_kind:
         case "line_endings":
             return [line[:-1] if line.endswith("\r") else line for line in lines]
         case "trailing_space":
@@ -178,18 +178,18 @@ class SearchedText:
         """The number of the line, from 0, in which an offset lies."""
         return min(bisect_right(self.starts, offset), len(self.lines)) - 1
 
-    def _form(self, how: How) -> _Form:
-        if how not in self._forms:
-            lines = canonical(self.lines, how)
-            text = self.text if how == "exact" else "\n".join(lines)
-            self._forms[how] = _Form(text, lines)
-        return self._forms[how]
+    def _form(self, match_kind: How) -> _Form:
+        if match_kind not in self._forms:
+            lines = canonical(self.lines, match_kind)
+            text = self.text if match_kind == "exact" else "\n".join(lines)
+            self._forms[match_kind] = _Form(text, lines)
+        return self._forms[match_kind]
 
     # -- passages of characters -----------------------------------------------------------------------------------
 
-    def worth(self, passage: str, how: How) -> bool:
-        """Whether a level can find anything that the one before it cannot."""
-        match how:
+    def worth(self, passage: str, match_kind: How) -> bool:
+        """True if a level can find anything that the one before it cannot."""
+        match match_kind:
             case "line_endings":
                 return "\r" in self.text or "\r" in passage or passage.endswith("\n")
             case "punctuation":
@@ -197,24 +197,24 @@ class SearchedText:
             case _:
                 return True
 
-    def find(self, passage: str, how: How, *, every: bool = False) -> list[TextSpan]:
+    def find(self, passage: str, match_kind: How, *, every: bool = False) -> list[TextSpan]:
         """The places of a passage that may begin and end inside a line. Those that overlap count, too, unless `every`
         place is to be replaced."""
-        wanted = passage.split("\n")
-        plain = plain_punctuation(wanted[-1]) if how == "punctuation" else wanted[-1]
-        forms = canonical(wanted, how)
-        if how != "line_endings" and not any(form.strip() for form in forms):
+        passage_lines = passage.split("\n")
+        plain = plain_punctuation(passage_lines[-1]) if match_kind == "punctuation" else passage_lines[-1]
+        forms = canonical(passage_lines, match_kind)
+        if match_kind != "line_endings" and not any(form.strip() for form in forms):
             return []  # blank lines alone say too little
-        cut = forms[-1] != plain
-        found = self._spans("\n".join(forms), how, cut, every)
-        if cut:  # what looks like trailing space may be space before something
-            found += self._spans("\n".join([*forms[:-1], plain]), how, False, every)
-        return sorted(found, key=lambda span: span.start)
+        is_trimmed = forms[-1] != plain
+        spans = self._spans("\n".join(forms), match_kind, is_trimmed, every)
+        if is_trimmed:  # the space may also stand before other text
+            spans += self._spans("\n".join([*forms[:-1], plain]), match_kind, False, every)
+        return sorted(spans, key=lambda span: span.start)
 
-    def _spans(self, needle: str, how: How, to_line_end: bool, every: bool) -> list[TextSpan]:
+    def _spans(self, needle: str, match_kind: How, to_line_end: bool, every: bool) -> list[TextSpan]:
         if not needle:
             return []
-        form = self._form(how)
+        form = self._form(match_kind)
         virtual = needle.endswith("\n") and bool(needle.strip()) and not form.text.endswith("\n")
         hay = form.text + "\n" if virtual else form.text
         spans = []
@@ -239,36 +239,36 @@ class SearchedText:
 
     # -- passages of whole lines ----------------------------------------------------------------------------------
 
-    def find_lines(self, wanted: list[str], how: How) -> list[int]:
+    def find_lines(self, passage_lines: list[str], match_kind: How) -> list[int]:
         """Where these whole lines stand one after the other: the numbers of the first, from 0."""
-        form = self._form(how)
-        needle = "\n" + "\n".join(canonical(wanted, how)) + "\n"
+        form = self._form(match_kind)
+        needle = "\n" + "\n".join(canonical(passage_lines, match_kind)) + "\n"
         return [bisect_right(form.starts, at) - 1 for at in places(f"\n{form.text}\n", needle)]
 
-    def find_shifted(self, wanted: list[str], new: list[str]) -> list[tuple[int, Shift]]:
+    def find_shifted(self, passage_lines: list[str], new: list[str]) -> list[tuple[int, Shift]]:
         """Where these whole lines stand with another indentation, if it is the same shift for all of them. `new` are
         the lines that shall be shifted likewise; their indentation helps to tell how wide a level is."""
-        forms = canonical(wanted, "indentation")
+        forms = canonical(passage_lines, "indentation")
         if not any(forms):
             return []
-        mine = [split_indent(line)[0] for line, form in zip(wanted, forms, strict=True) if form]
-        asked = [split_indent(line)[0] for line in new if line.strip()]
-        found = []
-        for at in self.find_lines(wanted, "indentation"):
+        mine = [split_indent(line)[0] for line, form in zip(passage_lines, forms, strict=True) if form]
+        new_indents = [split_indent(line)[0] for line in new if line.strip()]
+        matches = []
+        for at in self.find_lines(passage_lines, "indentation"):
             theirs = [split_indent(self.lines[at + i])[0] for i, form in enumerate(forms) if form]
-            shift = infer(mine, theirs, asked)
+            shift = infer(mine, theirs, new_indents)
             if shift is not None:
-                found.append((at, shift))
-        return found
+                matches.append((at, shift))
+        return matches
 
 
 def places(text: str, passage: str, *, every: bool = False) -> list[int]:
     """Where a passage begins. Bounded, where it overlaps itself over and over: each place costs its length."""
     most = len(text) + 1 if every else max(200, 20_000_000 // len(passage))
     step = len(passage) if every else 1
-    found: list[int] = []
+    offsets: list[int] = []
     at = text.find(passage)
-    while at != -1 and len(found) < most:
-        found.append(at)
+    while at != -1 and len(offsets) < most:
+        offsets.append(at)
         at = text.find(passage, at + step)
-    return found
+    return offsets

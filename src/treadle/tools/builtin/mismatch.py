@@ -1,6 +1,6 @@
-"""What a model is told when a passage is not found once (T-03): every place it stands, the nearest passage as a small
-diff, and what usually went wrong. Votes of rare words find the nearest passage anywhere in a large file; only a few
-lines are compared in earnest. Pure, in bounded time; the texts are bounded, too."""
+"""The message to a model if a passage is not found exactly once (T-03): all its occurrences, the nearest passage as a
+small diff, and the usual cause. Votes of rare words find the nearest passage anywhere in a large file; only a few lines
+are compared in earnest. Pure, in bounded time; the texts are bounded, too."""
 
 import difflib
 import html
@@ -30,16 +30,16 @@ _WAYS_SHOWN = 3
 _NUMBERED = re.compile(r"[ \t]*(\d{1,7})(\t|→|[:|│](?! )|[:|│] )")
 
 
-def ambiguous(text: str, starts: list[int], old: str, how: How) -> str:
+def ambiguous(text: str, starts: list[int], old: str, match_kind: How) -> str:
     """Every line where the passage begins, how to say which is meant, and the first places with the line before, which
     may tell them apart."""
-    named = starts[:_LINES_NAMED]
-    begins = lines_of(text, named, old)
+    listed_starts = starts[:_LINES_NAMED]
+    begins = lines_of(text, listed_starts, old)
     numbers = list(dict.fromkeys(begins))
     total = max(len(starts), text.count(old))
     places = f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-    more = f" and {total - len(named):,} more places" if total > len(named) else ""
-    aside = f" ({ASIDE[how]})" if ASIDE[how] else ""
+    more = f" and {total - len(listed_starts):,} more places" if total > len(listed_starts) else ""
+    aside = f" ({ASIDE[match_kind]})" if ASIDE[match_kind] else ""
     return (
         f"old_str occurs {total:,} times, beginning in {places}{more}{aside}. {_way_out(begins)}\n"
         f"{_around(text.split(chr(10)), numbers[:_PLACES_SHOWN])}"
@@ -47,14 +47,14 @@ def ambiguous(text: str, starts: list[int], old: str, how: How) -> str:
 
 
 def _way_out(begins: list[int]) -> str:
-    """What to send. In the very words: small models read "add lines around it" and send the same call again."""
+    """The argument to send, word for word: small models read "add lines around it" and send the same call again."""
     alone = [line for line in begins if begins.count(line) == 1]
     if not alone:
         return "Add what stands around the one you mean so that it is unique."
-    named = [f'"line": {line}' for line in alone]
-    if len(named) > _WAYS_SHOWN:
-        return f"Send the call again with the line of the one you mean, as in {named[0]}."
-    return f"Send the call again with {' or '.join(named)}."
+    line_arguments = [f'"line": {line}' for line in alone]
+    if len(line_arguments) > _WAYS_SHOWN:
+        return f"Send the call again with the line of the one you mean, as in {line_arguments[0]}."
+    return f"Send the call again with {' or '.join(line_arguments)}."
 
 
 def lines_of(text: str, starts: list[int], old: str) -> list[int]:
@@ -66,11 +66,11 @@ def lines_of(text: str, starts: list[int], old: str) -> list[int]:
 def _around(lines: list[str], numbers: list[int]) -> str:
     """Lines by their numbers, each with the one before it."""
     width = len(str(numbers[-1]))
-    shown = []
+    excerpts = []
     for number in numbers:
         pair = [number - 1, number] if number > 1 else [number]
-        shown.append("\n".join(f" {at:>{width}}  {clip(lines[at - 1])}" for at in pair))
-    return "\n\n".join(shown)
+        excerpts.append("\n".join(f" {at:>{width}}  {clip(lines[at - 1])}" for at in pair))
+    return "\n\n".join(excerpts)
 
 
 def _lines_of(text: str, offsets: list[int]) -> list[int]:
@@ -84,7 +84,7 @@ def _lines_of(text: str, offsets: list[int]) -> list[int]:
 
 
 def not_found(body: SearchedText, old: str, new: str, name: str = "old_str") -> str:
-    """What went wrong, as far as it can be told, and the passage that was probably meant."""
+    """Return the cause of the failure, as far as it can be told, and the passage that was probably meant."""
     there = already_there(body, new)
     if there:
         return (
@@ -148,10 +148,10 @@ def without_numbers(text: str, *, in_order: bool = True) -> Bare | None:
     lines = text.split("\n")
     last = [""] if len(lines) > 1 and not lines[-1] else []
     body = lines[: len(lines) - len(last)]
-    found = [_NUMBERED.match(line) for line in body]
-    if not all(found):
+    line_matches = [_NUMBERED.match(line) for line in body]
+    if not all(line_matches):
         return None
-    matches = [match for match in found if match is not None]
+    matches = [match for match in line_matches if match is not None]
     numbers = [int(match[1]) for match in matches]
     if in_order and any(b != a + 1 for a, b in pairwise(numbers)):
         return None
@@ -159,12 +159,14 @@ def without_numbers(text: str, *, in_order: bool = True) -> Bare | None:
         match[2][0] not in ":|│" or match[2].endswith(" ") or match.end() == len(line.rstrip("\r"))
         for match, line in zip(matches, body, strict=True)
     )
-    cut = [line[match.end() if spaced else match.end(1) + 1 :] for match, line in zip(matches, body, strict=True)]
-    return Bare("\n".join([*cut, *last]), numbers[0], len(numbers) > 1)
+    bare_lines = [
+        line[match.end() if spaced else match.end(1) + 1 :] for match, line in zip(matches, body, strict=True)
+    ]
+    return Bare("\n".join([*bare_lines, *last]), numbers[0], len(numbers) > 1)
 
 
 def some_numbers(text: str) -> bool:
-    """Whether any line begins as those of read_file do."""
+    """True if any line begins as those of read_file do."""
     return any(_NUMBERED.match(line) for line in text.split("\n"))
 
 
@@ -191,14 +193,14 @@ def clip(line: str) -> str:
 
 def nearest(body: SearchedText, old: str, name: str = "old_str") -> str:
     """A sentence, and below it the place that comes nearest; or that there is none."""
-    wanted = old.replace("\r\n", "\n").strip("\n").split("\n")
+    passage_lines = old.replace("\r\n", "\n").strip("\n").split("\n")
     if not old.strip():
         return "It is white space only; add the lines around it."
-    at = _place(body, wanted)
+    at = _place(body, passage_lines)
     if at is None:
-        how = _anchor(body) if name == "old_str" else ""
-        return f"No line of the file resembles it. {how or 'Read the file again, or look for it in another file.'}"
-    first, rows, spaces = _diff(body, wanted, at)
+        advice = _anchor(body) if name == "old_str" else ""
+        return f"No line of the file resembles it. {advice or 'Read the file again, or look for it in another file.'}"
+    first, rows, spaces = _diff(body, passage_lines, at)
     legend = _LEGEND.format(name=name, spaces="; · is a space, → a tab" if spaces else "")
     return (
         f"The nearest passage begins in line {first + 1} {legend}:\n" + "\n".join(rows) + "\n"
@@ -209,13 +211,13 @@ def nearest(body: SearchedText, old: str, name: str = "old_str") -> str:
 def _anchor(body: SearchedText) -> str:
     """How to add what is not there yet: with a line that is, if one of the last ones is there only once."""
     for line in reversed(body.lines[-_LAST_LINES:]):
-        kept = line.rstrip("\r")
-        if kept.strip() and len(kept) <= _WIDTH and body.text.count(kept) == 1:
-            shown = encode(kept).decode()
+        anchor = line.rstrip("\r")
+        if anchor.strip() and len(anchor) <= _WIDTH and body.text.count(anchor) == 1:
+            quoted = encode(anchor).decode()
             return (
                 "If it should be there, read the file again, or look for it in another one. If you want to add "
-                f'something, send the call again with "old_str": {shown} and with a new_str that begins with this line '
-                "and has the new ones below it."
+                f'something, send the call again with "old_str": {quoted} and with a new_str that begins with this '
+                "line and has the new ones below it."
             )
     return ""
 
@@ -223,27 +225,27 @@ def _anchor(body: SearchedText) -> str:
 # -- where it is --------------------------------------------------------------------------------------------------
 
 
-def _place(body: SearchedText, wanted: list[str]) -> int | None:
+def _place(body: SearchedText, passage_lines: list[str]) -> int | None:
     """The line, from 0 (or below, if the passage began before the text), where `wanted` would begin."""
-    votes = _votes(body, wanted)
+    votes = _votes(body, passage_lines)
     best, at = 0.0, None
     for place, _ in votes.most_common(4):
-        likeness = _likeness(body, wanted, place)
+        likeness = _likeness(body, passage_lines, place)
         if likeness > best:
             best, at = likeness, place
     if at is not None and best >= 0.4:
         return at
-    return _by_letters(body, wanted)
+    return _by_letters(body, passage_lines)
 
 
-def _votes(body: SearchedText, wanted: list[str]) -> Counter[int]:
+def _votes(body: SearchedText, passage_lines: list[str]) -> Counter[int]:
     """Each word votes for the places where it stands, the more the rarer it is."""
-    sample = [i for i, line in enumerate(wanted) if line.strip()]
+    sample = [i for i, line in enumerate(passage_lines) if line.strip()]
     if len(sample) > _LINES_SAMPLED:
         sample = sample[: _LINES_SAMPLED // 2] + sample[-_LINES_SAMPLED // 2 :]
     words: dict[str, int] = {}
     for i in sample:
-        for word in _WORD.findall(wanted[i][:1_000]):
+        for word in _WORD.findall(passage_lines[i][:1_000]):
             words.setdefault(word, i)
     votes: Counter[int] = Counter()
     affordable = max(8, min(_WORDS, _SCANNED // (len(body.text) + 1)))
@@ -258,10 +260,10 @@ def _votes(body: SearchedText, wanted: list[str]) -> Counter[int]:
     return votes
 
 
-def _likeness(body: SearchedText, wanted: list[str], at: int) -> float:
+def _likeness(body: SearchedText, passage_lines: list[str], at: int) -> float:
     """How like the lines are on average, 0 to 1, indentation aside; of the first lines that are not blank."""
     total, count = 0.0, 0
-    for i, line in enumerate(wanted):
+    for i, line in enumerate(passage_lines):
         if not line.strip():
             continue
         theirs = body.lines[at + i] if 0 <= at + i < len(body.lines) else ""
@@ -272,17 +274,17 @@ def _likeness(body: SearchedText, wanted: list[str], at: int) -> float:
     return total / count if count else 0.0
 
 
-def _ratio(one: str, other: str) -> float:
-    one, other = plain_punctuation(one.strip()[:_WIDTH]), plain_punctuation(other.strip()[:_WIDTH])
-    if one == other:
+def _ratio(one: str, second: str) -> float:
+    one, second = plain_punctuation(one.strip()[:_WIDTH]), plain_punctuation(second.strip()[:_WIDTH])
+    if one == second:
         return 1.0
-    return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
+    return difflib.SequenceMatcher(None, one, second, autojunk=False).ratio()
 
 
-def _by_letters(body: SearchedText, wanted: list[str]) -> int | None:
+def _by_letters(body: SearchedText, passage_lines: list[str]) -> int | None:
     """For passages without a word in common: the line most like the longest one."""
-    key = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()))
-    line = wanted[key].strip()[:_WIDTH]
+    key = max(range(len(passage_lines)), key=lambda i: len(passage_lines[i].strip()))
+    line = passage_lines[key].strip()[:_WIDTH]
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(line)
     best, at = 0.5, None
@@ -296,11 +298,11 @@ def _by_letters(body: SearchedText, wanted: list[str]) -> int | None:
 # -- how it differs -----------------------------------------------------------------------------------------------
 
 
-def _diff(body: SearchedText, wanted: list[str], at: int) -> tuple[int, list[str], bool]:
+def _diff(body: SearchedText, passage_lines: list[str], at: int) -> tuple[int, list[str], bool]:
     """The first line that is shown, the rows, and whether spaces and tabs are drawn in them."""
-    skipped = _equal_lines(body, wanted, at)
+    skipped = _equal_lines(body, passage_lines, at)
     skipped = max(0, skipped - 2)
-    ours = wanted[skipped : skipped + _LINES_COMPARED]
+    ours = passage_lines[skipped : skipped + _LINES_COMPARED]
     start = max(0, at + skipped)
     theirs = [line.rstrip("\r") for line in body.lines[start : start + len(ours) + 3]]
     ops = _trimmed(difflib.SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes(), len(theirs))
@@ -311,11 +313,11 @@ def _diff(body: SearchedText, wanted: list[str], at: int) -> tuple[int, list[str
     return start + ops[0][1], rows, spaces
 
 
-def _equal_lines(body: SearchedText, wanted: list[str], at: int) -> int:
+def _equal_lines(body: SearchedText, passage_lines: list[str], at: int) -> int:
     """How many lines are equal from the beginning."""
     count = 0
-    while count < len(wanted) and 0 <= at + count < len(body.lines):
-        if body.lines[at + count].rstrip("\r") != wanted[count]:
+    while count < len(passage_lines) and 0 <= at + count < len(body.lines):
+        if body.lines[at + count].rstrip("\r") != passage_lines[count]:
             break
         count += 1
     return count
@@ -347,8 +349,8 @@ def _rows(theirs: list[str], ours: list[str], ops: Sequence[_Op], start: int, sp
                 lines = lines[-2:]
             rows += [f" {start + i + 1:>{width}}  {clip(theirs[i])}" for i in lines]
             continue
-        rows += [f"-{start + i + 1:>{width}}  {_drawn(clip(theirs[i]), spaces)}" for i in range(a, b)]
-        rows += [f"+{'':>{width}}  {_drawn(clip(ours[i]), spaces)}" for i in range(c, d)]
+        rows += [f"-{start + i + 1:>{width}}  {_mark_spaces(clip(theirs[i]), spaces)}" for i in range(a, b)]
+        rows += [f"+{'':>{width}}  {_mark_spaces(clip(ours[i]), spaces)}" for i in range(c, d)]
     return rows
 
 
@@ -356,5 +358,5 @@ def _only_spaces(theirs: list[str], ours: list[str]) -> bool:
     return any("".join(a.split()) == "".join(b.split()) for a, b in zip(theirs, ours, strict=False) if a.strip())
 
 
-def _drawn(line: str, spaces: bool) -> str:
+def _mark_spaces(line: str, spaces: bool) -> str:
     return line.replace("\t", "→").replace(" ", "·") if spaces else line

@@ -1,5 +1,5 @@
-"""What a model is told of a path where nothing lies: the names that are there. Models guess paths from what a task says
-of them, and go on guessing (T-01, T-03, T-04)."""
+"""The message to a model about a path that does not exist: the names that do. Models guess paths from the words of a
+task, and go on guessing (T-01, T-03, T-04)."""
 
 from pathlib import PurePosixPath
 
@@ -21,23 +21,23 @@ def require(workspace: Workspace, path: str) -> None:
 def not_there(workspace: Workspace, path: str) -> str:
     """Sentences: that nothing lies there, and what does in the nearest folder that exists."""
     here = PurePosixPath(path)
-    said = f"{inert(path)} does not exist."
+    sentence = f"{inert(path)} does not exist."
     while here.name:
-        wanted, here = here.name, here.parent
+        missing_name, here = here.name, here.parent
         try:
             names = sorted(map(_name, workspace.listdir(str(here))))
         except ToolError:  # not there either, or no folder
             continue
-        told = names if len(names) <= _MOST else _near(wanted, names)
-        if 0 < len(told) <= _SENT:
-            ways = " or ".join(f'"path": "{inert(str(here / name))}"' for name in told)
-            return f"{said} Send the call again with {ways}, if you mean that."
-        where = "the project" if not here.name else inert(f"{here}/")
-        return f"{said} In {where} there is: {', '.join(map(inert, told))}." if told else said
-    return said
+        candidates = names if len(names) <= _MOST else _find_close_names(missing_name, names)
+        if 0 < len(candidates) <= _SENT:
+            ways = " or ".join(f'"path": "{inert(str(here / name))}"' for name in candidates)
+            return f"{sentence} Send the call again with {ways}, if you mean that."
+        location = "the project" if not here.name else inert(f"{here}/")
+        return f"{sentence} In {location} there is: {', '.join(map(inert, candidates))}." if candidates else sentence
+    return sentence
 
 
-def _near(name: str, names: list[str]) -> list[str]:
+def _find_close_names(name: str, names: list[str]) -> list[str]:
     from difflib import get_close_matches  # for the few who guess
 
     return get_close_matches(name, names, 3)

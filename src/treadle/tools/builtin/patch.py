@@ -41,15 +41,15 @@ class ApplyPatch(FileTool):
             invocation.arguments["patch"]
         )  # refuses half surrogate pairs, which stand for broken bytes in some texts
         try:
-            made = plan(invocation.arguments["patch"], files.read)
+            patch_plan = plan(invocation.arguments["patch"], files.read)
         except EditError as error:
             stale = tuple(path for path in files.found if files.differs(path, invocation))
             if stale:  # that is why it does not fit
                 raise Stale(stale) from None
             raise EditError(visible(f"Nothing was changed. {error}")) from None
-        old_paths = {workspace.relative(new): workspace.relative(old) for new, old in made.moved.items()}
-        executable = {workspace.relative(path): value for path, value in made.executable.items()}
-        return files.changes(made.texts, old_paths, executable)
+        old_paths = {workspace.relative(new): workspace.relative(old) for new, old in patch_plan.old_paths.items()}
+        executable = {workspace.relative(path): value for path, value in patch_plan.executable.items()}
+        return files.changes(patch_plan.texts, old_paths, executable)
 
 
 class _Files:
@@ -70,14 +70,14 @@ class _Files:
         return self.found[path][1].text
 
     def differs(self, path: str, invocation: Invocation) -> bool:
-        return invocation.seen.get(path, "") not in ("", sha256(self.found[path][0]))
+        return invocation.known_files.get(path, "") not in ("", sha256(self.found[path][0]))
 
     def changes(
         self, texts: dict[str, str | None], old_paths: dict[str, str], executable: dict[str, bool]
     ) -> list[Change]:
         changes: dict[str, Change] = {}
-        for given, text in texts.items():
-            path = self._workspace.relative(given)
+        for given_path, text in texts.items():
+            path = self._workspace.relative(given_path)
             if path in changes:
                 raise ToolError(f"Nothing was changed. The patch names {inert(path)} in two ways; use one of them.")
             old = self.found[path][0] if path in self.found else None
@@ -101,7 +101,8 @@ class _Files:
         return None if new == old and not moves else new
 
     def _require_no_link(self, path: str) -> None:
-        """What was read is behind a link, what would be deleted is the link: that is not what the patch shows."""
+        """ToolError if the path is a link: the patch shows the target's content, but the deletion would remove the
+        link."""
         entry = self._workspace.inspect(path)
         if entry is not None and entry.kind == "link":
             raise ToolError(

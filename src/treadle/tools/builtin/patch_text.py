@@ -26,7 +26,7 @@ class PatchHunk(msgspec.Struct, frozen=True):
     at_end: bool = False
     unended_old: bool = False
     unended_new: bool = False
-    """Whether the last line removed, or added, has no newline."""
+    """True if the last removed line (`unended_old`) or added line (`unended_new`) has no newline."""
 
 
 class Add(msgspec.Struct, frozen=True):
@@ -116,8 +116,8 @@ def _unwrap(lines: list[str]) -> list[str]:
 
 def _begins(lines: list[str], at: int) -> bool:
     line = lines[at].strip()
-    known = line.startswith(("diff --git ", "rename from ")) or _HEADER.fullmatch(line) or _MARK.fullmatch(line)
-    return bool(known) or _is_unified(lines, at)
+    is_header = line.startswith(("diff --git ", "rename from ")) or _HEADER.fullmatch(line) or _MARK.fullmatch(line)
+    return bool(is_header) or _is_unified(lines, at)
 
 
 def clean_path(path: str) -> str:
@@ -149,7 +149,7 @@ def _section(word: str, path: str, lines: list[str]) -> Section:
     if word in ("delete", "remove"):
         return Delete(path)
     if word in ("add", "create"):
-        return Add(path, _added(path, lines))
+        return Add(path, _parse_new_file(path, lines))
     move = ""
     while lines and (not lines[0].strip() or (match := _MOVE.fullmatch(lines[0].strip())) is not None):
         if lines[0].strip():
@@ -162,17 +162,17 @@ def _section(word: str, path: str, lines: list[str]) -> Section:
     return Update(path, move, _hunks(lines))
 
 
-def _added(path: str, lines: list[str]) -> str:
+def _parse_new_file(path: str, lines: list[str]) -> str:
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     if lines and _AT.fullmatch(lines[0]):
         lines = lines[1:]
-    ended = True
+    ends_with_newline = True
     if lines and lines[-1].startswith(_UNENDED):
-        lines, ended = lines[:-1], False
+        lines, ends_with_newline = lines[:-1], False
     lines = [line for line in lines if not _MARK.fullmatch(line)]
     if not any(line.startswith("+") for line in lines):
-        kept = lines
+        content_lines = lines
     else:
         for number, line in enumerate(lines, 1):
             if line.strip() and not line.startswith("+"):
@@ -180,8 +180,8 @@ def _added(path: str, lines: list[str]) -> str:
                     f"{path}: line {number} of the new file does not begin with a plus: {line[:80]!r}. Put a plus "
                     "before every line of a file to add."
                 )
-        kept = [line[1:] for line in lines]
-    return "\n".join(kept) + ("\n" if kept and ended else "")
+        content_lines = [line[1:] for line in lines]
+    return "\n".join(content_lines) + ("\n" if content_lines and ends_with_newline else "")
 
 
 # -- hunks --------------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def _unified(old_path: str, new_path: str, lines: list[str], executable: bool | 
     if new_path == "/dev/null":
         return Delete(clean_path(old_path.removeprefix("a/")), _hunks(lines))
     if old_path == "/dev/null":
-        return Add(clean_path(new_path.removeprefix("b/")), _added(new_path, lines), executable)
+        return Add(clean_path(new_path.removeprefix("b/")), _parse_new_file(new_path, lines), executable)
     if old_path.startswith("a/") and new_path.startswith("b/"):
         old_path, new_path = old_path[2:], new_path[2:]
     return Update(clean_path(old_path), "" if old_path == new_path else clean_path(new_path), _hunks(lines), executable)

@@ -1,6 +1,6 @@
-"""read_file: numbered lines of a text file, bounded, with how to get the rest (T-01). What is read is noted with the
-result, so that a later change of a file that is no longer the same can be refused (T-13). Of a large file one pass
-counts lines, hashes, and keeps only the lines that are wanted."""
+"""read_file: numbered lines of a text file, bounded, with how to get the rest (T-01). The result records the hash of
+the file, so that a later change can be refused if the file is no longer the same (T-13). One pass over a large file
+counts lines, hashes, and keeps only the requested lines."""
 
 import hashlib
 
@@ -9,10 +9,10 @@ from treadle.lines.changes import count
 from treadle.lines.encodings import visible
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import Workspace, inert
-from treadle.protocol.content import Seen
+from treadle.protocol.content import KnownFile
 from treadle.protocol.tools import ShortForm, ToolSpec
 from treadle.tools.builtin import stale_files
-from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, cut, in_thread, parameters
+from treadle.tools.builtin.base import MAX_BYTES, MAX_LINES, PATH, in_thread, parameters, truncate_utf8
 from treadle.tools.builtin.context import WithContext
 from treadle.tools.builtin.file_change import sha256
 from treadle.tools.builtin.nearby import not_there
@@ -54,38 +54,38 @@ class ReadFile(WithContext, ReadOnlyTool):
         return outcome
 
 
-def _read(workspace: Workspace, given: str, start: int, end: int) -> tuple[Outcome, bytes | None]:
+def _read(workspace: Workspace, given_path: str, start: int, end: int) -> tuple[Outcome, bytes | None]:
     """The result, and the bytes that the model has now seen if they are few enough to be kept."""
-    path = workspace.relative(given)
-    found = workspace.stat(path)
-    if found is None:
+    path = workspace.relative(given_path)
+    status = workspace.stat(path)
+    if status is None:
         raise ToolError(not_there(workspace, path))
-    if found.kind == "file" and found.size > MAX_FILE:
+    if status.kind == "file" and status.size > MAX_FILE:
         return read_large(workspace, path, start, end), None
     data = workspace.read_bytes(path, MAX_FILE)
-    seen = (Seen(path, sha256(data)),)
-    shown = inert(path)
-    text, summary = numbered_text(shown, decode(data, shown), start, end)
-    return Outcome(text, summary=summary, seen=seen), data
+    known_files = (KnownFile(path, sha256(data)),)
+    shown_path = inert(path)
+    text, summary = numbered_text(shown_path, decode(data, shown_path), start, end)
+    return Outcome(text, summary=summary, known_files=known_files), data
 
 
-def numbered_text(shown: str, file: Text, start: int, end: int) -> tuple[str, str]:
+def numbered_text(shown_path: str, file: Text, start: int, end: int) -> tuple[str, str]:
     """The lines of a file from `start` to `end` (0: its last) as the model sees them, and in a few words which they
     are. ToolError if there are no such lines."""
     lines, notes = _lines(file)
     total = len(lines)
     if not total:
-        return f"{shown} is empty (0 lines).", "0 lines"
+        return f"{shown_path} is empty (0 lines).", "0 lines"
     if start > total:
-        raise ToolError(f"{shown} has only {count(total, 'line')}; start_line {start} is past its end.")
-    wanted = min(end or total, total)
-    body, last = _numbered(lines, start, wanted)
-    header = f"{shown} ({count(total, 'line')}{notes})"
+        raise ToolError(f"{shown_path} has only {count(total, 'line')}; start_line {start} is past its end.")
+    end_line = min(end or total, total)
+    body, last = _numbered(lines, start, end_line)
+    header = f"{shown_path} ({count(total, 'line')}{notes})"
     if (start, last) != (1, total):
         header += f", lines {start} to {last}"
     parts = [header, *body]
-    if last < wanted:
-        parts.append(f"[lines {last + 1} to {wanted} are not shown; call read_file with start_line={last + 1}]")
+    if last < end_line:
+        parts.append(f"[lines {last + 1} to {end_line} are not shown; call read_file with start_line={last + 1}]")
     return "\n".join(parts), f"{last - start + 1} of {count(total, 'line')}"
 
 
@@ -124,7 +124,7 @@ def _numbered(lines: list[str], start: int, end: int) -> tuple[list[str], int]:
         if size + length > MAX_BYTES:
             if body:
                 break
-            short = cut(line, MAX_BYTES)
+            short = truncate_utf8(line, MAX_BYTES)
             body.append(f"{short}\n[line {number} is cut: {length:,} bytes; use run_command to see other parts of it]")
             break
         size += length
@@ -181,8 +181,8 @@ class _Window:
         if (self._size > MAX_BYTES and self.lines) or len(self.lines) >= MAX_LINES or self.number > self._end:
             self.full = True
         else:
-            cut = b"" if self._length <= len(self._open) else b" [line cut: %d bytes]" % self._length
-            self.lines.append(bytes(self._open).removesuffix(b"\r") + cut)
+            cut_note = b"" if self._length <= len(self._open) else b" [line cut: %d bytes]" % self._length
+            self.lines.append(bytes(self._open).removesuffix(b"\r") + cut_note)
         self._open.clear()
         self._length = 0
         self.number += 1
@@ -190,14 +190,14 @@ class _Window:
 
 def read_large(workspace: Workspace, path: str, start: int, end: int) -> Outcome:
     """As read_file answers for smaller files; UTF-8 only."""
-    shown = inert(path)
+    shown_path = inert(path)
     window = _Window(start, end)
     total = hashlib.sha256()
     size, feeds, last = 0, 0, b""
     for chunk in workspace.chunks(path):
         if not size and (b"\0" in chunk or chunk.startswith((b"\xff\xfe", b"\xfe\xff"))):
-            found = workspace.stat(path)
-            raise ToolError(refusal(chunk, 0 if found is None else found.size, shown, "it contains NUL bytes"))
+            status = workspace.stat(path)
+            raise ToolError(refusal(chunk, 0 if status is None else status.size, shown_path, "it contains NUL bytes"))
         window.feed(chunk)
         total.update(chunk)
         size += len(chunk)
@@ -206,11 +206,13 @@ def read_large(workspace: Workspace, path: str, start: int, end: int) -> Outcome
     window.end()
     total_lines = feeds + (last not in (b"", b"\n"))
     if not window.lines:
-        raise ToolError(f"{shown} has only {count(total_lines, 'line')}; start_line {start} is past its end.")
+        raise ToolError(f"{shown_path} has only {count(total_lines, 'line')}; start_line {start} is past its end.")
     until = start + len(window.lines) - 1
     body = [f"{start + i}\t{visible(line.decode(errors='surrogateescape'))}" for i, line in enumerate(window.lines)]
-    header = f"{shown} ({count(total_lines, 'line')}, {size:,} bytes), lines {start} to {until}"
-    wanted = min(end or total_lines, total_lines)
-    more = [f"[lines {until + 1} to {wanted} are not shown; call read_file with start_line={until + 1}]"]
-    text = "\n".join([header, *body, *(more if until < wanted else [])])
-    return Outcome(text, summary=f"{len(body)} of {count(total_lines, 'line')}", seen=(Seen(path, total.hexdigest()),))
+    header = f"{shown_path} ({count(total_lines, 'line')}, {size:,} bytes), lines {start} to {until}"
+    end_line = min(end or total_lines, total_lines)
+    more = [f"[lines {until + 1} to {end_line} are not shown; call read_file with start_line={until + 1}]"]
+    text = "\n".join([header, *body, *(more if until < end_line else [])])
+    return Outcome(
+        text, summary=f"{len(body)} of {count(total_lines, 'line')}", known_files=(KnownFile(path, total.hexdigest()),)
+    )

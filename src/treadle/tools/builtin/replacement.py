@@ -1,6 +1,6 @@
-"""Replacing one piece of a text by another: the pure core of edit_file (T-03). Exact first, then with ever more small
-differences left aside; what is not found once is an EditError that shows where to look. What the file has of line
-endings, byte-order mark and final newline is kept."""
+"""Replacing one piece of a text by another: the pure core of edit_file (T-03). An exact match is tried first, then
+matches that ignore ever more small differences. A passage that is not found exactly once is an EditError that shows
+where to look. Line endings, byte-order mark and final newline of the file are kept."""
 
 import re
 
@@ -16,11 +16,11 @@ class Replacement(msgspec.Struct, frozen=True):
     """The new text, how the old piece was matched, and how often it was replaced."""
 
     text: str
-    how: How
+    match_kind: How
     count: int
 
 
-class Which(msgspec.Struct, frozen=True):
+class OccurrenceChoice(msgspec.Struct, frozen=True):
     """Which occurrence is meant where there are several: all, or the one that begins in a line (from 1)."""
 
     every: bool = False
@@ -35,10 +35,10 @@ class Which(msgspec.Struct, frozen=True):
 
 def replace(text: str, old: str, new: str, replace_all: bool = False, line: int = 0) -> Replacement:
     """Replace `old`, which must occur exactly once unless `replace_all`, or once as from this line."""
-    return _replace(text, old, new, Which(replace_all, line))
+    return _replace(text, old, new, OccurrenceChoice(replace_all, line))
 
 
-def _replace(text: str, old: str, new: str, which: Which) -> Replacement:
+def _replace(text: str, old: str, new: str, choice: OccurrenceChoice) -> Replacement:
     if not old.removeprefix(BOM):
         raise EditError("old_str is empty. Give the text to replace; to write a whole file use write_file.")
     if old == new:
@@ -47,39 +47,43 @@ def _replace(text: str, old: str, new: str, which: Which) -> Replacement:
             "the file that are to change in old_str, and with what they shall be in new_str."
         )
     if "\n" not in text and "\r" in text and "\n" in old:  # lines that end in CR alone, as on old Macs
-        made = _replace(text.replace("\r", "\n"), _lf(old), _lf(new), which)
-        return Replacement(made.text.replace("\n", "\r"), _at_least(made.how, "line_endings"), made.count)
-    made_exact = _exact(text, old, new, which)
+        lf_replacement = _replace(text.replace("\r", "\n"), _lf(old), _lf(new), choice)
+        return Replacement(
+            lf_replacement.text.replace("\n", "\r"),
+            _at_least(lf_replacement.match_kind, "line_endings"),
+            lf_replacement.count,
+        )
+    made_exact = _exact(text, old, new, choice)
     if made_exact is not None:
         return made_exact
     bom = BOM if text.startswith(BOM) else ""
     body = SearchedText(text[len(bom) :])
     plain_old, plain_new = old.removeprefix(BOM), new.removeprefix(BOM)
     marked = len(plain_old) != len(old)
-    found = _loose(body, plain_old, plain_new, which, marked)
-    found = found or _unnumbered(body, plain_old, plain_new, which)
-    if found is None:
+    replacement = _loose(body, plain_old, plain_new, choice, marked)
+    replacement = replacement or _unnumbered(body, plain_old, plain_new, choice)
+    if replacement is None:
         raise EditError(mismatch.not_found(body, plain_old, plain_new))
-    return msgspec.structs.replace(found, text=bom + found.text)
+    return msgspec.structs.replace(replacement, text=bom + replacement.text)
 
 
-def _exact(text: str, old: str, new: str, which: Which) -> Replacement | None:
+def _exact(text: str, old: str, new: str, choice: OccurrenceChoice) -> Replacement | None:
     first = text.find(old)
     if first == -1 or (old[0] == "\n" and "\r" + old in text):  # half of a CRLF is not replaced
         return None
-    if _has_more_with_returns(text, old, which):
+    if _has_more_with_returns(text, old, choice):
         return None
-    if not which.every and text.find(old, first + 1) != -1:
-        first = _one(text, places(text, old), old, "exact", which)
+    if not choice.every and text.find(old, first + 1) != -1:
+        first = _one(text, places(text, old), old, "exact", choice)
     new = _fit_bom(text, old, new)
     if _lf(old) != _lf(new):  # otherwise the line endings are what is to be changed
         new = _fit_endings(text, first, first + len(old), new, keep_mixed="\n" in old)
-    if which.every:
+    if choice.every:
         return Replacement(text.replace(old, new), "exact", text.count(old))
     return Replacement(text[:first] + new + text[first + len(old) :], "exact", 1)
 
 
-def _has_more_with_returns(text: str, old: str, selection: Which) -> bool:
+def _has_more_with_returns(text: str, old: str, selection: OccurrenceChoice) -> bool:
     """True if the same lines also stand somewhere with CRLF: a model that writes LF does not choose between them."""
     if "\r\n" not in text or "\n" not in old or "\r" in old:
         return False
@@ -87,42 +91,48 @@ def _has_more_with_returns(text: str, old: str, selection: Which) -> bool:
     return len(spans) > len(places(text, old, every=selection.every))
 
 
-def _one(text: str, starts: list[int], old: str, how: How, which: Which) -> int:
+def _one(text: str, starts: list[int], old: str, match_kind: How, choice: OccurrenceChoice) -> int:
     """Where the only one begins that is meant."""
-    meant = which.among(text, starts, old)
-    if len(meant) != 1:
-        raise EditError(mismatch.ambiguous(text, starts, old, how))
-    return starts[meant[0]]
+    indexes = choice.among(text, starts, old)
+    if len(indexes) != 1:
+        raise EditError(mismatch.ambiguous(text, starts, old, match_kind))
+    return starts[indexes[0]]
 
 
-def _loose(body: SearchedText, old: str, new: str, which: Which, marked: bool) -> Replacement | None:
+def _loose(body: SearchedText, old: str, new: str, choice: OccurrenceChoice, marked: bool) -> Replacement | None:
     """The levels after the exact one; the first that finds anything decides. `marked`: without its byte-order mark,
     `old` may even be there as it is."""
-    for how in LOOSE:
-        spans = body.find(old, how, every=which.every) if marked or body.worth(old, how) else []
+    for match_kind in LOOSE:
+        spans = body.find(old, match_kind, every=choice.every) if marked or body.worth(old, match_kind) else []
         if spans:
-            return _made(body, spans, old, new, how, which)
+            return _replace_spans(body, spans, old, new, match_kind, choice)
     spans = _shifted(body, old, new)
-    return _made(body, spans, old, new, "indentation", which) if spans else None
+    return _replace_spans(body, spans, old, new, "indentation", choice) if spans else None
 
 
 def _shifted(body: SearchedText, old: str, new: str) -> list[TextSpan]:
     """Whole lines at another indentation. A newline at an end of `old` must be one of `new`, too, or none of both."""
     if old.startswith("\n") or (old.endswith("\n") and new and not new.endswith("\n")):
         return []
-    ended = old.endswith("\n")
-    wanted = (old[:-1] if ended else old).split("\n")
+    ends_with_newline = old.endswith("\n")
+    passage_lines = (old[:-1] if ends_with_newline else old).split("\n")
     spans = []
-    for first, shift in body.find_shifted(wanted, new.split("\n")):
-        last = first + len(wanted) - 1
-        end = body.starts[last + 1] if ended else body.starts[last] + len(body.lines[last].removesuffix("\r"))
-        spans.append(TextSpan(body.starts[first], min(end, len(body.text)), shift, ended and end > len(body.text)))
+    for first, shift in body.find_shifted(passage_lines, new.split("\n")):
+        last = first + len(passage_lines) - 1
+        end = (
+            body.starts[last + 1] if ends_with_newline else body.starts[last] + len(body.lines[last].removesuffix("\r"))
+        )
+        spans.append(
+            TextSpan(body.starts[first], min(end, len(body.text)), shift, ends_with_newline and end > len(body.text))
+        )
     return spans
 
 
-def _made(body: SearchedText, spans: list[TextSpan], old: str, new: str, how: How, which: Which) -> Replacement:
-    if len(spans) > 1 and not which.every:
-        start = _one(body.text, [span.start for span in spans], old, how, which)
+def _replace_spans(
+    body: SearchedText, spans: list[TextSpan], old: str, new: str, match_kind: How, choice: OccurrenceChoice
+) -> Replacement:
+    if len(spans) > 1 and not choice.every:
+        start = _one(body.text, [span.start for span in spans], old, match_kind, choice)
         spans = [span for span in spans if span.start == start]
     parts: list[str] = []
     at = count = 0
@@ -137,10 +147,10 @@ def _made(body: SearchedText, spans: list[TextSpan], old: str, new: str, how: Ho
         parts += [body.text[at : span.start], _fit_endings(body.text, span.start, span.end, piece)]
         at = span.end
         count += 1
-    return Replacement("".join([*parts, body.text[at:]]), how, count)
+    return Replacement("".join([*parts, body.text[at:]]), match_kind, count)
 
 
-# -- what the file has is kept ------------------------------------------------------------------------------------
+# -- properties of the file that are kept -------------------------------------------------------------------------
 
 
 def _fit_bom(text: str, old: str, new: str) -> str:
@@ -185,14 +195,14 @@ def _lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _at_least(how: How, least: How) -> How:
-    return least if how == "exact" else how
+def _at_least(match_kind: How, least: How) -> How:
+    return least if match_kind == "exact" else match_kind
 
 
 # -- line numbers that were copied along --------------------------------------------------------------------------
 
 
-def _unnumbered(body: SearchedText, old: str, new: str, which: Which) -> Replacement | None:
+def _unnumbered(body: SearchedText, old: str, new: str, choice: OccurrenceChoice) -> Replacement | None:
     """The same without the line numbers of read_file, if there can be no doubt that they are such."""
     bare = mismatch.without_numbers(old)
     if bare is None or not bare.text.strip():
@@ -204,8 +214,8 @@ def _unnumbered(body: SearchedText, old: str, new: str, which: Which) -> Replace
     if bare.text == bare_new:
         return None
     spans = body.find(bare.text, "line_endings")
-    if len(spans) != 1 or which.every:
+    if len(spans) != 1 or choice.every:
         return None
     if not bare.several and body.line_at(spans[0].start) + 1 != bare.first:
         return None
-    return _made(body, spans, bare.text, bare_new, "line_numbers", which)
+    return _replace_spans(body, spans, bare.text, bare_new, "line_numbers", choice)

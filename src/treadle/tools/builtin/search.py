@@ -82,32 +82,32 @@ class GrepSearch(WithContext, ReadOnlyTool):
 
 def _search(workspace: Workspace, query: Query, output: str, stop: threading.Event, secrets: frozenset[str]) -> Outcome:
     require(workspace, query.path)
-    matches, meant = workspace.search(query, stop), list[str]()
+    matches, correction = workspace.search(query, stop), list[str]()
     if not matches.files and (inside := _inside_folder(workspace, query)) is not None:
         matches = workspace.search(inside, stop)
-        meant = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
+        correction = [f"No matches for {inert(query.pattern)}; for {inert(inside.pattern)} in {inert(inside.path)}:"]
     matches, hidden_paths = _without(matches, secrets)
     summary = f"{_count(matches.total, 'match', 'matches')} in {_count(matches.total_files, 'file', 'files')}"
     late = [f"[not searched, because it may hold secrets: {inert(path)}]" for path in hidden_paths]
     late += [] if matches.complete else ["[the search took too long and was stopped; there may be more matches]"]
     late += _left_out(matches)
     if not matches.files:
-        where = "" if query.path == "." else f" in {inert(query.path)}"
+        location = "" if query.path == "." else f" in {inert(query.path)}"
         only = f" in files that match {inert(query.include)}" if query.include else ""
         hint = " To see that file use read_file." if _kind(workspace, query.path) == "file" else ""
-        text = f"No matches for {inert(query.pattern)}{where}{only}.{hint}"
+        text = f"No matches for {inert(query.pattern)}{location}{only}.{hint}"
         return Outcome("\n".join([text, *late]), summary=summary)
     match output:
         case "content":
-            shown, parts = _contents(matches.files)
-            more = _more(matches, shown)
+            shown_count, parts = _contents(matches.files)
+            more = _more(matches, shown_count)
         case "count":
             parts = [f"{inert(each.path)}: {each.count:,}" for each in matches.files]
             more = _more_files(matches)
         case _:
             parts = [inert(each.path) for each in matches.files]
             more = _more_files(matches)
-    return Outcome("\n".join([*meant, summary, *parts, *more, *late]), summary=summary)
+    return Outcome("\n".join([*correction, summary, *parts, *more, *late]), summary=summary)
 
 
 def _left_out(matches: Matches) -> list[str]:
@@ -132,36 +132,37 @@ def _without(matches: Matches, secrets: frozenset[str]) -> tuple[Matches, list[s
 
 def _kind(workspace: Workspace, path: str) -> str:
     with suppress(ToolError):
-        if path and (found := workspace.stat(path)) is not None:
-            return found.kind
+        if path and (status := workspace.stat(path)) is not None:
+            return status.kind
     return ""
 
 
 def _inside_folder(workspace: Workspace, query: Query) -> Query | None:
-    """What was meant by a folder before the text, as in a path, or in place of a glob: small models write it so."""
-    folder, _, rest = query.pattern.rpartition("/")
-    meant = query
+    """The query that was probably meant if a folder stands before the text, as in a path, or in place of a glob: small
+    models write it so."""
+    folder, _, remainder = query.pattern.rpartition("/")
+    corrected = query
     if _kind(workspace, query.include) == "directory":
-        meant = replace(meant, path=query.include, include="")
-    if rest and _kind(workspace, folder) == "directory":
-        meant = replace(meant, path=folder, pattern=rest)
-    return meant if meant != query else None
+        corrected = replace(corrected, path=query.include, include="")
+    if remainder and _kind(workspace, folder) == "directory":
+        corrected = replace(corrected, path=folder, pattern=remainder)
+    return corrected if corrected != query else None
 
 
 def _contents(files: tuple[FileMatches, ...]) -> tuple[int, list[str]]:
     """How many matches fit into a result, and their text."""
-    shown, size = 0, 0
+    shown_count, size = 0, 0
     parts: list[str] = []
     for file in files:
         heading = inert(file.path)
         for text, matches in _pieces(file):
             size += len(heading.encode()) + len(text.encode()) + 2
             if size > MAX_BYTES:
-                return shown, parts
+                return shown_count, parts
             parts += [heading, text] if heading else ["--", text]
-            shown += matches
+            shown_count += matches
             heading = ""
-    return shown, parts
+    return shown_count, parts
 
 
 def _pieces(file: FileMatches) -> Iterator[tuple[str, int]]:
@@ -178,30 +179,30 @@ def _pieces(file: FileMatches) -> Iterator[tuple[str, int]]:
 
 
 def _piece(lines: list[Line]) -> tuple[str, int]:
-    texts = [f"{line.number}{':' if line.column >= 0 else '-'}\t{_shown(line)}" for line in lines]
+    texts = [f"{line.number}{':' if line.column >= 0 else '-'}\t{_format_line(line)}" for line in lines]
     return "\n".join(texts), sum(line.column >= 0 for line in lines)
 
 
-def _shown(line: Line) -> str:
-    text, before, after = line.text, "", ""
+def _format_line(line: Line) -> str:
+    text, prefix, suffix = line.text, "", ""
     if len(text) > _LONGEST:
         start = max(0, min(line.column - _BEFORE, len(text) - _LONGEST))
-        before = f"[{start:,} characters] …" if start else ""
-        rest = len(text) - start - _LONGEST
-        after = f"… [{rest:,} characters]" if rest else ""
+        prefix = f"[{start:,} characters] …" if start else ""
+        remaining_chars = len(text) - start - _LONGEST
+        suffix = f"… [{remaining_chars:,} characters]" if remaining_chars else ""
         text = text[start : start + _LONGEST]
     text = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), text)
-    return f"{before}{text}{after}"
+    return f"{prefix}{text}{suffix}"
 
 
-def _more(found: Matches, shown: int) -> list[str]:
-    if found.total <= shown:
+def _more(matches: Matches, shown_count: int) -> list[str]:
+    if matches.total <= shown_count:
         return []
-    return [f"[{found.total - shown:,} more matches are not shown; narrow the pattern, path or include]"]
+    return [f"[{matches.total - shown_count:,} more matches are not shown; narrow the pattern, path or include]"]
 
 
-def _more_files(found: Matches) -> list[str]:
-    more = found.total_files - len(found.files)
+def _more_files(matches: Matches) -> list[str]:
+    more = matches.total_files - len(matches.files)
     return [f"[{more:,} more files are not shown; narrow the pattern, path or include]"] if more > 0 else []
 
 

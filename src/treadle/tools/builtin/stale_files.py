@@ -1,6 +1,7 @@
-"""Read before write (T-13, fault 21): a file that is no longer what the model last saw is not changed, and the refusal
-shows the difference; having been shown, it counts as seen. What the model saw is in the log, as hashes; the bytes, if
-they were not too many, in the blob store, or, if a call of its own left them, in the history of the project."""
+"""Read before write (T-13, fault 21): a file that has changed since the model last saw it is not written, and the
+refusal shows the difference; after that the new content counts as seen. The log has the hashes of the content that the
+model saw; the blob store has the bytes, if they were not too many; bytes that a call of the model wrote are in the
+history of the project."""
 
 from contextlib import suppress
 
@@ -34,8 +35,8 @@ def check(invocation: Invocation, changes: list[Change]) -> None:
 
 
 def _differs(invocation: Invocation, change: Change) -> bool:
-    known = invocation.seen.get(change.path)
-    return known is not None and known != (change.pre or "")
+    known_digest = invocation.known_files.get(change.path)
+    return known_digest is not None and known_digest != (change.pre or "")
 
 
 async def keep(blobs: Blobs, *contents: bytes | None) -> None:
@@ -46,48 +47,49 @@ async def keep(blobs: Blobs, *contents: bytes | None) -> None:
 
 
 async def refusal(context: ToolContext, invocation: Invocation, paths: tuple[str, ...]) -> Conflict:
-    """What the model is told: for each file how it differs from what it saw. What is shown counts as seen."""
+    """The refusal for the model: for each file the difference from the content that it saw. Content that is shown
+    counts as seen."""
     texts: list[str] = []
-    seen: dict[str, str] = {}
+    known_digests: dict[str, str] = {}
     for path in paths:
         data, digest = await in_thread(look, context.workspace_of(*invocation.project), path)
-        known = invocation.seen.get(path)
-        text, whole = _difference(path, known, await _bytes(context, invocation, known), data, digest)
+        known_digest = invocation.known_files.get(path)
+        text, is_shown = _difference(path, known_digest, await _bytes(context, invocation, known_digest), data, digest)
         texts.append(text)
-        if whole:
-            seen[path] = digest or ""
+        if is_shown:
+            known_digests[path] = digest or ""
             await keep(context.blobs, data)
-    return Conflict("Nothing was written. " + "\n".join(texts), seen)
+    return Conflict("Nothing was written. " + "\n".join(texts), known_digests)
 
 
 def _difference(
-    path: str, known: str | None, old: bytes | None, data: bytes | None, digest: str | None
+    path: str, known_digest: str | None, old: bytes | None, data: bytes | None, digest: str | None
 ) -> tuple[str, bool]:
     """The sentence for one file, and whether it shows what is there now."""
-    shown = inert(path)
+    shown_path = inert(path)
     if digest is None:
-        return f"{shown} was deleted by someone else. Send the call again if it shall be created anew.", True
+        return f"{shown_path} was deleted by someone else. Send the call again if it shall be created anew.", True
     try:
-        if known is None or old is None or data is None:
+        if known_digest is None or old is None or data is None:
             raise ToolError
-        before = None if known == "" else decode(old, shown).text
-        made = visible(diff(shown, before, decode(data, shown).text).text)
+        old_text = None if known_digest == "" else decode(old, shown_path).text
+        diff_text = visible(diff(shown_path, old_text, decode(data, shown_path).text).text)
     except ToolError:
-        return _unshown(shown, data), False
+        return _unshown(shown_path, data), False
     return (
-        f"{shown} was changed on disk since you last saw it. What changed (- is as you saw it, + as it is now):\n"
-        f"{bounded(made)}\nIf your change still fits, send it again; otherwise adapt it.",
+        f"{shown_path} was changed on disk since you last saw it. What changed (- is as you saw it, + as it is now):\n"
+        f"{bounded(diff_text)}\nIf your change still fits, send it again; otherwise adapt it.",
         True,
     )
 
 
-def _unshown(shown: str, data: bytes | None) -> str:
+def _unshown(shown_path: str, data: bytes | None) -> str:
     lines = "" if data is None else f" (lines 1 to {max(1, data.count(10) + (not data.endswith(bytes([10])))):,})"
-    return f"{shown} was changed on disk since you last saw it. Read it again{lines} before you change it."
+    return f"{shown_path} was changed on disk since you last saw it. Read it again{lines} before you change it."
 
 
 async def _bytes(context: ToolContext, invocation: Invocation, digest: str | None) -> bytes | None:
-    """What the model saw: it was read, or a call of its own left it."""
+    """The content that the model saw: it read it, or a call of its own wrote it."""
     if not digest:
         return None if digest is None else b""
     with suppress(NotFound, StoreError):

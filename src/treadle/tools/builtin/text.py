@@ -122,7 +122,7 @@ NAMES: dict[Encoding, str] = {
     "utf-32-be": "UTF-32, big-endian",
     "windows-1252": "not UTF-8: read as Windows-1252; edits keep all other bytes",
 }
-"""What a reader must know of an encoding."""
+"""The remark for a reader about each encoding."""
 
 _MARKED: tuple[tuple[bytes, Encoding], ...] = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -154,7 +154,7 @@ def decode(data: bytes, path: str) -> Text:
     return text
 
 
-def _otherwise(data: bytes, path: str, why: str) -> Text:
+def _otherwise(data: bytes, path: str, reason: str) -> Text:
     for mark, encoding in _MARKED:
         if data.startswith(mark):
             try:
@@ -162,7 +162,7 @@ def _otherwise(data: bytes, path: str, why: str) -> Text:
             except UnicodeDecodeError:
                 break
     if b"\0" in data or describe(data) or control_characters(data) > 0.02:
-        raise ToolError(refusal(data, len(data), path, why))
+        raise ToolError(refusal(data, len(data), path, reason))
     return Text(*decode_bytewise(data))
 
 
@@ -184,7 +184,7 @@ def encode(text: str, encoding: Encoding = "utf-8") -> bytes:
         ) from None
 
 
-def refusal(head: bytes, size: int, path: str, why: str) -> str:
+def refusal(head: bytes, size: int, path: str, reason: str) -> str:
     """Why a file is not read as text, from its first bytes."""
     kind = describe(head)
     if kind:
@@ -194,4 +194,4 @@ def refusal(head: bytes, size: int, path: str, why: str) -> str:
             f"{path} looks like UTF-16 or UTF-32 text without a byte-order mark ({size:,} bytes); it is not read. "
             "Convert a copy with run_command (iconv)."
         )
-    return f"{path} is a binary file ({size:,} bytes): {why}."
+    return f"{path} is a binary file ({size:,} bytes): {reason}."

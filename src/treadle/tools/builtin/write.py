@@ -36,9 +36,9 @@ class WriteFile(FileTool):
 
 
 def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
-    given = str(invocation.arguments["path"])
-    path = workspace.relative(given)
-    if path == "." or given.endswith("/"):
+    given_path = str(invocation.arguments["path"])
+    path = workspace.relative(given_path)
+    if path == "." or given_path.endswith("/"):
         raise ToolError(f"{inert(path)} is a directory, not a file; give the path of a file.")
     content = invocation.arguments["content"]
     new = encode(content)
@@ -48,7 +48,7 @@ def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
             f"{inert(path)} was not changed: content is a diff of this file, not the file. Give all lines of the file "
             "without the signs and headers of a diff, or change a part of it with edit_file."
         )
-    unknown = path not in invocation.seen and not invocation.by_person
+    unknown = path not in invocation.known_files and not invocation.by_person
     if pre is not None and old != b"" and old != new and unknown:
         lines = "" if old is None else f" ({count(lines_in(old), 'line')})"
         raise ToolError(
@@ -59,7 +59,7 @@ def whole_file(workspace: Workspace, invocation: Invocation) -> Change:
 
 
 def _is_diff_of(path: str, content: str) -> bool:
-    """Whether a model took what it was shown of a change for the file itself."""
+    """True if the content is a diff of this file: a model took the diff that it was shown for the file itself."""
     head = content.lstrip().split("\n", 3)
     return (
         len(head) > 2
@@ -70,22 +70,22 @@ def _is_diff_of(path: str, content: str) -> bool:
     )
 
 
-def _note(shown: str, old: bytes | None, new: bytes) -> str:
-    """What gets lost beside the text, if anything."""
+def _note(shown_path: str, old: bytes | None, new: bytes) -> str:
+    """A note on properties of the file that are lost beside the text; empty if there are none."""
     if not old:
         return ""
     notes = []
     try:
-        before = decode(old, shown)
+        old_text = decode(old, shown_path)
     except ToolError:
         return ""
-    if before.encoding != "utf-8":
-        notes.append(f"The file was in another encoding before ({NAMES[before.encoding]}); it is UTF-8 now.")
-    if before.text.startswith(BOM) and not new.startswith(BOM.encode()):
+    if old_text.encoding != "utf-8":
+        notes.append(f"The file was in another encoding before ({NAMES[old_text.encoding]}); it is UTF-8 now.")
+    if old_text.text.startswith(BOM) and not new.startswith(BOM.encode()):
         notes.append("The file had a byte-order mark before; it has none now.")
-    if "\r\n" in before.text and b"\n" in new and b"\r\n" not in new:
+    if "\r\n" in old_text.text and b"\n" in new and b"\r\n" not in new:
         notes.append("The file had CRLF line endings before; it has LF now.")
-    if before.text.endswith("\n") and new and not new.endswith(b"\n"):
+    if old_text.text.endswith("\n") and new and not new.endswith(b"\n"):
         notes.append(
             "The file ended with a newline before; it ends without one now. If that was not meant, send the call again "
             "with \\n at the end of content."

@@ -1,7 +1,7 @@
-"""Changes of files, made: what goes is removed, what comes was made ready beforehand and is put into its place, modes
-of folders come last (W-08). Every step can be taken again after a crash: it is done only if its path is still as
-before. The new bytes come from the upper folder of a view, or from what is kept. Whether and which changes are to be
-made is decided elsewhere."""
+"""Applies changes of files: old entries are removed, new files were staged beforehand and are moved into place, modes
+of folders are set last (W-08). Every step can be repeated after a crash: it is done only if its path is still as
+before. The new bytes come from the upper folder of a view, or from the content store. Other modules decide which
+changes are made."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ from treadle.workspace.history.staging import StagingFolder
 from treadle.workspace.history.states import Folders, is_folder, parts_of, reading, signature
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import FEW, sync_all
-from treadle.workspace.paths.entries import held, lstat
+from treadle.workspace.paths.entries import closing_fd, lstat
 from treadle.workspace.paths.freeing import Freeing
 
 
@@ -31,8 +31,9 @@ class ContentSource(ABC):
 
     @abstractmethod
     def open(self, path: str, state: FileState) -> int:
-        """A regular file with the bytes that `path` shall have, open for reading at its beginning; whoever asks closes
-        it. It stays what it is until the changes are made. ToolError if the bytes cannot be had."""
+        """Return a descriptor of a regular file with the bytes that `path` shall have, open for reading at its
+        beginning; the caller closes it. The file does not change until the changes are made. ToolError if the bytes are
+        not available."""
 
     def lend(self) -> AbstractContextManager[Folders | None]:
         """The folders in which those files lie, if they may become the project's own; else None."""
@@ -55,7 +56,7 @@ class ContentSource(ABC):
 
 
 class StoreSource(ContentSource):
-    """What is kept of earlier states. Verified before it is used."""
+    """The stored content of earlier states. Verified before it is used."""
 
     def __init__(self, images: ContentStore) -> None:
         self._images = images
@@ -67,7 +68,7 @@ class StoreSource(ContentSource):
 
 
 class GivenContent(ContentSource):
-    """Bytes that whoever asks for the changes has at hand, by their hash."""
+    """Bytes that the caller provides, by their hash."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self._contents = contents
@@ -83,7 +84,7 @@ class GivenContent(ContentSource):
 
 
 _IN_THE_WAY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR)
-"""What the system says when something else is where a change is to be made."""
+"""Error numbers of the system when another entry is in the way of a change."""
 _WRITE = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -94,14 +95,14 @@ class ChangeApplier:
     def __init__(
         self,
         folders: Folders,
-        found: Sequence[PathProgress],
+        progress: Sequence[PathProgress],
         source: ContentSource,
         stage: StagingFolder,
         numbers: Mapping[str, str],
     ) -> None:
         self._folders = folders
-        self._open = [each for each in found if each.standing in ("before", "half")]
-        self._found = found
+        self._open = [each for each in progress if each.standing in ("before", "half")]
+        self._found = progress
         self._source = source
         self._stage = stage
         self._numbers = numbers
@@ -114,12 +115,12 @@ class ChangeApplier:
 
     @property
     def single(self) -> bool:
-        """Whether it is one step, beside folders that are made for it: done or not done."""
+        """True if the change is one step, beside folders that are made for it: done or not done."""
         steps = [each.change for each in self._open if each.change.before or not is_folder(each.change.after)]
         return len(steps) == 1 and not is_folder(steps[0].before)
 
     @property
-    def done(self) -> bool:
+    def is_complete(self) -> bool:
         return not self._open
 
     def prepare(self, *, lasting: bool = True) -> int | None:
@@ -127,38 +128,40 @@ class ChangeApplier:
         synced as a whole for it, if one was. Unless it must be found again after a power cut, only the bytes are."""
         with self._source.lend() as lent:
             for each in self._open:
-                after, name = each.change.after, self._numbers[each.change.path]
-                if after is None or after.kind == "directory" or _mode_only(each) or self._stage.has(name):
+                new_state, name = each.change.after, self._numbers[each.change.path]
+                if new_state is None or new_state.kind == "directory" or _mode_only(each) or self._stage.has(name):
                     continue
-                if after.kind == "file":
-                    self._ready(each, after, name, lent)
-                elif after.kind == "link":
-                    self._stage.link(name, after)
-                elif after.kind == "fifo":
-                    self._stage.fifo(name, after)
+                if new_state.kind == "file":
+                    self._ready(each, new_state, name, lent)
+                elif new_state.kind == "link":
+                    self._stage.link(name, new_state)
+                elif new_state.kind == "fifo":
+                    self._stage.fifo(name, new_state)
                 else:
-                    shown = inert(decode_path(each.change.path))
-                    raise ToolError(f"{shown} is a socket or device, which cannot be made.")
-        whole = self._stage.sync(names=lasting)
+                    shown_path = inert(decode_path(each.change.path))
+                    raise ToolError(f"{shown_path} is a socket or device, which cannot be made.")
+        synced_device = self._stage.sync(names=lasting)
         faultpoint("transaction.ready")
-        return whole
+        return synced_device
 
-    def _ready(self, each: PathProgress, after: FileState, name: str, lent: Folders | None) -> None:
-        path, before = each.change.path, each.change.before
+    def _ready(self, each: PathProgress, new_state: FileState, name: str, lent: Folders | None) -> None:
+        path, old_state = each.change.path, each.change.before
         old = each.stat if each.stat is not None and st.S_ISREG(each.stat.st_mode) else None
-        if before is not None and before.digest == after.digest:  # another mode, and other names that keep theirs
+        if (
+            old_state is not None and old_state.digest == new_state.digest
+        ):  # another mode, and other names that keep theirs
             with reading(*self._folders.of(path)) as source:
-                self._stage.file(name, source, after, self._source.mtime_ns(path), old)
+                self._stage.file(name, source, new_state, self._source.mtime_ns(path), old)
             return
-        if lent is not None and self._stage.adopt(name, *lent.of(path), after, old):
+        if lent is not None and self._stage.adopt(name, *lent.of(path), new_state, old):
             self._adopted.append(path)
             return
-        with held(self._source.open(path, after)) as source:
-            self._stage.file(name, source, after, self._source.time_of(source), old)
+        with closing_fd(self._source.open(path, new_state)) as source:
+            self._stage.file(name, source, new_state, self._source.time_of(source), old)
 
-    def from_here(self, found: Sequence[PathProgress]) -> "ChangeApplier":
-        """What is left of it, by how it stands now."""
-        return ChangeApplier(self._folders, found, self._source, self._stage, self._numbers)
+    def from_here(self, progress: Sequence[PathProgress]) -> "ChangeApplier":
+        """Return an applier for the remaining changes, by their current progress."""
+        return ChangeApplier(self._folders, progress, self._source, self._stage, self._numbers)
 
     def let_go(self) -> None:
         """All is made, and stays."""
@@ -166,9 +169,9 @@ class ChangeApplier:
 
     # -- afterwards ---------------------------------------------------------------------------------------------
 
-    def make(self, closed: Mapping[str, int]) -> list[FileConflict]:
+    def make(self, closed_modes: Mapping[str, int]) -> list[FileConflict]:
         """`closed` are folders that must be opened for it, with the modes that they get back."""
-        opened = self._open_up(closed)
+        final_modes = self._open_up(closed_modes)
         with self._freeing:
             self._remove()
             self._folders.forget()
@@ -179,12 +182,13 @@ class ChangeApplier:
                 if each.change.after is not None and each.change.after.kind != "directory":
                     self._step(each, self._put)
             self._touch()
-            self._close_again(opened)
+            self._close_again(final_modes)
             self._sync()
         return self._conflicts
 
     def _remove(self) -> None:
-        """What must be gone before anything else can come: files, then folders from the bottom up."""
+        """Remove the entries that must be gone before others can take their place: files, then folders from the bottom
+        up."""
         going = [each for each in self._open if _goes(each)]
         for each in going:
             if not is_folder(each.change.before):
@@ -205,7 +209,8 @@ class ChangeApplier:
         self._touched[parts_of(path)[:-1]] = None
 
     def _untouched(self, each: PathProgress, folder: int, name: str) -> bool:
-        """Whether a name is still what was surveyed; if it was touched, whether it is still the same."""
+        """True if an entry is unchanged since the survey, by its signature or else by its content; otherwise record a
+        conflict."""
         if signature(lstat(folder, name)) == signature(each.stat) or self._folders.matches(
             each.change.path, each.change.before
         ):
@@ -224,8 +229,8 @@ class ChangeApplier:
         faultpoint("transaction.folder_removed")
 
     def _mkdir(self, each: PathProgress, folder: int, name: str) -> None:
-        found = lstat(folder, name)
-        if each.standing == "half" and found is not None and st.S_ISDIR(found.st_mode):
+        status = lstat(folder, name)
+        if each.standing == "half" and status is not None and st.S_ISDIR(status.st_mode):
             return
         os.mkdir(name, 0o700, dir_fd=folder)
         faultpoint("transaction.folder_made")
@@ -247,10 +252,10 @@ class ChangeApplier:
 
     # -- modes and times ----------------------------------------------------------------------------------------
 
-    def _open_up(self, closed: Mapping[str, int]) -> dict[str, int]:
+    def _open_up(self, closed_modes: Mapping[str, int]) -> dict[str, int]:
         """Open folders from the top down. Which modes folders have in the end, by path."""
-        modes = dict(closed)
-        for path in sorted(closed, key=_folder_parts):
+        modes = dict(closed_modes)
+        for path in sorted(closed_modes, key=_folder_parts):
             with suppress(OSError):  # it was removed before the crash
                 parts = _folder_parts(path)
                 self._folders.set_mode(parts, self._folders.mode(parts) | st.S_IRWXU)
@@ -266,8 +271,8 @@ class ChangeApplier:
 
     def _close_again(self, modes: Mapping[str, int]) -> None:
         """Modes of folders from the bottom up: one may close what lies below it."""
-        left = {conflict.path for conflict in self._conflicts}
-        paths = {path: _folder_parts(path) for path in modes if path not in left}
+        conflict_paths = {conflict.path for conflict in self._conflicts}
+        paths = {path: _folder_parts(path) for path in modes if path not in conflict_paths}
         for path in sorted(paths, key=lambda path: paths[path], reverse=True):
             try:
                 if self._folders.mode(paths[path]) == modes[path]:
@@ -289,14 +294,16 @@ class ChangeApplier:
         """Files that stay as they are but for their time: `make` goes by that."""
         with suppress(OSError, ToolError):
             for path, time in self._source.touched():
-                found = self._folders.lstat(path)
-                if found is not None and st.S_ISREG(found.st_mode):
+                status = self._folders.lstat(path)
+                if status is not None and st.S_ISREG(status.st_mode):
                     folder, name = self._folders.of(path)
                     os.utime(name, ns=(time, time), dir_fd=folder, follow_symlinks=False)
 
     def _sync(self) -> None:
         if len(self._touched) > FEW:
-            with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at(()))) as fd:
+            with closing_fd(
+                os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._folders.at(()))
+            ) as fd:
                 sync_all(fd)
         else:
             for parts in self._touched:
@@ -306,21 +313,23 @@ class ChangeApplier:
 
 
 def _mode_only(each: PathProgress) -> bool:
-    """Whether nothing but the mode changes, and nobody outside the changes has the same file under another name."""
-    before, after = each.change.before, each.change.after
-    if before is None or after is None or before.kind != after.kind or not each.alone:
+    """True if only the mode changes, and the file has no other name outside the changes."""
+    old_state, new_state = each.change.before, each.change.after
+    if old_state is None or new_state is None or old_state.kind != new_state.kind or not each.alone:
         return False
-    if each.standing == "half" and before.kind == "file":
+    if each.standing == "half" and old_state.kind == "file":
         return False
-    return before.kind in ("directory", "fifo") or (before.kind == "file" and before.digest == after.digest)
+    return old_state.kind in ("directory", "fifo") or (
+        old_state.kind == "file" and old_state.digest == new_state.digest
+    )
 
 
 def _goes(each: PathProgress) -> bool:
-    """Whether what is there must be gone before anything else can come, and is still there."""
-    before, after = each.change.before, each.change.after
-    if before is None or each.stat is None or is_folder(before) != st.S_ISDIR(each.stat.st_mode):
+    """True if an entry must be removed before another can take its place, and is still there."""
+    old_state, new_state = each.change.before, each.change.after
+    if old_state is None or each.stat is None or is_folder(old_state) != st.S_ISDIR(each.stat.st_mode):
         return False
-    return after is None or is_folder(before) != is_folder(after)
+    return new_state is None or is_folder(old_state) != is_folder(new_state)
 
 
 def _folder_parts(path: str) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""Snapshots of the whole tree, for commands that write to it directly (W-10): before one starts, everything is kept
-that it might overwrite; after it, the tree is compared. Where the last tree of a root is known, only what changed since
-is read (W-05).
+"""Snapshots of the whole tree, for commands that write to it directly (W-10): before a command starts, everything is
+kept that it might overwrite; after it, the tree is compared. If the last tree of a root is known, only entries that
+changed since are read (W-05).
 
 `trees/<root>` is the last tree of a root, replaced as a whole, shared by all processes. `captures/<name>` says that a
-capture exists; its tree is a file beside it, most often a second name of the last tree. What is in a tree was kept
-before the tree was written, and whoever sweeps the images takes the trees into account (`Upkeep`).
+capture exists; its tree is a file beside it, most often a second name of the last tree. The content of a tree is stored
+before the tree is written, and a sweep of the images takes the trees into account (`Upkeep`).
 """
 
 import hashlib
@@ -25,10 +25,10 @@ from treadle.protocol.files import FileChange, FileState, Uncaptured, decode_pat
 from treadle.types import new_id
 from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import git_fingerprint
-from treadle.workspace.history.trees import Tree, changes, left_in, moved, read_tree, write_tree
+from treadle.workspace.history.trees import Tree, changes, left_in, read_tree, update_tree, write_tree
 from treadle.workspace.history.walk import Walk
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 from treadle.workspace.paths.levels import GIT
 from treadle.workspace.root import Root
 
@@ -37,7 +37,7 @@ CAPTURES = "captures"
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """What is known of a capture without looking at its tree."""
+    """The data of a capture without its tree."""
 
     name: str
     root: str
@@ -60,64 +60,66 @@ class Captures:
         self._own = _inside(root.path, folder)
 
     def capture(self, name: str) -> tuple[Uncaptured, ...]:
-        """Keep what the project is now. What exists already stays as it is: the command may have begun."""
-        if (made := self._read(name)) is not None:
-            return made.uncaptured
-        tree, same = self._kept_tree(None)
+        """Keep the current state of the project. An existing capture stays as it is: the command may have begun."""
+        if (existing := self._read(name)) is not None:
+            return existing.uncaptured
+        tree, last_inode = self._kept_tree(None)
         with self._explained(" So the command was not run."):
-            file = self._place(tree, same)
+            file = self._place(tree, last_inode)
             capture = Capture(name, self._root.path, file.name, time.time_ns() // 1_000_000, left_in(tree))
             return self._announce(capture, file)
 
     def since(self, beginning: Tree) -> tuple[FileChange, ...]:
-        """What is not as it was in another tree, with the bytes kept of all that is there now. Lines are not
-        counted."""
+        """Return the changes since another tree, and keep the current bytes of all files. Lines are not counted."""
         now, _ = self._kept_tree(beginning)
         return changes(beginning, now, lambda *_: None)[0]
 
     def _kept_tree(self, captured: Tree | None) -> tuple[Tree, int]:
-        """What the project is now, with its bytes kept; and the inode of the last tree, if that is it."""
+        """Return the current tree of the project, with its bytes kept; and the inode of the last tree if it is
+        unchanged, else 0."""
         with self._images.batch() as batch:
             with suppress(OSError):  # a sweep leaves alone what was used lately
                 os.utime(self._last)
-            known = read_tree(self._last)
-            walk = Walk(known[0] if known else None, batch.put_file, keep=True, captured=captured, own=self._own)
+            last_tree = read_tree(self._last)
+            walk = Walk(
+                last_tree[0] if last_tree else None, batch.put_file, keep=True, captured=captured, own_folder=self._own
+            )
             tree = walk.over(self._root)
-        return tree, known[1] if known and not walk.changed else 0
+        return tree, last_tree[1] if last_tree and not walk.changed else 0
 
     def compare(self, name: str) -> Effect:
-        """What changed since. Keeps nothing, so that it works on a full disk, too."""
-        before = self._tree(name)
-        known = (read_tree(self._last, unless=before[1]) or before)[0]
-        walk = Walk(known, digest_of, keep=False, captured=before[0], own=self._own)
+        """Return the changes since the capture. Keeps nothing, so that it works on a full disk, too."""
+        captured = self._tree(name)
+        last_tree = (read_tree(self._last, unless=captured[1]) or captured)[0]
+        walk = Walk(last_tree, digest_of, keep=False, captured=captured[0], own_folder=self._own)
         try:
-            after = walk.over(self._root)
-            files, uncaptured = changes(before[0], after, self._bytes)
+            current_tree = walk.over(self._root)
+            files, uncaptured = changes(captured[0], current_tree, self._bytes)
             git = any(file.path.startswith(f"{GIT}/") for file in files)
             fingerprint = git_fingerprint(self._root) if git else ""
         except OSError as error:
             raise ToolError(f"The project could not be looked through: {error.strerror or error}.") from error
         if walk.changed:
             with suppress(OSError):  # a cache
-                write_tree(self._last.parent, after, durable=False).replace(self._last)
+                write_tree(self._last.parent, current_tree, durable=False).replace(self._last)
         return Effect(files, (), uncaptured, fingerprint)
 
     def tree(self, name: str) -> Tree:
-        """What was captured under this name."""
+        """The tree that was captured under this name."""
         return self._tree(name)[0]
 
     def move(self, name: str, files: Iterable[FileChange]) -> None:
         """From here on these paths are captured as they were left; their bytes are kept. In one step."""
-        before = self._read(name)
-        tree = moved(self.tree(name), files)
-        assert before is not None
+        old_capture = self._read(name)
+        tree = update_tree(self.tree(name), files)
+        assert old_capture is not None
         with self._explained():
             file = write_tree(self._folder, tree, durable=True)
             goal = file.rename(file.with_name(f"{new_id('t')}.tree"))
-            capture = msgspec.structs.replace(before, tree=goal.name)
+            capture = msgspec.structs.replace(old_capture, tree=goal.name)
             replace_file(str(self._head(name)), msgspec.json.encode(capture), sync=True, fault="snapshot.moving")
             sync_folder(str(self._folder))
-            (self._folder / before.tree).unlink(missing_ok=True)
+            (self._folder / old_capture.tree).unlink(missing_ok=True)
 
     def release(self, name: str) -> None:
         capture = self._read(name)
@@ -129,10 +131,10 @@ class Captures:
 
     def _tree(self, name: str) -> tuple[Tree, int]:
         capture = self._read(name)
-        found = read_tree(self._folder / capture.tree) if capture is not None else None
-        if found is None:
+        stored_tree = read_tree(self._folder / capture.tree) if capture is not None else None
+        if stored_tree is None:
             raise ToolError("The snapshot from before the command is gone, so what the command changed is not known.")
-        return found
+        return stored_tree
 
     @contextmanager
     def _explained(self, so: str = "") -> Iterator[None]:
@@ -143,26 +145,26 @@ class Captures:
                 f"The project's content cannot be stored: {error.strerror or error} (in {self._folder}).{so}"
             ) from error
 
-    def _place(self, tree: Tree, same: int) -> Path:
+    def _place(self, tree: Tree, last_inode: int) -> Path:
         """A file with this tree among the captures, durable; `same` is the inode of the last tree if that is it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = self._folder / f"{new_id('t')}.tree"
-        if same:
+        if last_inode:
             with suppress(OSError):  # no hard links here, or it is gone
                 os.link(self._last, file)
-                if _synced(file) == same:
+                if _synced(file) == last_inode:
                     return file
                 file.unlink()
-        made = write_tree(self._last.parent, tree, durable=True)
+        tree_file = write_tree(self._last.parent, tree, durable=True)
         try:
-            os.link(made, file)
+            os.link(tree_file, file)
         except OSError:
             os.rename(write_tree(self._folder, tree, durable=True), file)
-        made.replace(self._last)
+        tree_file.replace(self._last)
         return file
 
     def _announce(self, capture: Capture, file: Path) -> tuple[Uncaptured, ...]:
-        """The last step, once for a name. Whoever comes second has captured in vain."""
+        """Write the capture as the last step, once for a name. A second writer discards its own capture."""
         faultpoint("snapshot.before_capture")
         try:
             announced = create_file(str(self._head(capture.name)), msgspec.json.encode(capture), sync=True)
@@ -181,17 +183,17 @@ class Captures:
         file = self._head(name)
         if not file.exists():
             return None
-        found = read_capture(file)
-        if found is None:
+        capture = read_capture(file)
+        if capture is None:
             raise ToolError("The snapshot from before the command is damaged. See `treadle fsck`.")
-        return found
+        return capture
 
     def _head(self, name: str) -> Path:
         return self._folder / f"{_hash(name)}.json"
 
-    def _bytes(self, path: str, state: FileState, after: bool) -> bytes | None:
+    def _bytes(self, path: str, state: FileState, is_after: bool) -> bytes | None:
         try:
-            return self._root.read_bytes(decode_path(path), state.size) if after else self._images.read(state.digest)
+            return self._root.read_bytes(decode_path(path), state.size) if is_after else self._images.read(state.digest)
         except (ToolError, NotFound):  # it is only for counting lines
             return None
 
@@ -209,15 +211,15 @@ def _hash(name: str) -> str:
 
 def _inside(root: str, folder: Path) -> str:
     """The path of Treadle's home below the root, if it lies there."""
-    for own in (folder.parent, folder):
-        if (below := path_below(os.path.realpath(own), root)) not in (None, "."):
+    for own_folder in (folder.parent, folder):
+        if (below := path_below(os.path.realpath(own_folder), root)) not in (None, "."):
             return below or ""
     return ""
 
 
 def _synced(file: Path) -> int:
     """Make a file survive a power cut; its inode."""
-    with held(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
+    with closing_fd(os.open(file, os.O_RDONLY | os.O_CLOEXEC)) as fd:
         os.fsync(fd)
         return os.fstat(fd).st_ino
 
@@ -232,7 +234,7 @@ class KnownTree(msgspec.Struct, frozen=True):
     """The last tree of a root. `used` is in seconds since 1970."""
 
     file: Path
-    used: float
+    last_used_s: float
 
 
 class Upkeep:
@@ -243,11 +245,11 @@ class Upkeep:
         self._images = ContentStore(folder)
 
     def trees(self) -> list[KnownTree]:
-        found = []
+        trees = []
         for file in _files(self._folder / TREES):
             with suppress(FileNotFoundError):
-                found.append(KnownTree(file, file.stat().st_mtime))
-        return found
+                trees.append(KnownTree(file, file.stat().st_mtime))
+        return trees
 
     def captures(self) -> Iterator[tuple[Path, Capture | None]]:
         """Every capture with its file; None for one that cannot be read."""
@@ -260,21 +262,25 @@ class Upkeep:
 
     def relied_on(self, tree: Path) -> set[str] | None:
         """The hashes of what a tree says is kept; None if it cannot be read."""
-        found = read_tree(tree)
-        if found is None:
+        stored_tree = read_tree(tree)
+        if stored_tree is None:
             return None
-        nodes = (node for folder in found[0].folders.values() for node in folder.nodes.values())
-        return {node.content.hex() for node in nodes if node.kept and len(node.content) == 32 and not node.left}
+        nodes = (node for folder in stored_tree[0].folders.values() for node in folder.nodes.values())
+        return {
+            node.content.hex()
+            for node in nodes
+            if node.is_stored and len(node.content) == 32 and not node.left_out_reason
+        }
 
     def drop_trees(self, used_until: float, *, wait: bool = True) -> int:
-        """Forget the trees that were not used since. Nobody begins to rely on one meanwhile; afterwards what is kept
-        for them alone may go. BlockingIOError as with `ContentStore.alone`."""
+        """Remove the trees that were not used since. No process begins to rely on one meanwhile; afterwards content
+        that only they need may be removed. BlockingIOError as with `ContentStore.alone`."""
         count = 0
         if not self.trees():
             return count
         with self._images.alone(wait=wait):
             for tree in self.trees():
-                if tree.used <= used_until:
+                if tree.last_used_s <= used_until:
                     tree.file.unlink(missing_ok=True)
                     faultpoint("snapshot.tree_dropped")
                     count += 1
@@ -288,22 +294,22 @@ class Upkeep:
     def tidy(self, *, stage: bool) -> None:
         """Remove what processes that died left half-done long ago; with `stage` also what was made ready for changes
         that are settled by now."""
-        named = {capture.tree for _, capture in self.captures() if capture is not None}
-        before = time.time() - _ABANDONED_S
+        tree_names = {capture.tree for _, capture in self.captures() if capture is not None}
+        cutoff = time.time() - _ABANDONED_S
         for folder in (TREES, CAPTURES):
-            for file in _files(self._folder / folder, hidden=True):
-                belongs = file.suffix == ".json" or file.name in named or (folder == TREES and file.name[0] != ".")
+            for file in _files(self._folder / folder, include_hidden=True):
+                belongs = file.suffix == ".json" or file.name in tree_names or (folder == TREES and file.name[0] != ".")
                 with suppress(FileNotFoundError):
-                    if not belongs and file.stat().st_ctime < before:
+                    if not belongs and file.stat().st_ctime < cutoff:
                         file.unlink()
-        for ready in _files(self._folder / STAGE, hidden=True) if stage else ():
-            if ready.lstat().st_mtime < before:
+        for ready in _files(self._folder / STAGE, include_hidden=True) if stage else ():
+            if ready.lstat().st_mtime < cutoff:
                 shutil.rmtree(ready, ignore_errors=True)
 
 
-def _files(folder: Path, *, hidden: bool = False) -> list[Path]:
+def _files(folder: Path, *, include_hidden: bool = False) -> list[Path]:
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    return [folder / name for name in sorted(names) if hidden or not name.startswith(".")]
+    return [folder / name for name in sorted(names) if include_hidden or not name.startswith(".")]

@@ -1,12 +1,12 @@
-"""The bytes of files by their SHA-256, in a folder outside every project (W-01). An object never lies under its name
-but whole; it is verified whenever it is read. Knows nothing of paths in a project.
+"""The bytes of files by their SHA-256, in a folder outside every project (W-01). An object has its name only when it is
+complete; it is verified whenever it is read. Knows nothing of paths in a project.
 
-Two stores share the folder. `objects` holds what files were before they were changed; it is durable, because an undo
-relies on it. `left` holds the small texts that changes left: the base on which somebody's later edits are merged with
-an undo, and one side of the diff that shows those edits. It is a cache: nothing is lost without it.
+Two stores share the folder. `objects` holds the content of files before they were changed; it is durable, because an
+undo relies on it. `left` holds the small texts that changes left: the base for a merge of later edits by others with an
+undo, and one side of the diff that shows those edits. It is a cache: nothing is lost without it.
 
-A process that finds an object there relies on it from then on. So a batch holds a lock that a sweep must have alone,
-and marks what it found as used: a sweep leaves alone what was used lately.
+A process that finds an object there relies on it from then on. So a batch holds a lock that excludes a sweep, and marks
+the objects that it found as used: a sweep does not remove recently used objects.
 """
 
 import fcntl
@@ -23,12 +23,12 @@ from treadle.faultpoint import faultpoint
 from treadle.workspace.history.packs import packed, passing_file
 from treadle.workspace.history.store_batch import StoreBatch, place_of
 from treadle.workspace.paths.durable import digest_of, private_folder, unlink_all
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 AFTER_IMAGES = "left"
 _ABANDONED_S = 86_400.0
-"""So old, what a writer left half-done is nobody's any more."""
+"""Seconds after which an unfinished file of a writer counts as abandoned."""
 
 
 class StoredContent(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class StoredContent(msgspec.Struct, frozen=True):
 
     digest: str
     size: int
-    used: float
+    last_used_s: float
 
 
 class Swept(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class ContentStore:
         return os.path.isfile(place_of(self._objects, digest))
 
     def open(self, digest: str) -> int:
-        """The object, verified, open for reading at its beginning; whoever asks closes it."""
+        """Return a descriptor of the object, verified, open for reading at its beginning; the caller closes it."""
         try:
             fd = os.open(place_of(self._objects, digest), _READ)
         except OSError as error:
@@ -120,8 +120,8 @@ class ContentStore:
     def all(self) -> Iterator[StoredContent]:
         """Everything that is kept, in no order."""
         for shard in _names(self._objects):
-            with suppress(FileNotFoundError), os.scandir(os.path.join(self._objects, shard)) as found:
-                for each in found:
+            with suppress(FileNotFoundError), os.scandir(os.path.join(self._objects, shard)) as entries:
+                for each in entries:
                     with suppress(FileNotFoundError):
                         stat = each.stat(follow_symlinks=False)
                         yield StoredContent(each.name, stat.st_size // stat.st_nlink, stat.st_mtime)
@@ -146,7 +146,7 @@ class ContentStore:
             os.unlink(place_of(self._objects, digest))
 
     def half_done(self) -> list[str]:
-        """What writers left half-written, or write at this moment."""
+        """The files that writers left unfinished, or are writing at this moment."""
         return [os.path.join(self._incoming, name) for name in _names(self._incoming) if name != ".lock"]
 
     def sweep(
@@ -158,9 +158,9 @@ class ContentStore:
         since: str = "",
         going: Callable[[], bool] | None = None,
     ) -> Swept:
-        """Remove what is not to be kept and was not used for so long; and what was left half-written long ago. With
-        `going` it stops when that says no, or where it would have to wait for somebody who keeps something; `since` is
-        the shard where it stopped the last time."""
+        """Remove objects that are not in `keep` and were not used for `older_than_s`; and files that were left
+        unfinished long ago. With `going` it stops when that returns False, or where it would have to wait for a process
+        that stores something; `since` is the shard where it stopped the last time."""
         count = size = 0
         first = True
         for shard in sorted(name for name in _names(self._objects) if name >= since):
@@ -168,8 +168,8 @@ class ContentStore:
                 return Swept(count, size, shard)
             first = False
             try:
-                for removed in self._sweep_shard(shard, keep, older_than_s, dry=dry, wait=going is None):
-                    count, size = count + 1, size + removed
+                for removed_size in self._sweep_shard(shard, keep, older_than_s, dry=dry, wait=going is None):
+                    count, size = count + 1, size + removed_size
                     if going is not None and not going():
                         return Swept(count, size, shard)
             except BlockingIOError:
@@ -184,11 +184,11 @@ class ContentStore:
         self, shard: str, keep: Collection[str], older_than_s: float, *, dry: bool, wait: bool
     ) -> Iterator[int]:
         """The sizes of what is removed, one by one."""
-        with self.alone(wait=wait), os.scandir(os.path.join(self._objects, shard)) as found:
-            before = time.time() - older_than_s
-            for each in found:
+        with self.alone(wait=wait), os.scandir(os.path.join(self._objects, shard)) as entries:
+            cutoff = time.time() - older_than_s
+            for each in entries:
                 stat = each.stat(follow_symlinks=False)
-                if each.name in keep or stat.st_mtime > before:
+                if each.name in keep or stat.st_mtime > cutoff:
                     continue
                 if not dry:
                     os.unlink(each.path)
@@ -197,15 +197,15 @@ class ContentStore:
 
     @contextmanager
     def alone(self, *, wait: bool = True) -> Iterator[None]:
-        """While the block lasts, nobody keeps anything or begins to rely on what is kept. Not for a sweep, which sees
-        to that itself. BlockingIOError, without `wait`, if somebody keeps something at this moment."""
+        """While the block lasts, no process stores an object or begins to rely on one. Not for a sweep, which takes the
+        lock itself. BlockingIOError, without `wait`, if a process stores something at this moment."""
         with self._lock(fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB):
             yield
 
     @contextmanager
-    def _lock(self, how: int) -> Iterator[None]:
-        with held(self._lock_file()) as fd:
-            fcntl.flock(fd, how)
+    def _lock(self, operation: int) -> Iterator[None]:
+        with closing_fd(self._lock_file()) as fd:
+            fcntl.flock(fd, operation)
             yield
 
     def _lock_file(self) -> int:

@@ -1,5 +1,5 @@
-"""A view that is a copy of the project, where no overlay is to be had (W-11): what was changed in it is found by
-comparing the copy with what it was when it was made. Offers what `effects` offers for a view with layers."""
+"""A view that is a copy of the project, where overlayfs is not available (W-11): its changes are found by comparing the
+copy with its state when it was made. Has the same interface as `effects` for a view with layers."""
 
 import os
 import shutil
@@ -34,19 +34,20 @@ def is_copied(view: str) -> bool:
     return os.path.isdir(f"{view}/{TREE}")
 
 
-def make(source: str, view: str, images: ContentStore, own: str) -> None:
-    """Copy a tree, by reference where the file system can, and remember what it is. What is neither a file, a link nor
-    a folder stays behind, and so does `own`, where Treadle keeps its data. ToolError if it cannot be copied."""
+def make(source: str, view: str, images: ContentStore, own_folder: str) -> None:
+    """Copy a tree, by reference where the file system can, and record its state. Entries that are neither a file, a
+    link nor a folder are not copied, nor is `own_folder`, where Treadle keeps its data. ToolError if the tree cannot be
+    copied."""
 
-    def left(folder: str, names: list[str]) -> set[str]:
-        return {name for name in names if f"{folder}/{name}" == own or not _is_copied(f"{folder}/{name}")}
+    def list_skipped(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if f"{folder}/{name}" == own_folder or not _is_copied(f"{folder}/{name}")}
 
     try:
-        shutil.copytree(source, f"{view}/{TREE}", symlinks=True, copy_function=_copy, ignore=left)
+        shutil.copytree(source, f"{view}/{TREE}", symlinks=True, copy_function=_copy, ignore=list_skipped)
     except shutil.Error as error:
-        for path, _, why in error.args[0]:
-            if os.path.lexists(path):  # else somebody removed it meanwhile
-                raise ToolError(f"{inert(source)} cannot be copied: {inert(why)}.") from error
+        for path, _, reason in error.args[0]:
+            if os.path.lexists(path):  # else it was removed meanwhile
+                raise ToolError(f"{inert(source)} cannot be copied: {inert(reason)}.") from error
     _captures(view, images).capture(_NAME)
 
 
@@ -58,22 +59,22 @@ def _is_copied(path: str) -> bool:
 
 
 def read(root: Root, view: str, images: ContentStore) -> Effect:
-    """What a commit would change in the project as it is now."""
-    found = _captures(view, images).compare(_NAME)
+    """Return the changes that a commit would make in the project as it is now."""
+    effect = _captures(view, images).compare(_NAME)
     files, conflicts = [], []
-    for change in found.files:
+    for change in effect.files:
         now = state_of(root, decode_path(change.path))
         if now == change.after:
             continue
         if now != change.before:
             conflicts.append(FileConflict(change.path, _CHANGED))
         files.append(msgspec.structs.replace(change, before=now))
-    return Effect(tuple(files), tuple(conflicts), found.uncaptured)
+    return Effect(tuple(files), tuple(conflicts), effect.uncaptured)
 
 
 class Beginning:
-    """What a copy was when it was made, or when it was last committed or put onto what lies beneath: `root`, of which
-    `beneath` are the captures."""
+    """The base state of a copy: when it was made, last committed, or last rebased onto `root`. `beneath`: the captures
+    of `root`."""
 
     def __init__(self, view: str, images: ContentStore, root: Root, beneath: Captures) -> None:
         self._captures = _captures(view, images)
@@ -82,11 +83,11 @@ class Beginning:
         self._beneath = beneath
 
     def ours(self) -> tuple[FileChange, ...]:
-        """What was changed in the copy since."""
+        """The changes in the copy since the base state."""
         return self._captures.compare(_NAME).files
 
     def theirs(self) -> tuple[FileChange, ...]:
-        """What was changed beneath since, with the new bytes kept."""
+        """The changes in `root` since the base state, with the new bytes kept."""
         return self._beneath.since(self._captures.tree(_NAME))
 
     def move(self, files: Sequence[FileChange]) -> None:
@@ -95,19 +96,20 @@ class Beginning:
             self._captures.move(_NAME, files)
 
     def committed(self) -> None:
-        """What is the same beneath by now begins there; what was changed since, in either of them, does not."""
+        """After a commit, move the base state on for paths that are the same in copy and root; not for paths that were
+        changed since in either of them."""
         with self._images.batch() as batch:
             self.move([change for change in self.ours() if self._is_beneath(change, batch)])
 
     def _is_beneath(self, change: FileChange, batch: StoreBatch) -> bool:
-        """Whether a path was left as it is beneath; the bytes are kept then."""
-        path, left = decode_path(change.path), change.after
-        if state_of(self._root, path) != left:
+        """True if a path in the copy is as it is in `root`; its bytes are kept then."""
+        path, new_state = decode_path(change.path), change.after
+        if state_of(self._root, path) != new_state:
             return False
-        if left is None or left.kind != "file":
+        if new_state is None or new_state.kind != "file":
             return True
-        with suppress(Missing, OSError), self._root.named(path) as place, reading(place.fd, place.name) as fd:
-            return batch.put_file(fd) == left.digest
+        with suppress(Missing, OSError), self._root.locate_name(path) as place, reading(place.fd, place.name) as fd:
+            return batch.put_file(fd) == new_state.digest
         return False
 
 

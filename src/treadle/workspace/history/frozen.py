@@ -21,7 +21,7 @@ from treadle.protocol.files import FileState
 from treadle.types import new_id
 from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.overlay_upper import LayerRecord, Upper
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 
 _NAME = "frozen"
 _CONTENT = "content"
@@ -122,7 +122,7 @@ def _copy_layer(upper: Upper, layer: LayerReading, into: str) -> None:
 
 def _copy_file(upper: Upper, path: str, state: FileState, goal: str) -> FileState:
     digest, size = hashlib.sha256(), 0
-    with held(upper.open(path, state)) as source, held(os.open(goal, _NEW, 0o600)) as copy:
+    with closing_fd(upper.open(path, state)) as source, closing_fd(os.open(goal, _NEW, 0o600)) as copy:
         status = os.fstat(source)
         if not stat.S_ISREG(status.st_mode):
             raise ToolError(_BUSY)

@@ -23,7 +23,7 @@ class IndexMarks(msgspec.Struct, frozen=True):
     """The paths of an index with a mark of some kind; none of what is no index."""
 
     gitlinks: frozenset[bytes] = frozenset()
-    hidden: frozenset[bytes] = frozenset()
+    hidden_paths: frozenset[bytes] = frozenset()
     """Marked `assume-unchanged` or `skip-worktree`: git shows no change of them."""
 
 
@@ -53,7 +53,7 @@ def index_digest(data: bytes) -> str:
     that is understood."""
     try:
         total = hashlib.sha256(b"index\0")
-        for fixed, more, name in _entries(data, whole=True):
+        for fixed, more, name in _entries(data, require_whole=True):
             flags = int.from_bytes(fixed[60:], "big") & 0xF000
             total.update(b"%s %s %04x%s %s\0" % (fixed[24:28], fixed[40:60], flags, more, name))
         return total.hexdigest()
@@ -61,7 +61,7 @@ def index_digest(data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
 
 
-def _entries(data: bytes, *, whole: bool = False) -> Iterator[tuple[bytes, bytes, bytes]]:
+def _entries(data: bytes, *, require_whole: bool = False) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Of each entry what comes before its name, the flags of later versions, and its name. ValueError, or an error of
     bytes that are not there, for what is no index; with `whole` also for one that is only a part."""
     mark, version, number = _HEADER.unpack_from(data)
@@ -75,16 +75,16 @@ def _entries(data: bytes, *, whole: bool = False) -> Iterator[tuple[bytes, bytes
         more = data[start : start + 2] if extended else b""
         start += len(more)
         if version == 4:  # each name goes on from the one before it
-            gone, start = _number(data, start)
-            if gone > len(name):
+            dropped_length, start = _number(data, start)
+            if dropped_length > len(name):
                 raise ValueError("a name that is shorter than nothing")
             end = data.index(b"\0", start)
-            name, at = name[: len(name) - gone] + data[start:end], end + 1
+            name, at = name[: len(name) - dropped_length] + data[start:end], end + 1
         else:
             end = data.index(b"\0", start)
             name, at = data[start:end], at + (end - at) // 8 * 8 + 8
         yield fixed, more, name
-    if whole:
+    if require_whole:
         _refuse_shared(data, at)
 
 

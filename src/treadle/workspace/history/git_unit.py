@@ -1,9 +1,9 @@
-"""What lies under `.git` is one: a part of it alone, brought back, would be a damaged repository. So it is undone as a
-unit, and only as long as nobody else has touched it, which a fingerprint tells.
+"""The files under `.git` are one unit: restoring only a part of them would damage the repository. So they are undone
+together, and only as long as no other program has changed them, which a fingerprint detects.
 
-The index is read for what it says, not for its bytes: git writes into it when it last looked at each file, and any
-`git status` does that anew. Objects are left out: they are named by their content, and nothing points to a new one
-before something else changes.
+The index is read for its entries, not for its bytes: git writes into it when it last looked at each file, and any `git
+status` does that anew. Objects are left out: they are named by their content, and nothing points to a new one before
+something else changes.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from treadle.errors import ToolError
 from treadle.workspace.history.git_index import index_digest
-from treadle.workspace.paths.entries import LIST, READ, held
+from treadle.workspace.paths.entries import LIST, READ, closing_fd
 from treadle.workspace.root import Root
 
 UNIT = ".git"
@@ -27,11 +27,11 @@ def git_fingerprint(root: Root) -> str:
     """A hash of all that lies under the root's `.git`, but for objects; `none` if there is no such folder."""
     total = hashlib.sha256()
     try:
-        with root.named(UNIT) as place:
+        with root.locate_name(UNIT) as place:
             fd = os.open(place.name, LIST, dir_fd=place.fd)
     except (ToolError, OSError):
         return NONE
-    with held(fd):
+    with closing_fd(fd):
         for line in _lines(fd, "", _LEFT_OUT):
             total.update(line)
     return total.hexdigest()
@@ -43,14 +43,14 @@ def _lines(folder: int, above: str, left_out: frozenset[str] = frozenset()) -> I
             continue
         path = f"{above}{name}"
         try:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            what = _what(folder, name, found)
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            content = _digest_entry(folder, name, status)
         except FileNotFoundError:  # gone at this moment
             continue
-        except OSError as error:  # whoever cannot read it cannot change it
-            what = f"unreadable {error.errno}"
-        yield b"%s\0%o\0%s\n" % (os.fsencode(path), found.st_mode, what.encode("utf-8", "surrogateescape"))
-        if st.S_ISDIR(found.st_mode):
+        except OSError as error:  # a command that cannot read it cannot change it
+            content = f"unreadable {error.errno}"
+        yield b"%s\0%o\0%s\n" % (os.fsencode(path), status.st_mode, content.encode("utf-8", "surrogateescape"))
+        if st.S_ISDIR(status.st_mode):
             yield from _inside(folder, name, path)
 
 
@@ -59,17 +59,17 @@ def _inside(folder: int, name: str, path: str) -> Iterator[bytes]:
         inner = os.open(name, LIST, dir_fd=folder)
     except OSError:
         return
-    with held(inner):
+    with closing_fd(inner):
         yield from _lines(inner, f"{path}/")
 
 
-def _what(folder: int, name: str, found: os.stat_result) -> str:
-    if st.S_ISLNK(found.st_mode):
+def _digest_entry(folder: int, name: str, status: os.stat_result) -> str:
+    if st.S_ISLNK(status.st_mode):
         return os.readlink(name, dir_fd=folder)
-    if not st.S_ISREG(found.st_mode):
+    if not st.S_ISREG(status.st_mode):
         return ""
     fd = os.open(name, READ, dir_fd=folder)
     with open(fd, "rb") as file:
-        if name == "index" and found.st_size <= _MAX_INDEX:
+        if name == "index" and status.st_size <= _MAX_INDEX:
             return index_digest(file.read())
         return hashlib.file_digest(file, "sha256").hexdigest()

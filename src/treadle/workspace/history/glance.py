@@ -1,9 +1,9 @@
-"""Which folders of a known tree are as they were, found out by `find`: a program in C on each core looks at files three
-times as fast as Python can, and most of what a snapshot costs is the look at every file (W-05).
+"""Finds the unchanged folders of a known tree with `find`: a program in C on each core looks at files three times as
+fast as Python can, and most of the cost of a snapshot is the look at every file (W-05).
 
-What it says is only compared with what the tree would say, to the byte. A folder of which it says anything else, or
-nothing, is looked at anew by the walk, from descriptor to descriptor; so it does no harm that `find` opens folders by
-their paths, which somebody may swap for a link meanwhile (S-01).
+Its output is only compared with the expected output for the tree, to the byte. A folder for which it prints anything
+else, or nothing, is looked at anew by the walk, from descriptor to descriptor. So it does no harm that `find` opens
+folders by their paths, which another program may replace by a link meanwhile (S-01).
 
 A file is the same if its change time, its inode and its size are: no mode, no other time and no byte changes without
 the first. Of a folder only the mode counts, as in the walk.
@@ -22,7 +22,7 @@ from treadle.protocol.files import decode_path, encode_path
 from treadle.subprocesses import held_folder, program_outside, start_blocking
 from treadle.workspace.history.packs import passing_file
 from treadle.workspace.history.trees import Folder, Tree
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 
 FEWEST = 2_000
 """Fewer entries are looked at before a program has started …"""
@@ -37,42 +37,44 @@ _SECOND = 1_000_000_000
 _SAY = ("-mindepth", "1", "-maxdepth", "1", "-type", "d", "-printf", r"%m %p\0", "-o", "-printf", r"%C@ %i %s %p\0")
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What `find` should say of a tree, and what it said at the last look."""
+class _FindListing(msgspec.Struct, frozen=True):
+    """The expected output of `find` for a tree, and its output at the last look."""
 
     folders: dict[str, Folder]
     records: set[bytes]
     unkept: frozenset[str]
     """Folders with files whose bytes are not kept."""
-    said: tuple[bytes, ...] = ()
+    last_output: tuple[bytes, ...] = ()
     odd: frozenset[str] = frozenset()
     """The folders that were not as they should."""
 
 
-_last: dict[str, _Told] = {}
-"""By root: what the next look most often finds again."""
+_last: dict[str, _FindListing] = {}
+"""By root: the last listing, which the next look most often finds unchanged."""
 _MOST_LAST = 2
 
 
-def odd_folders(top: int, known: Tree, *, keep: bool) -> Set[str] | None:
-    """The folders of the tree that are not certain to be as they were, with `keep` also those of which not all is kept.
-    None if nobody could look. `top` is the root, held open."""
-    entries = sum(len(folder.nodes) for folder in known.folders.values())
-    program = _find(known.root) if known.folders and FEWEST <= entries <= _MOST else None
+def odd_folders(top: int, known_tree: Tree, *, keep: bool) -> Set[str] | None:
+    """The folders of the tree that may have changed; with `keep` also those with files that are not stored. None if
+    `find` cannot be used. `top` is the root, held open."""
+    entries = sum(len(folder.nodes) for folder in known_tree.folders.values())
+    program = _find(known_tree.root) if known_tree.folders and FEWEST <= entries <= _MOST else None
     if program is None:
         return None
-    told = _told(known)
+    listing = _build_listing(known_tree)
     try:
-        said, whole = _ask(program, held_folder(top, known.root), known)
+        output, is_complete = _ask(program, held_folder(top, known_tree.root), known_tree)
     except OSError:
         return None
-    if said != told.said or not whole:
-        records = [record for part in said for record in part.split(b"\0")]
-        if told.records.isdisjoint(records):
+    if output != listing.last_output or not is_complete:
+        records = [record for part in output for record in part.split(b"\0")]
+        if listing.records.isdisjoint(records):
             _unusable.add(program)  # it speaks another language
-        told = msgspec.structs.replace(told, said=said if whole else (), odd=_odd(told, records, whole))
-    _remember(known.root, told)
-    return told.odd | told.unkept if keep else told.odd
+        listing = msgspec.structs.replace(
+            listing, last_output=output if is_complete else (), odd=_odd(listing, records, is_complete)
+        )
+    _remember(known_tree.root, listing)
+    return listing.odd | listing.unkept if keep else listing.odd
 
 
 _unusable: set[str] = set()
@@ -88,18 +90,18 @@ def _find(root: str) -> str | None:
     return None if program in _unusable else program
 
 
-def _remember(root: str, told: _Told) -> None:
+def _remember(root: str, listing: _FindListing) -> None:
     _last.pop(root, None)
-    _last[root] = told
+    _last[root] = listing
     for old in list(_last)[:-_MOST_LAST]:
         _last.pop(old, None)
 
 
-def _odd(told: _Told, records: list[bytes], whole: bool) -> frozenset[str]:
-    odd = {_folder_of(record) for record in told.records.symmetric_difference(records) if record}
-    if not whole:  # of an empty folder nothing is said in any case
-        odd.update(path for path, folder in told.folders.items() if not folder.nodes)
-    return frozenset(odd & told.folders.keys())
+def _odd(listing: _FindListing, records: list[bytes], is_complete: bool) -> frozenset[str]:
+    odd = {_folder_of(record) for record in listing.records.symmetric_difference(records) if record}
+    if not is_complete:  # of an empty folder nothing is said in any case
+        odd.update(path for path, folder in listing.folders.items() if not folder.nodes)
+    return frozenset(odd & listing.folders.keys())
 
 
 def _folder_of(record: bytes) -> str:
@@ -107,35 +109,35 @@ def _folder_of(record: bytes) -> str:
     return encode_path(os.fsdecode(folder + slash))
 
 
-# -- what it should say ------------------------------------------------------------------------------------------------
+# -- the expected output -----------------------------------------------------------------------------------------------
 
 
-def _told(known: Tree) -> _Told:
-    last = _last.get(known.root)
-    folders = known.folders
+def _build_listing(known_tree: Tree) -> _FindListing:
+    last = _last.get(known_tree.root)
+    folders = known_tree.folders
     if last is None:
-        last = _Told({}, set(), frozenset())
+        last = _FindListing({}, set(), frozenset())
     new = [path for path, folder in folders.items() if last.folders.get(path) is not folder]
-    gone = [path for path, folder in last.folders.items() if folders.get(path) is not folder]
-    if not new and not gone:
+    removed_paths = [path for path, folder in last.folders.items() if folders.get(path) is not folder]
+    if not new and not removed_paths:
         return last
     records = set(last.records) if len(new) < len(folders) else set()
-    for path in gone if records else ():
+    for path in removed_paths if records else ():
         records.difference_update(_records(path, last.folders[path]))
     for path in new:
         records.update(_records(path, folders[path]))
-    unkept = {path for path in new if not all(node.kept for node in folders[path].nodes.values())}
-    return _Told(folders, records, frozenset(unkept | last.unkept.difference(new, gone)))
+    unkept = {path for path in new if not all(node.is_stored for node in folders[path].nodes.values())}
+    return _FindListing(folders, records, frozenset(unkept | last.unkept.difference(new, removed_paths)))
 
 
 def _records(path: str, folder: Folder) -> Iterator[bytes]:
     above = _start(path) + b"/"
     for name, node in folder.nodes.items():
         if st.S_ISDIR(node.mode):
-            what = b"%o" % st.S_IMODE(node.mode)
+            attributes = b"%o" % st.S_IMODE(node.mode)
         else:
-            what = b"%d.%09d0 %d %d" % (*divmod(node.ctime_ns, _SECOND), node.inode, node.size)
-        yield b"%b %b%b" % (what, above, os.fsencode(decode_path(name)))
+            attributes = b"%d.%09d0 %d %d" % (*divmod(node.ctime_ns, _SECOND), node.inode, node.size)
+        yield b"%b %b%b" % (attributes, above, os.fsencode(decode_path(name)))
 
 
 def _start(path: str) -> bytes:
@@ -146,19 +148,19 @@ def _start(path: str) -> bytes:
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-def _ask(program: str, cwd: str, known: Tree) -> tuple[tuple[bytes, ...], bool]:
-    """What it says of all the folders, and whether nothing was in its way."""
+def _ask(program: str, cwd: str, known_tree: Tree) -> tuple[tuple[bytes, ...], bool]:
+    """Return the output of `find` for all folders, and True if it met no error."""
     with ExitStack() as stack:
-        asked = [stack.enter_context(_asked(program, cwd, share)) for share in _shares(known)]
-        whole = not any([process.wait() for process, _ in asked])
-        return tuple(os.pread(fd, os.fstat(fd).st_size, 0) for _, fd in asked), whole
+        processes = [stack.enter_context(_start_find(program, cwd, share)) for share in _shares(known_tree)]
+        is_complete = not any([process.wait() for process, _ in processes])
+        return tuple(os.pread(fd, os.fstat(fd).st_size, 0) for _, fd in processes), is_complete
 
 
 @contextmanager
-def _asked(program: str, cwd: str, folders: Sequence[bytes]) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+def _start_find(program: str, cwd: str, folders: Sequence[bytes]) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
     """One that is running, and the file that it writes to: through a pipe, each piece would wake us up."""
     with (
-        held(passing_file(b"")) as fd,
+        closing_fd(passing_file(b"")) as fd,
         start_blocking(
             [program, *folders, *_SAY], {"LC_ALL": "C"}, cwd, stdout=fd, stderr=subprocess.DEVNULL
         ) as process,
@@ -166,19 +168,19 @@ def _asked(program: str, cwd: str, folders: Sequence[bytes]) -> Iterator[tuple["
         yield process, fd
 
 
-def _shares(known: Tree) -> Iterator[list[bytes]]:
+def _shares(known_tree: Tree) -> Iterator[list[bytes]]:
     """The folders, so that each core has about as much to do."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    work = sum(len(folder.nodes) + _OPENING for folder in known.folders.values())
+    work = sum(len(folder.nodes) + _OPENING for folder in known_tree.folders.values())
     fair = work / min(cores, _MOST_AT_ONCE)
     share: list[bytes] = []
-    done = size = 0
-    for path, folder in known.folders.items():
+    share_work = size = 0
+    for path, folder in known_tree.folders.items():
         share.append(_start(path))
-        done += len(folder.nodes) + _OPENING
+        share_work += len(folder.nodes) + _OPENING
         size += len(share[-1]) + 9
-        if done >= fair or size >= _ARGUMENTS:
+        if share_work >= fair or size >= _ARGUMENTS:
             yield share
-            share, done, size = [], 0, 0
+            share, share_work, size = [], 0, 0
     if share:
         yield share

@@ -1,7 +1,7 @@
-"""What was decided about a set of changes, durably, once for each name (W-08): made, refused or discarded; whether it
-is finished; whether it is being taken back. A decision is one file that exists or does not. Makes no change itself.
+"""The durable decision about a set of changes, once for each name (W-08): made, refused or discarded; finished or not;
+being taken back or not. A decision is one file that exists or does not. Makes no change itself.
 
-After `release` a stub stays for a while, so that a worker that has slept through all of it finds the decision made.
+After `release` a stub stays for a while, so that a worker that was suspended meanwhile finds the decision made.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from treadle.workspace.paths.durable import private_folder
 from treadle.workspace.paths.freeing import Freeing
 
 Verdict = Literal["commit", "restore", "refuse", "discard", "released"]
-"""commit: the effect of a view is made, all of it or nothing · restore: states are brought back, what others changed
-meanwhile is left · refuse: nothing is made, because of conflicts · discard: nothing is made · released: settled long
-ago, whatever it was."""
+"""commit: the effect of a view is made, all of it or nothing · restore: states are brought back, paths that others
+changed meanwhile are left · refuse: nothing is made, because of conflicts · discard: nothing is made · released:
+settled long ago, with any of these."""
 
 _PATIENCE_S = 30.0
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Journal(Value, frozen=True):
     world: str = ""
     """In which world of it, if in one (W-11)."""
     passing: bool = False
-    """Whether nothing is kept of it once the changes are made, or refused."""
+    """True if the journal is removed once the changes are made, or refused."""
 
 
 class Ending(Value, frozen=True):
@@ -83,7 +83,7 @@ class Journals:
         self.begin(name)
 
     def begin(self, name: str) -> None:
-        """Nothing is decided: whatever else there is under this name is of an earlier try."""
+        """Remove the mark of an earlier try: nothing is decided under this name."""
         self._remove(name, "back")
 
     # -- carrying out -------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Journals:
         faultpoint("transaction.ended")
 
     def turn_back(self, name: str) -> None:
-        """From here on what was made is taken back, whoever goes on with it."""
+        """From here on the changes are taken back, by this process or the next one."""
         self._write(self._file(name, "back"), Ending())
 
     def turned_back(self, name: str) -> bool:
@@ -105,7 +105,7 @@ class Journals:
     # -- looking after ------------------------------------------------------------------------------------------
 
     def release(self, name: str) -> None:
-        """The outcome is recorded elsewhere. What is not finished stays."""
+        """Reduce the decision to a stub, because its outcome is recorded elsewhere. An unfinished decision stays."""
         journal = self.read(name)
         if journal is None or journal.verdict == "released":
             return
@@ -128,11 +128,11 @@ class Journals:
 
     def sweep(self, older_than_s: float) -> int:
         """Remove what is left of what was settled long ago; returns how many decisions were forgotten."""
-        before = time.time() - older_than_s
+        cutoff = time.time() - older_than_s
         count = 0
         for file in self._files(""):
             with suppress(FileNotFoundError):
-                if os.lstat(file).st_mtime > before:
+                if os.lstat(file).st_mtime > cutoff:
                     continue
                 if file.endswith(".json"):
                     journal = self._read(file, Journal)
@@ -173,17 +173,17 @@ class Journals:
 
     def _read(self, file: str, kind: type[T]) -> T | None:
         try:
-            with open(file, "rb") as opened:
-                data = opened.read()
-            return msgspec.json.decode(data, type=kind) if data.strip(b"\0") else self._lost(kind)
+            with open(file, "rb") as stream:
+                data = stream.read()
+            return msgspec.json.decode(data, type=kind) if data.strip(b"\0") else self._replace_emptied(kind)
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as error:
             raise ToolError(f"The journal {file} cannot be read ({error}). See `treadle fsck`.") from error
 
-    def _lost(self, kind: type[T]) -> T | None:
-        """What a file says that a power cut has emptied. A decision is whole before it has its name, so it was one that
-        was released; of an ending nothing is lost but the time to find it out again."""
+    def _replace_emptied(self, kind: type[T]) -> T | None:
+        """The content of a file that a power cut has emptied. A decision is written completely before it gets its name,
+        so an emptied one was released; an ending can be found out again."""
         return Journal("", "", "released") if kind is Journal else None  # type: ignore[return-value]
 
     def _write(self, file: str, content: Value, *, exclusive: bool = False, lasting: bool = True) -> bool:

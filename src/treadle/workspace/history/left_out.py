@@ -1,4 +1,4 @@
-"""What a snapshot of the tree leaves out, and why; never silently (W-05). Pure rules: sizes, names, words.
+"""The entries that a snapshot of the tree leaves out, and why; never silently (W-05). Pure rules: sizes, names, words.
 
 A folder is left out by its name alone only where the name says that a tool made everything in it and can make it again.
 Names that are also given to folders of sources (build, target …) count only where .gitignore names the folder, too.
@@ -65,31 +65,35 @@ def generated(name: str, ignored: bool) -> bool:
     return name in CACHES or (ignored and name in GENERATED_IF_IGNORED)
 
 
-def listed(left: Iterable[tuple[str, int, int]], said: Mapping[str, str] | None = None) -> tuple[Uncaptured, ...]:
+def listed(
+    omitted: Iterable[tuple[str, int, int]], outcomes: Mapping[str, str] | None = None
+) -> tuple[Uncaptured, ...]:
     """Paths with why they were left out and their size, as they are told: folders of one name in one line, and of very
     many files the largest. `said` is what became of some of them meanwhile."""
-    said = said or {}
+    outcomes = outcomes or {}
     folders: dict[str, list[str]] = {}
-    found: list[Uncaptured] = []
-    for path, why, size in left:
-        if why == OWN:
+    entries: list[Uncaptured] = []
+    for path, reason, size in omitted:
+        if reason == OWN:
             continue
-        if why == GENERATED_FOLDER and path not in said:
+        if reason == GENERATED_FOLDER and path not in outcomes:
             folders.setdefault(path.rpartition("/")[2], []).append(path)
         else:
-            became = f"{said[path]}; " if path in said else ""
-            found.append(Uncaptured(path, f"{became}{REASONS[why]}", size))
+            became = f"{outcomes[path]}; " if path in outcomes else ""
+            entries.append(Uncaptured(path, f"{became}{REASONS[reason]}", size))
     for name, paths in folders.items():
         alone = len(paths) == 1
-        what = REASONS[GENERATED_FOLDER] if alone else f"{len(paths):,} folders of generated files"
-        found.append(Uncaptured(paths[0] if alone else f"**/{name}", what))
-    return _bounded(found)
+        description = REASONS[GENERATED_FOLDER] if alone else f"{len(paths):,} folders of generated files"
+        entries.append(Uncaptured(paths[0] if alone else f"**/{name}", description))
+    return _bounded(entries)
 
 
-def _bounded(found: list[Uncaptured]) -> tuple[Uncaptured, ...]:
-    if len(found) > _MOST_LISTED:
-        found.sort(key=lambda each: -each.size)
-        rest = found[_MOST_LISTED:]
-        del found[_MOST_LISTED:]
-        found.append(Uncaptured("**", f"{len(rest):,} more that were left out", sum(each.size for each in rest)))
-    return tuple(sorted(found, key=lambda each: each.path))
+def _bounded(entries: list[Uncaptured]) -> tuple[Uncaptured, ...]:
+    if len(entries) > _MOST_LISTED:
+        entries.sort(key=lambda each: -each.size)
+        surplus = entries[_MOST_LISTED:]
+        del entries[_MOST_LISTED:]
+        entries.append(
+            Uncaptured("**", f"{len(surplus):,} more that were left out", sum(each.size for each in surplus))
+        )
+    return tuple(sorted(entries, key=lambda each: each.path))

@@ -1,9 +1,8 @@
-"""The folder of a copy-on-write view, seen from outside: `upper` holds what a command wrote, in the language of
-overlayfs. Owns that language; knows nothing of the project beneath. Links are never followed.
+"""The folder of a copy-on-write view, seen from outside: `upper` holds the entries that a command wrote, in the format
+of overlayfs. Owns that format; knows nothing of the project beneath. Links are never followed.
 
-What is closed to us, because the command took the permissions away, is opened by its owner: us. The mode that the
-command gave it is noted beside `upper` first, so that whoever comes after a crash still reads it as the command left
-it.
+If the command removed the permissions of an entry, Treadle, which owns it, opens it. The mode that the command set is
+noted beside `upper` first, so that a process after a crash still reads that mode.
 """
 
 import os
@@ -22,7 +21,7 @@ from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.history.apply import ContentSource
 from treadle.workspace.history.states import Folders
 from treadle.workspace.paths import entries
-from treadle.workspace.paths.entries import LIST, READ, explain, held
+from treadle.workspace.paths.entries import LIST, READ, closing_fd, explain
 
 BEGAN = "began"
 UPPER = "upper"
@@ -40,7 +39,7 @@ _TRIES = 3
 _FILE_OPENED, _FOLDER_OPENED = 0o600, 0o700
 """The bits that are added to the mode of an entry that is closed to us."""
 _LEAP_NS = 500_000_000
-"""What a clock is set back by at once; less than that is a clock that is merely slowed down."""
+"""The least step by which a clock is set back; a smaller difference is a clock that is slowed down."""
 
 _touches = msgspec.json.Decoder(dict[str, int])
 _skeleton = msgspec.json.Decoder(dict[str, int])
@@ -105,7 +104,7 @@ class Upper(ContentSource):
 
     @property
     def lasting(self) -> bool:
-        """Whether it is the view of a world, and not of a command."""
+        """True for the view of a world, False for that of a command."""
         return os.path.exists(f"{self.view}/{LASTING}")
 
     @contextmanager
@@ -115,29 +114,29 @@ class Upper(ContentSource):
             fd = os.open(f"{self.view}/{UPPER}", LIST)
         except OSError as error:
             raise ToolError("The changes of the command are lost: its copy of the project is gone.") from error
-        with held(fd):
+        with closing_fd(fd):
             yield fd
 
-    def mode(self, path: str, found: os.stat_result) -> int:
+    def mode(self, path: str, status: os.stat_result) -> int:
         """The permissions that the command left. A noted mode counts as long as the entry has the mode that we gave it:
         a command that goes on may have changed it since."""
-        mode = st.S_IMODE(found.st_mode)
+        mode = st.S_IMODE(status.st_mode)
         noted = self._modes.get(path)
         return noted if noted is not None and mode in (noted | _FILE_OPENED, noted | _FOLDER_OPENED) else mode
 
     @contextmanager
     def folder(self, parent: int, name: str, path: str) -> Iterator[int]:
         """A folder of it, open for listing and for what lies in it."""
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if not found.st_mode & st.S_IRUSR or not found.st_mode & st.S_IXUSR:
-            self._open_up(parent, name, path, found, _FOLDER_OPENED)
-        with held(os.open(name, LIST, dir_fd=parent)) as fd:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not status.st_mode & st.S_IRUSR or not status.st_mode & st.S_IXUSR:
+            self._open_up(parent, name, path, status, _FOLDER_OPENED)
+        with closing_fd(os.open(name, LIST, dir_fd=parent)) as fd:
             yield fd
 
-    def file(self, parent: int, name: str, path: str, found: os.stat_result) -> int:
+    def file(self, parent: int, name: str, path: str, status: os.stat_result) -> int:
         """A regular file of it, open for reading."""
-        if not found.st_mode & st.S_IRUSR:
-            self._open_up(parent, name, path, found, _FILE_OPENED)
+        if not status.st_mode & st.S_IRUSR:
+            self._open_up(parent, name, path, status, _FILE_OPENED)
         return os.open(name, READ, dir_fd=parent)
 
     # -- as a source of content -------------------------------------------------------------------------------------
@@ -193,13 +192,13 @@ class Upper(ContentSource):
 
     # -- modes --------------------------------------------------------------------------------------------------
 
-    def _open_up(self, parent: int, name: str, path: str, found: os.stat_result, more: int) -> None:
-        mode = st.S_IMODE(found.st_mode)
+    def _open_up(self, parent: int, name: str, path: str, status: os.stat_result, more: int) -> None:
+        mode = st.S_IMODE(status.st_mode)
         if self._modes.get(path) != mode:
             self._modes[path] = mode
             note = b"%o %s\0" % (mode, os.fsencode(path))
             append = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            with held(os.open(f"{self.view}/{_MODES}", append, 0o600)) as fd:
+            with closing_fd(os.open(f"{self.view}/{_MODES}", append, 0o600)) as fd:
                 os.write(fd, note)
             faultpoint("view.mode_noted")
         entries.chmod(parent, name, mode | more)
@@ -225,19 +224,19 @@ def _open_stamp(path: str) -> IO[str]:
     return open(path, encoding="ascii")
 
 
-def is_deleted(found: os.stat_result) -> bool:
-    """Whether an entry stands for the absence of what lies beneath."""
-    return st.S_ISCHR(found.st_mode) and found.st_rdev == 0
+def is_deleted(status: os.stat_result) -> bool:
+    """True if an entry marks the removal of the lower one."""
+    return st.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def is_opaque(fd: int) -> bool:
-    """Whether nothing of a folder beneath shows through this one."""
+    """True if a folder hides the entries of the lower one."""
     return _attribute(fd, _OPAQUE) == b"y"
 
 
 def is_copy(fd: int) -> bool:
-    """Whether a file is what lies beneath, brought up to be written to. One that has several names beneath does not
-    say so."""
+    """True if a file was copied up from the lower folder to be written to. A file with several hard links there is not
+    marked so."""
     return _attribute(fd, _ORIGIN) is not None
 
 

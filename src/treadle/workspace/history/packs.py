@@ -15,7 +15,7 @@ SMALL = 1 << 15
 FULL = 1 << 20
 """… until the pack has so many. It stays as long as one of its names."""
 OVERHEAD = 256
-"""What each counts beside its bytes: a file can have only so many names."""
+"""The bytes that each object counts beside its own: a file can have only so many names."""
 FEWEST = 4
 _SIGN = b"TREADLE PACK 1\n"
 _HEAD = len(_SIGN) + 8
@@ -26,8 +26,8 @@ _MOST_KNOWN = 4
 Places = dict[str, tuple[int, int]]
 """By hash, where an object begins behind the index, and how long it is."""
 _index = msgspec.msgpack.Decoder(Places)
-_known: dict[tuple[int, ...], Places] = {}
-"""The indexes that were read last: whoever wants one object often wants its neighbours."""
+_index_cache: dict[tuple[int, ...], Places] = {}
+"""The indexes that were read last: a caller that needs one object often needs its neighbours."""
 
 
 def write_pack(fd: int, objects: Mapping[str, bytes]) -> None:
@@ -58,19 +58,19 @@ def packed(fd: int, digest: str) -> bytes | None:
 
 
 def _places(fd: int, size: int) -> Places:
-    found = os.fstat(fd)
-    key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, size)
-    places = _known.get(key)
+    status = os.fstat(fd)
+    key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, size)
+    places = _index_cache.get(key)
     if places is None:
         places = _index.decode(os.pread(fd, size, _HEAD))
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[key] = places
+        if len(_index_cache) >= _MOST_KNOWN:
+            _index_cache.clear()
+        _index_cache[key] = places
     return places
 
 
 def passing_file(data: bytes) -> int:
-    """A file with these bytes that nobody else sees, open for reading at its beginning."""
+    """Return a descriptor of an unnamed file with these bytes, open for reading at its beginning."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("treadle", os.MFD_CLOEXEC)
     else:

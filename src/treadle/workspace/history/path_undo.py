@@ -1,7 +1,7 @@
-"""Undo of one path: from what lies there now, link by link, to what was there at first (W-02). What is to stay of what
-came later is put on top of that again: later changes of the chat itself by a three-way merge, as their states
-are known; somebody else's, too, where that is wanted. What cannot be merged is never lost: the path is left alone.
-Knows one path at a time; what belongs together is the business of `undo_plan`."""
+"""Undo of one path: from its current state, link by link, to the original one (W-02). Later changes to keep are applied
+on top of that again: those of the chat itself by a three-way merge, as their states are known; those of others, too, if
+the caller asks for it. If a change cannot be merged, the path is left alone, so that it is never lost. Knows one path
+at a time; `undo_plan` handles paths that belong together."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ _COUNTED = 1 << 20
 
 
 class UndoTarget(msgspec.Struct, frozen=True):
-    """What an undo of the path ends with. `merged`: what that would have been without later changes; `rebased`: from
-    what to what the chat's own later changes lead now."""
+    """The final state of an undo of the path. `merged`: the final state without later changes; `rebased`: the links of
+    the chat's own later changes, with their new states."""
 
     state: State
     merged: State = None
@@ -37,22 +37,22 @@ class UndoTarget(msgspec.Struct, frozen=True):
 class Blocked(Exception):
     """The path cannot be undone."""
 
-    def __init__(self, reason: str, shown: str = "") -> None:
+    def __init__(self, reason: str, diff_text: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
-        self.diff = shown
+        self.diff = diff_text
 
 
 def walk(links: Sequence[Link], now: State) -> tuple[State, int]:
-    """How far the way leads without meeting somebody else's change: to which state, and how many links are left."""
+    """Follow the links back until a change by others: return the state there, and the number of links left."""
     if now not in (links[-1].before, links[-1].after) and now == links[0].before:
         return now, 0
-    for left in range(len(links), 0, -1):
-        link = links[left - 1]
+    for remaining in range(len(links), 0, -1):
+        link = links[remaining - 1]
         if now == link.after:
             now = link.before
         elif now != link.before:
-            return now, left
+            return now, remaining
     return now, 0
 
 
@@ -69,57 +69,57 @@ class PathUndo:
         """Texts that are nowhere kept yet, by their hash."""
 
     def find(
-        self, chain: Sequence[Link], *, merging: bool, whole: bool = False, hunks: Sequence[int] = ()
+        self, chain: Sequence[Link], *, merging: bool, never_merge: bool = False, hunks: Sequence[int] = ()
     ) -> UndoTarget:
-        """Blocked if a later change is in the way, or what was there is no longer kept. `merging`: somebody else's
-        changes are merged, not only those of the chat; `whole`: nothing is."""
-        wanted = [link for link in chain if not link.by]
-        start = wanted[0].before
-        if hunks and (chosen := self._with_hunks_taken_back(wanted, hunks)) is not None:
-            chain = [Link(chosen, link.after) if link is wanted[0] else link for link in chain]
-            wanted, start = [Link(chosen, wanted[0].after)], chosen
-        state, left = walk(wanted, self._now)
-        if left or self._stands_behind(chain):
+        """Return the target of the undo. Blocked if a later change is in the way, or the original content is no longer
+        kept. `merging`: also merge changes by others, not only those of the chat; `never_merge`: merge none."""
+        selected_links = [link for link in chain if not link.by]
+        start = selected_links[0].before
+        if hunks and (hunk_state := self._with_hunks_taken_back(selected_links, hunks)) is not None:
+            chain = [Link(hunk_state, link.after) if link is selected_links[0] else link for link in chain]
+            selected_links, start = [Link(hunk_state, selected_links[0].after)], hunk_state
+        state, remaining = walk(selected_links, self._now)
+        if remaining or self._stands_behind(chain):
             try:
-                return self._rebased(chain, start, merging=merging, whole=whole)
+                return self._rebased(chain, start, merging=merging, never_merge=never_merge)
             except Blocked:
-                if left:
+                if remaining:
                     raise
         self._require(state)
         return UndoTarget(state)
 
     def _stands_behind(self, chain: Sequence[Link]) -> bool:
-        """Whether what is there is known from the first link to the last, and some of it is to stay."""
-        follows = all(one.after == other.before for one, other in pairwise(chain))
+        """True if every state from the first link to the current one is known, and some changes are to stay."""
+        follows = all(one.after == following.before for one, following in pairwise(chain))
         return follows and chain[-1].after == self._now and any(link.by for link in chain)
 
-    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, whole: bool) -> UndoTarget:
-        """What is to stay of all that led to what is there, on top of what was there at first."""
+    def _rebased(self, chain: Sequence[Link], start: State, *, merging: bool, never_merge: bool) -> UndoTarget:
+        """The original content plus the changes to keep."""
         first = next(number for number, link in enumerate(chain) if not link.by)
-        state, moved = start, list(chain[:first])
+        state, rebased_links = start, list(chain[:first])
         for link in self._with_gaps(chain[first:]):
             if not link.by:
                 continue
-            before = state
+            previous_state = state
             if state != link.before:
                 if link.foreign and not merging:
                     raise self._drifted(link)
-                state = self._merged(link, state, whole=whole)
+                state = self._merged(link, state, never_merge=never_merge)
             else:
                 state = link.after
             if link.by != SOMEBODY:
-                moved.append(Link(before, state))
+                rebased_links.append(Link(previous_state, state))
         self._require(state)
-        return UndoTarget(state, start if state != start else None, tuple(moved))
+        return UndoTarget(state, start if state != start else None, tuple(rebased_links))
 
     def _with_gaps(self, chain: Sequence[Link]) -> list[Link]:
-        """With what somebody else did in between and since."""
-        found: list[Link] = []
+        """The chain with links for the changes by others in between and since."""
+        links: list[Link] = []
         for link in (*chain, Link(self._now, self._now)):
-            if found and found[-1].after != link.before:
-                found.append(Link(found[-1].after, link.before, SOMEBODY, True))
-            found.append(link)
-        return found[:-1]
+            if links and links[-1].after != link.before:
+                links.append(Link(links[-1].after, link.before, SOMEBODY, True))
+            links.append(link)
+        return links[:-1]
 
     def stat(self, state: State) -> DiffStat:
         """How many lines the way back adds and removes."""
@@ -131,23 +131,23 @@ class PathUndo:
 
     # -- hunks --------------------------------------------------------------------------------------------------------
 
-    def _with_hunks_taken_back(self, links: Sequence[Link], chosen: Sequence[int]) -> State:
-        """What is there without these hunks; None if they are all there are."""
+    def _with_hunks_taken_back(self, links: Sequence[Link], hunk_numbers: Sequence[int]) -> State:
+        """The current state without these hunks; None if these are all hunks."""
         old, new = both(links, self.text)
-        data = parts.without(old, new, chosen)
-        before, after = links[0].before, links[0].after
-        if data == old or before is None or after is None:
+        data = parts.without(old, new, hunk_numbers)
+        old_state, new_state = links[0].before, links[0].after
+        if data == old or old_state is None or new_state is None:
             return None
-        return self._make(data, after.mode)
+        return self._make(data, new_state.mode)
 
     # -- later changes ------------------------------------------------------------------------------------------------
 
-    def _merged(self, link: Link, state: State, *, whole: bool) -> State:
+    def _merged(self, link: Link, state: State, *, never_merge: bool) -> State:
         """A later change, made to another state than it was made to."""
         if state == link.after:
             return state
         kinds = {each.kind if each is not None else "" for each in (link.before, link.after, state)}
-        if whole or link.before is None or link.after is None or state is None or kinds - {"file"}:
+        if never_merge or link.before is None or link.after is None or state is None or kinds - {"file"}:
             raise self._in_the_way(link, "it was made, removed or replaced as a whole")
         mode = _merged_mode(link.before.mode, link.after.mode, state.mode)
         if mode is None:
@@ -159,25 +159,27 @@ class PathUndo:
         base, ours, theirs = self.text(link.before), self.text(link.after), self.text(state)
         if base is None or ours is None or theirs is None:
             raise self._in_the_way(link, "there is no text on all three sides")
-        done = merge(base, ours, theirs)
-        if done.clashes:
-            lines = ", ".join(f"{each.first}" for each in done.clashes[:10])
+        merge_result = merge(base, ours, theirs)
+        if merge_result.clashes:
+            lines = ", ".join(f"{each.first}" for each in merge_result.clashes[:10])
             raise self._in_the_way(link, f"both changed the same lines (at {lines})")
-        return self._make(done.data, mode)
+        return self._make(merge_result.data, mode)
 
-    def _in_the_way(self, link: Link, why: str) -> Blocked:
+    def _in_the_way(self, link: Link, reason: str) -> Blocked:
         """A later change that cannot be put on top of what was there before."""
         if link.foreign:
-            return self._drifted(link, f". It cannot be merged: {why}")
-        return Blocked(f"{link.by} changed it later, and {why}; take that back first, or both together")
+            return self._drifted(link, f". It cannot be merged: {reason}")
+        return Blocked(f"{link.by} changed it later, and {reason}; take that back first, or both together")
 
     def _drifted(self, link: Link, more: str = "") -> Blocked:
         if link.by != SOMEBODY:
             return Blocked(f"it was found changed while a background process of {link.by} ran{more}")
-        when = " since" if link.after == self._now else " between two changes of this chat"
-        return Blocked(f"{_difference(link.before, link.after)}{when}{more}", self._shown(link.before, link.after))
+        time_note = " since" if link.after == self._now else " between two changes of this chat"
+        return Blocked(
+            f"{_difference(link.before, link.after)}{time_note}{more}", self._diff_states(link.before, link.after)
+        )
 
-    def _shown(self, expected: State, now: State) -> str:
+    def _diff_states(self, expected: State, now: State) -> str:
         """From what the chat left to what is there, where both are text."""
         old, new = self.text(expected), self.text(now)
         if old is None or new is None or old == new:

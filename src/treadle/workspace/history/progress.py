@@ -17,7 +17,7 @@ from treadle.protocol.files import FileChange, FileState, decode_path, encode_pa
 from treadle.workspace.history.seen import SeenFiles
 from treadle.workspace.history.states import Folders, parts_of
 from treadle.workspace.history.store_batch import StoreBatch
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 
 Standing = Literal["before", "after", "half", "other"]
 CHANGED = "it was changed by someone else meanwhile"
@@ -36,7 +36,7 @@ class PathProgress(msgspec.Struct, frozen=True):
 
     @property
     def alone(self) -> bool:
-        """Whether this is the file's only name."""
+        """True if this is the file's only name."""
         return self.stat is None or _is_folder(self.stat) or self.stat.st_nlink == 1
 
 
@@ -47,72 +47,78 @@ class Surveyor:
         self,
         folders: Folders,
         batch: StoreBatch | None = None,
-        seen: SeenFiles | None = None,
+        seen_files: SeenFiles | None = None,
         *,
-        tried: bool = False,
+        is_retry: bool = False,
     ) -> None:
-        """`seen`: what was read just before. `tried`: folders may have been made by a try that was not decided."""
+        """`seen_files`: files that were read just before.
+        `is_retry`: an earlier, undecided try may have made folders.
+        """
         self._folders = folders
         self._batch = batch
-        self._seen = seen
-        self._tried = tried
+        self._seen = seen_files
+        self._tried = is_retry
 
     def survey(self, changes: Iterable[FileChange]) -> list[PathProgress]:
         """In the order of paths: folders before what is in them."""
         changes = sorted(changes, key=lambda change: parts_of(change.path))
         stats = {change.path: self._folders.lstat(change.path) for change in changes}
-        gone = {change.path for change in changes if change.after is None or change.after.kind != "directory"}
-        found = []
+        removed_paths = {change.path for change in changes if change.after is None or change.after.kind != "directory"}
+        progress = []
         for change in changes:
             stat = stats[change.path]
             standing = self._standing(change, stat)
             reason = CHANGED if standing == "other" else ""
-            if standing in ("before", "half") and change.path in gone and _is_folder(stat):
-                foreign = _foreign(self._folders, change.path, gone)
+            if standing in ("before", "half") and change.path in removed_paths and _is_folder(stat):
+                foreign = _foreign(self._folders, change.path, removed_paths)
                 standing, reason = ("other", f"{FOREIGN}: {foreign}") if foreign else (standing, "")
-            found.append(PathProgress(change, standing, stat, reason))
+            progress.append(PathProgress(change, standing, stat, reason))
         self._folders.forget()
-        return found
+        return progress
 
     def _standing(self, change: FileChange, stat: os.stat_result | None) -> Standing:
         if self._batch is not None:
             if self._seen is not None and self._seen_before(self._seen, change, stat, self._batch):
                 return "before"
-            standing = _kept(self._folders, change, self._batch)
-            begun = self._tried and standing == "other" and change.before is None and mode_pending(change, stat)
-            return "half" if begun else standing
+            standing = _find_standing(self._folders, change, self._batch)
+            is_half_made = self._tried and standing == "other" and change.before is None and mode_pending(change, stat)
+            return "half" if is_half_made else standing
         if self._folders.matches(change.path, change.after):
             return "after"
         if self._folders.matches(change.path, change.before):
             return "before"
-        if mode_pending(change, stat) or _removed(change, stat):
+        if mode_pending(change, stat) or _is_replacement_pending(change, stat):
             return "half"
         return "other"
 
-    def _seen_before(self, seen: SeenFiles, change: FileChange, stat: os.stat_result | None, batch: StoreBatch) -> bool:
-        before, after = change.before, change.after
-        data = None if before is None or after is None else seen.before(change.path, before, stat)
-        if before is None or after is None or data is None:
+    def _seen_before(
+        self, seen_files: SeenFiles, change: FileChange, stat: os.stat_result | None, batch: StoreBatch
+    ) -> bool:
+        old_state, new_state = change.before, change.after
+        data = (
+            None if old_state is None or new_state is None else seen_files.get_old_bytes(change.path, old_state, stat)
+        )
+        if old_state is None or new_state is None or data is None:
             return False
-        if before.digest != after.digest and not batch.known(before.digest):
-            batch.add(before.digest, data)
+        if old_state.digest != new_state.digest and not batch.has_content(old_state.digest):
+            batch.add(old_state.digest, data)
         return True
 
 
-def _kept(folders: Folders, change: FileChange, batch: StoreBatch) -> Standing:
-    before, after = change.before, change.after
-    same_bytes = before is not None and after is not None and before.digest == after.digest
-    if before is None or before.kind != "file" or same_bytes:
-        if folders.matches(change.path, before):
+def _find_standing(folders: Folders, change: FileChange, batch: StoreBatch) -> Standing:
+    old_state, new_state = change.before, change.after
+    same_bytes = old_state is not None and new_state is not None and old_state.digest == new_state.digest
+    if old_state is None or old_state.kind != "file" or same_bytes:
+        if folders.matches(change.path, old_state):
             return "before"
-        return "after" if folders.matches(change.path, after) else "other"
+        return "after" if folders.matches(change.path, new_state) else "other"
     now = folders.look(change.path, batch)
-    return "before" if now == before else "after" if now == after else "other"
+    return "before" if now == old_state else "after" if now == new_state else "other"
 
 
 def mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
-    """Whether it is a folder that was made or opened for what is done in it, and gets its mode at the end. One with the
-    group of the folder above it has that bit from the beginning."""
+    """True for a folder that was made or opened for the changes in it, and gets its mode at the end. A folder that
+    inherits the group of the folder above has that bit from the beginning."""
     if stat is None or not st.S_ISDIR(stat.st_mode):
         return False
     states = [state for state in (change.before, change.after) if state is not None and state.kind == "directory"]
@@ -120,8 +126,8 @@ def mode_pending(change: FileChange, stat: os.stat_result | None) -> bool:
     return bool(states) and st.S_IMODE(stat.st_mode) & ~st.S_ISGID in modes
 
 
-def _removed(change: FileChange, stat: os.stat_result | None) -> bool:
-    """Whether something was removed so that a folder can come in its place, or the other way round."""
+def _is_replacement_pending(change: FileChange, stat: os.stat_result | None) -> bool:
+    """True if an entry was removed so that a folder can take its place, or the other way round."""
     if stat is not None or change.before is None or change.after is None:
         return False
     return (change.before.kind == "directory") != (change.after.kind == "directory")
@@ -135,12 +141,12 @@ def _is_file(state: FileState | None) -> bool:
     return state is not None and state.kind == "file"
 
 
-def _foreign(folders: Folders, path: str, gone: set[str]) -> str:
+def _foreign(folders: Folders, path: str, removed_paths: set[str]) -> str:
     """Something in a folder that is to go which does not go itself."""
-    with held(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folders.at(parts_of(path)))) as fd:
+    with closing_fd(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folders.at(parts_of(path)))) as fd:
         names = os.listdir(fd)
     above = decode_path(path)
-    return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in gone), "")
+    return next((inert(name) for name in sorted(names) if encode_path(f"{above}/{name}") not in removed_paths), "")
 
 
 def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str, int]:
@@ -149,12 +155,12 @@ def closed_folders(folders: Folders, changes: Iterable[FileChange]) -> dict[str,
         return {}
     above = {parts_of(change.path)[:-1] for change in changes}
     above |= {parts[:length] for parts in above for length in range(len(parts))}
-    closed: dict[str, int] = {}
+    closed_modes: dict[str, int] = {}
     for parts in sorted(above):
         try:
             owner, mode = os.fstat(folders.at(parts)).st_uid, folders.mode(parts)
         except OSError:
             continue
         if owner == os.geteuid() and mode & _OPEN != _OPEN:
-            closed[encode_path("/".join(parts)) or "."] = mode
-    return closed
+            closed_modes[encode_path("/".join(parts)) or "."] = mode
+    return closed_modes

@@ -64,10 +64,15 @@ class RepositoryChanges:
     """`before` and `after` read what a changed file was and is. `git` is the project's own, asked only if needed."""
 
     def __init__(
-        self, root: Root, files: Iterable[FileChange], before: Content, after: Content, git: Callable[[], Git | None]
+        self,
+        root: Root,
+        files: Iterable[FileChange],
+        old_content: Content,
+        new_content: Content,
+        git: Callable[[], Git | None],
     ) -> None:
         self._root = root
-        self._before, self._after, self._git = before, after, git
+        self._before, self._after, self._git = old_content, new_content, git
         self._all = tuple(files)
         self._files = {
             decode_path(file.path)[len(_PREFIX) :]: file for file in self._all if file.path.startswith(_PREFIX)
@@ -100,7 +105,7 @@ class RepositoryChanges:
     # -- what is hidden or would run -------------------------------------------------------------------------------
 
     def _hidden_files(self) -> Iterator[str]:
-        names = sorted(name for was, now in self._marks.values() for name in now.hidden - was.hidden)
+        names = sorted(name for was, now in self._marks.values() for name in now.hidden_paths - was.hidden_paths)
         if names:
             more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
             yield f"hides changes of {os.fsdecode(names[0])}{more} from git (assume-unchanged or skip-worktree)"
@@ -308,9 +313,11 @@ class RepositoryChanges:
             yield f"removes {count(len(removed_ids), 'object')} of the history that git keeps"
 
     def _lost_large_files(self) -> Iterator[str]:
-        lost = [path for path, file in self._files.items() if _LFS_OBJECT.fullmatch(path) and _is_file(file.before)]
-        if lost:
-            yield f"removes or alters {count(len(lost), 'file')} that Git LFS keeps"
+        lost_paths = [
+            path for path, file in self._files.items() if _LFS_OBJECT.fullmatch(path) and _is_file(file.before)
+        ]
+        if lost_paths:
+            yield f"removes or alters {count(len(lost_paths), 'file')} that Git LFS keeps"
 
     def _object_ids(self, accepts: Callable[[FileChange], bool], content: Content) -> Iterator[str]:
         for path, file in self._files.items():

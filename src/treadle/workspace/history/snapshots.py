@@ -1,8 +1,8 @@
-"""The snapshots of one project (`treadle.ports.snapshots`): a front for the modules that each do one part. Everything
-that is kept lies in `<home>/snapshots`, outside the project; what changes the project goes through `transaction`.
+"""The snapshots of one project (`treadle.ports.snapshots`): a front for the modules that each do one part. All stored
+data lies in `<home>/snapshots`, outside the project; changes of the project go through `transaction`.
 
-What `treadle.chat.change_rules` forbids does not get into a project by the view of a command: it is left out of the
-effect, and said.
+Changes that `treadle.chat.change_rules` forbids do not get into a project by the view of a command: they are left out
+of the effect, and reported.
 """
 
 import hashlib
@@ -91,7 +91,7 @@ class ProjectSnapshots:
             return self.images.read(digest, limit)
         return after_images(self._folder).read(digest, limit)
 
-    def left(self, digest: str) -> bool:
+    def is_after_image(self, digest: str) -> bool:
         return after_images(self._folder).has(digest)
 
     def remember(self, files: Sequence[FileChange]) -> None:
@@ -99,32 +99,32 @@ class ProjectSnapshots:
 
     # -- commands on a view -------------------------------------------------------------------------------------
 
-    def effect(self, view: str, changed: frozenset[str] = frozenset()) -> Effect:
-        return self._gated(view, self._effect(view, distrusted=changed), judged=True)
+    def effect(self, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
+        return self._gated(view, self._effect(view, distrusted=changed_paths), judged=True)
 
     def diff(self, view: str, effect: Effect) -> str:
         from treadle.workspace.history import effects
 
         return effects.describe(self._root, view, effect)
 
-    def commit(self, name: str, view: str, changed: frozenset[str] = frozenset()) -> Effect:
+    def commit(self, name: str, view: str, changed_paths: frozenset[str] = frozenset()) -> Effect:
         from treadle.workspace.history import effects
 
-        seen = SeenFiles()
+        seen_files = SeenFiles()
 
         def read() -> Effect:
-            return self._gated(view, self._effect(view, seen, changed))
+            return self._gated(view, self._effect(view, seen_files, changed_paths))
 
-        effect = self._transactions.commit(name, view, read, effects.source, seen)
-        remember(self._root, after_images(self._folder), effect.files, seen)
+        effect = self._transactions.commit(name, view, read, effects.source, seen_files)
+        remember(self._root, after_images(self._folder), effect.files, seen_files)
         return effect
 
-    def freeze(self, view: str, into: str, changed: frozenset[str] = frozenset()) -> None:
+    def freeze(self, view: str, into: str, changed_paths: frozenset[str] = frozenset()) -> None:
         from treadle.workspace.history import effects, frozen
         from treadle.workspace.history.overlay_upper import Upper
 
         upper = Upper(view)
-        frozen.freeze(upper, lambda: effects.read_layer(self._root, upper, SeenFiles(), changed), into)
+        frozen.freeze(upper, lambda: effects.read_layer(self._root, upper, SeenFiles(), changed_paths), into)
 
     def note_committed(self, view: str, frozen_view: str) -> None:
         from treadle.workspace.history import frozen
@@ -141,7 +141,7 @@ class ProjectSnapshots:
             return copied.read(self._root, view, self.images)
         if frozen.is_frozen(view):
             return frozen.read(view)
-        return effects.read(self._root, view, seen=seen_files, distrusted=distrusted)
+        return effects.read(self._root, view, seen_files=seen_files, distrusted=distrusted)
 
     def beginning(self, view: str) -> "Beginning":
         """Of a view that is a copy of this project."""
@@ -181,10 +181,10 @@ class ProjectSnapshots:
 
         return self._transactions.discard(name, effects.source)
 
-    def decided(self, name: str) -> bool:
+    def is_decided(self, name: str) -> bool:
         return self.journals.read(name) is not None
 
-    def begun(self, name: str) -> bool:
+    def is_apply_decided(self, name: str) -> bool:
         journal = self.journals.read(name)
         return journal is not None and journal.verdict in ("commit", "restore")
 
@@ -211,16 +211,16 @@ class ProjectSnapshots:
         return self._root.read_bytes(decode_path(file.path), most)
 
     def withdraw(self, name: str, effect: Effect) -> Effect:
-        left = withhold(self._root, effect)
-        kept = frozenset(file.path for file in left.files)
-        gone = [file for file in effect.files if file.path not in kept]
-        if not gone:
+        permitted_effect = withhold(self._root, effect)
+        permitted_paths = frozenset(file.path for file in permitted_effect.files)
+        withdrawn = [file for file in effect.files if file.path not in permitted_paths]
+        if not withdrawn:
             return effect
         undone = self.apply(
-            name, UndoRequest(tuple(Trail(each.path, (Link(each.before, each.after),)) for each in gone))
+            name, UndoRequest(tuple(Trail(each.path, (Link(each.before, each.after),)) for each in withdrawn))
         )
         self.journals.release(name)
-        return effect if undone.conflicts else replace(left, conflicts=effect.conflicts)
+        return effect if undone.conflicts else replace(permitted_effect, conflicts=effect.conflicts)
 
     def release(self, name: str) -> None:
         self._captures().release(name)
@@ -233,10 +233,10 @@ class ProjectSnapshots:
 
     # -- going back ---------------------------------------------------------------------------------------------
 
-    def plan(self, wanted: UndoRequest) -> Plan:
+    def plan(self, request: UndoRequest) -> Plan:
         from treadle.workspace.history import undo_plan as undoing
 
-        return undoing.plan(self._root, self.images, wanted)
+        return undoing.plan(self._root, self.images, request)
 
     def texts(self, change: FileChange) -> tuple[bytes | None, bytes | None]:
         from treadle.workspace.history import undo_plan as undoing
@@ -248,10 +248,10 @@ class ProjectSnapshots:
 
         return undoing.keep_hunks(self._root, self.images, trail, hunks)
 
-    def apply(self, name: str, wanted: UndoRequest) -> Effect:
+    def apply(self, name: str, request: UndoRequest) -> Effect:
         from treadle.workspace.history import undo_plan as undoing
 
-        return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, wanted))
+        return self._transactions.restore(name, lambda: undoing.prepared(self._root, self.images, request))
 
     def _fingerprint(self) -> str:
         from treadle.workspace.history.git_unit import git_fingerprint
@@ -259,7 +259,7 @@ class ProjectSnapshots:
         return git_fingerprint(self._root)
 
 
-# -- what changes left -------------------------------------------------------------------------------------------------
+# -- content that changes left -----------------------------------------------------------------------------------------
 
 _MOST_REMEMBERED = 500
 """So many files of one set of changes are remembered …"""
@@ -268,18 +268,18 @@ _LARGEST_REMEMBERED = 1 << 20
 
 
 def remember(
-    root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen: SeenFiles | None = None
+    root: Root, after_images: ContentStore, changes: Sequence[FileChange], seen_files: SeenFiles | None = None
 ) -> None:
     """Keep the small texts that these changes left, as they are on disk now, unless they were seen. Never fails."""
-    wanted = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
-    if not wanted:
+    candidates = [(each.path, each.after) for each in changes if each.after is not None and _is_wanted(each)]
+    if not candidates:
         return
     with suppress(OSError, ToolError), Folders(root.top()) as folders, after_images.batch() as batch:
-        for path, state in wanted[:_MOST_REMEMBERED]:
+        for path, state in candidates[:_MOST_REMEMBERED]:
             with suppress(OSError, ToolError):
-                if batch.known(state.digest):
+                if batch.has_content(state.digest):
                     continue
-                data = None if seen is None else seen.after(state.digest)
+                data = None if seen_files is None else seen_files.get_new_bytes(state.digest)
                 if data is None:
                     with reading(*folders.of(path)) as fd:
                         data = os.pread(fd, state.size + 1, 0)
@@ -290,8 +290,8 @@ def remember(
 
 
 def _is_wanted(change: FileChange) -> bool:
-    after = change.after
-    small = after is not None and after.kind == "file" and after.size <= _LARGEST_REMEMBERED
+    new_state = change.after
+    small = new_state is not None and new_state.kind == "file" and new_state.size <= _LARGEST_REMEMBERED
     return small and not change.ignored and not git_unit(change.path)
 
 
@@ -300,20 +300,23 @@ def _is_wanted(change: FileChange) -> bool:
 IN_THE_WAY = "it would take the place of a folder of the project, and what it is itself is never made"
 
 
-def withhold(root: Root, effect: Effect, others: Mapping[str, str] = MappingProxyType({})) -> Effect:
-    """The effect without what is never committed (S-16) and without `others`, by path with the reason; each is said
-    once with all that lies below. What would take the place of a folder is a conflict: without it, the folder would
-    only be gone."""
-    reasons = {**left_out(effect.files, lambda path: root.inspect(path) is not None), **others}
+def withhold(root: Root, effect: Effect, other_reasons: Mapping[str, str] = MappingProxyType({})) -> Effect:
+    """Return the effect without paths that are never committed (S-16) and without `other_reasons`, by path with the
+    reason; a folder is reported once for everything below it. A withheld path that would replace a folder is a
+    conflict: without it, the commit would only remove the folder."""
+    reasons = {**left_out(effect.files, lambda path: root.inspect(path) is not None), **other_reasons}
     if not reasons:
         return effect
-    said = [path for path in reasons if path.rpartition("/")[0] not in reasons]
+    reported_paths = [path for path in reasons if path.rpartition("/")[0] not in reasons]
     replaced = [file.path for file in effect.files if file.path in reasons and _replaces_folder(file)]
     return replace(
         effect,
         files=tuple(file for file in effect.files if file.path not in reasons),
         conflicts=(*effect.conflicts, *(FileConflict(path, f"{IN_THE_WAY}: {reasons[path]}") for path in replaced)),
-        uncaptured=(*effect.uncaptured, *(Uncaptured(path, reasons[path]) for path in said if path not in replaced)),
+        uncaptured=(
+            *effect.uncaptured,
+            *(Uncaptured(path, reasons[path]) for path in reported_paths if path not in replaced),
+        ),
     )
 
 

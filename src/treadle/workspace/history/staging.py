@@ -9,7 +9,7 @@ from typing import Self
 
 from treadle.protocol.files import FileState, decode_path
 from treadle.workspace.paths.durable import Syncing, copy, private_folder, temp_name
-from treadle.workspace.paths.entries import LIST, held
+from treadle.workspace.paths.entries import LIST, closing_fd
 from treadle.workspace.paths.freeing import Freeing
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,7 +32,8 @@ class StagingFolder:
         self._fd = -1
         self._again = True
         self._listless: set[str] = set()
-        """What came up from the file that it will replace, and brought no access control list along."""
+        """Staged files that overlayfs copied up from the file that they will replace, without an access control list.
+        """
 
     def open(self, *, new: bool = False) -> None:
         """As an earlier process left it; or empty, if it is `new`."""
@@ -41,12 +42,12 @@ class StagingFolder:
         self._again = not new
         if self._fd < 0:
             private_folder(self._home)
-            with held(os.open(self._home, LIST)) as home:
-                near = _mount(home) is not None and _mount(home) == _mount(self._root)
-                where = home if near else self._root
+            with closing_fd(os.open(self._home, LIST)) as home:
+                is_same_mount = _mount(home) is not None and _mount(home) == _mount(self._root)
+                parent = home if is_same_mount else self._root
                 with suppress(FileExistsError):
-                    os.mkdir(self._name, 0o700, dir_fd=where)
-                self._fd = os.open(self._name, LIST, dir_fd=where)
+                    os.mkdir(self._name, 0o700, dir_fd=parent)
+                self._fd = os.open(self._name, LIST, dir_fd=parent)
         self._sync = Syncing(self._fd)
 
     def __enter__(self) -> Self:
@@ -64,7 +65,7 @@ class StagingFolder:
         """With all that is in it, wherever it lies."""
         self.close()
         _remove(self._root, self._name)
-        with suppress(FileNotFoundError), held(os.open(self._home, LIST)) as home:
+        with suppress(FileNotFoundError), closing_fd(os.open(self._home, LIST)) as home:
             _remove(home, self._name)
 
     def has(self, name: str) -> bool:
@@ -88,7 +89,7 @@ class StagingFolder:
         half = f"{name}.half" if self._again else name
         with suppress(FileNotFoundError):
             os.unlink(half, dir_fd=self._fd)
-        with held(os.open(half, _NEW, 0o600, dir_fd=self._fd)) as fd:
+        with closing_fd(os.open(half, _NEW, 0o600, dir_fd=self._fd)) as fd:
             copy(source, fd)
             if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                 with suppress(PermissionError):  # only root may give files away
@@ -104,13 +105,13 @@ class StagingFolder:
                 os.rename(half, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def adopt(self, name: str, folder: int, source: str, state: FileState, old: os.stat_result | None) -> bool:
-        """The file itself that has this name in a folder, which nobody writes to any more, instead of a copy of it.
-        False if it is not exactly what is to be there, or lies elsewhere."""
+        """Stage the file itself that has this name in a folder (by a hard link) instead of a copy; no process writes to
+        it any more. False if the file is not exactly the wanted one, or cannot be linked."""
         try:
-            found = os.stat(source, dir_fd=folder, follow_symlinks=False)
+            status = os.stat(source, dir_fd=folder, follow_symlinks=False)
             owner = (os.geteuid(), os.getegid()) if old is None else (old.st_uid, old.st_gid)
-            fits = st.S_ISREG(found.st_mode) and found.st_nlink == 1 and (found.st_uid, found.st_gid) == owner
-            if not fits or st.S_IMODE(found.st_mode) != state.mode or not state.mode & st.S_IRUSR:
+            fits = st.S_ISREG(status.st_mode) and status.st_nlink == 1 and (status.st_uid, status.st_gid) == owner
+            if not fits or st.S_IMODE(status.st_mode) != state.mode or not state.mode & st.S_IRUSR:
                 return False
             attributes = os.listxattr(f"/proc/self/fd/{folder}/{source}", follow_symlinks=False)
             if not _HARMLESS.issuperset(attributes):
@@ -134,10 +135,10 @@ class StagingFolder:
 
     def sync(self, *, names: bool = True) -> int | None:
         """Make it last. The file system that was synced as a whole for it, if one was."""
-        whole = self._sync.data()
-        if names and whole is None:
+        synced_device = self._sync.data()
+        if names and synced_device is None:
             os.fsync(self._fd)
-        return whole
+        return synced_device
 
     # -- putting them into their places -------------------------------------------------------------------------
 
@@ -161,18 +162,18 @@ class StagingFolder:
             _put(folder, temp, folder, goal, new=new)
 
     def _copy(self, name: str, folder: int, goal: str) -> None:
-        found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        if st.S_ISLNK(found.st_mode):
+        status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        if st.S_ISLNK(status.st_mode):
             os.symlink(os.readlink(name, dir_fd=self._fd), goal, dir_fd=folder)
-        elif st.S_ISFIFO(found.st_mode):
+        elif st.S_ISFIFO(status.st_mode):
             os.mkfifo(goal, 0o600, dir_fd=folder)
-            os.chmod(goal, st.S_IMODE(found.st_mode), dir_fd=folder)
+            os.chmod(goal, st.S_IMODE(status.st_mode), dir_fd=folder)
         else:
             os.chmod(name, 0o600, dir_fd=self._fd)
-            with held(self.read(name)) as source, held(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
+            with closing_fd(self.read(name)) as source, closing_fd(os.open(goal, _NEW, 0o600, dir_fd=folder)) as fd:
                 copy(source, fd)
-                os.fchmod(fd, st.S_IMODE(found.st_mode))
-                os.utime(fd, ns=(found.st_mtime_ns, found.st_mtime_ns))
+                os.fchmod(fd, st.S_IMODE(status.st_mode))
+                os.utime(fd, ns=(status.st_mtime_ns, status.st_mtime_ns))
                 os.fsync(fd)
 
 
@@ -193,25 +194,25 @@ def _put(source: int, name: str, folder: int, goal: str, *, new: bool) -> None:
 
 
 def _inherit_group(stage: int, name: str, folder: int) -> None:
-    """A folder may give its group to what is made in it; what comes from elsewhere gets it here."""
+    """Set the group of a staged entry if its new folder passes its group on."""
     above = os.fstat(folder)
     if not above.st_mode & st.S_ISGID:
         return
-    found = os.stat(name, dir_fd=stage, follow_symlinks=False)
-    if found.st_gid != above.st_gid and found.st_uid == os.geteuid():
+    status = os.stat(name, dir_fd=stage, follow_symlinks=False)
+    if status.st_gid != above.st_gid and status.st_uid == os.geteuid():
         with suppress(PermissionError):
             os.chown(name, -1, above.st_gid, dir_fd=stage, follow_symlinks=False)
-            if not st.S_ISLNK(found.st_mode):  # which may have taken bits of the mode away
-                os.chmod(name, st.S_IMODE(found.st_mode), dir_fd=stage)
+            if not st.S_ISLNK(status.st_mode):  # which may have taken bits of the mode away
+                os.chmod(name, st.S_IMODE(status.st_mode), dir_fd=stage)
 
 
 def _inherit_list(stage: int, name: str, folder: int, goal: str) -> None:
     """The access control list of what is replaced; of something new the one that its folder gives. Most have none."""
     there, kind = (f"/{goal}", "access") if goal else ("", "default")
     with suppress(OSError, AttributeError):
-        found = os.getxattr(f"/proc/self/fd/{folder}{there}", f"{_LIST}{kind}", follow_symlinks=not goal)
+        acl = os.getxattr(f"/proc/self/fd/{folder}{there}", f"{_LIST}{kind}", follow_symlinks=not goal)
         mode = st.S_IMODE(os.stat(name, dir_fd=stage, follow_symlinks=False).st_mode)
-        os.setxattr(f"/proc/self/fd/{stage}/{name}", f"{_LIST}access", found, follow_symlinks=False)
+        os.setxattr(f"/proc/self/fd/{stage}/{name}", f"{_LIST}access", acl, follow_symlinks=False)
         os.chmod(name, mode, dir_fd=stage)
 
 
@@ -230,7 +231,7 @@ def _remove(folder: int, name: str) -> None:
         fd = os.open(name, LIST, dir_fd=folder)
     except OSError:
         return
-    with Freeing() as freeing, held(fd):
+    with Freeing() as freeing, closing_fd(fd):
         for each in os.listdir(fd):
             freeing.hold(each, fd)
             os.unlink(each, dir_fd=fd)

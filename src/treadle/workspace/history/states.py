@@ -1,6 +1,5 @@
-"""What lies at a path, exactly enough to bring it back, and whether it is still that; of a text how many lines it has.
-Names are looked at relative to folders that are held open, links never followed; special files are never opened
-(S-01)."""
+"""The state of a path, exact enough to restore it, and a comparison with it; for a text the number of lines. Names are
+looked at relative to folders that are held open, links never followed; special files are never opened (S-01)."""
 
 import errno
 import hashlib
@@ -19,7 +18,7 @@ from treadle.workspace.history.packs import SMALL as PACKED
 from treadle.workspace.history.store_batch import StoreBatch
 from treadle.workspace.paths import entries
 from treadle.workspace.paths.durable import digest_of
-from treadle.workspace.paths.entries import READ, Missing, chmod_held, held, lstat, open_up, outside, require_file
+from treadle.workspace.paths.entries import READ, Missing, chmod_held, closing_fd, lstat, open_up, outside, require_file
 from treadle.workspace.root import Root
 
 _CHUNK = 1 << 20
@@ -41,18 +40,20 @@ class FileContent(msgspec.Struct, frozen=True):
     """The whole of a small file."""
 
 
-def content_of(parent: int, name: str, found: os.stat_result, mode: int, opened: Callable[[], int]) -> FileContent:
+def content_of(
+    parent: int, name: str, status: os.stat_result, mode: int, open_content: Callable[[], int]
+) -> FileContent:
     """`opened` opens the file, if it is one; it is closed here."""
-    if st.S_ISDIR(found.st_mode):
+    if st.S_ISDIR(status.st_mode):
         return FileContent(FileState("directory", mode))
-    if st.S_ISLNK(found.st_mode):
+    if st.S_ISLNK(status.st_mode):
         return FileContent(FileState("link", target=encode_path(os.readlink(name, dir_fd=parent))))
-    if st.S_ISFIFO(found.st_mode):
+    if st.S_ISFIFO(status.st_mode):
         return FileContent(FileState("fifo", mode))
-    if not st.S_ISREG(found.st_mode):
+    if not st.S_ISREG(status.st_mode):
         return FileContent(FileState("other", mode))
-    with held(opened()) as fd:
-        return _file(fd, mode, found.st_size)
+    with closing_fd(open_content()) as fd:
+        return _file(fd, mode, status.st_size)
 
 
 def _file(fd: int, mode: int, expected: int) -> FileContent:
@@ -65,12 +66,12 @@ def _file(fd: int, mode: int, expected: int) -> FileContent:
             last = chunk
             size += len(chunk)
     state = FileState("file", mode, total.hexdigest(), size)
-    whole = len(first) == size
-    data = first if whole and size <= PACKED else None
+    is_complete = len(first) == size
+    data = first if is_complete and size <= PACKED else None
     if b"\0" in first[:_SNIFFED]:
         return FileContent(state, data=data)
     lines += bool(size) and not last.endswith(b"\n")
-    return FileContent(state, lines, text_of(first) if whole and size <= SMALL else None, data)
+    return FileContent(state, lines, text_of(first) if is_complete and size <= SMALL else None, data)
 
 
 def text_of(data: bytes) -> str:
@@ -84,29 +85,29 @@ class Counting:
     def __init__(self) -> None:
         self._left = _COMPARED
 
-    def stat(self, before: FileContent | None, after: FileContent | None) -> DiffStat:
-        if before is None or after is None:
-            return DiffStat(after.lines if after else 0, before.lines if before else 0)
-        if before.state.digest == after.state.digest:
+    def stat(self, old_content: FileContent | None, new_content: FileContent | None) -> DiffStat:
+        if old_content is None or new_content is None:
+            return DiffStat(new_content.lines if new_content else 0, old_content.lines if old_content else 0)
+        if old_content.state.digest == new_content.state.digest:
             return DiffStat()
-        if before.text is not None and after.text is not None:
+        if old_content.text is not None and new_content.text is not None:
             self._left -= 1
-            return count_lines(before.text, after.text) if self._left >= 0 else DiffStat()
-        large = any(each.text is None and each.lines for each in (before, after))
-        return DiffStat() if large else DiffStat(after.lines, before.lines)
+            return count_lines(old_content.text, new_content.text) if self._left >= 0 else DiffStat()
+        large = any(each.text is None and each.lines for each in (old_content, new_content))
+        return DiffStat() if large else DiffStat(new_content.lines, old_content.lines)
 
 
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def signature(found: os.stat_result | None) -> tuple[int, ...] | None:
-    """By which it is seen without reading that nobody has touched an entry."""
-    if found is None:
+def signature(status: os.stat_result | None) -> tuple[int, ...] | None:
+    """Return the values by which an unchanged entry is recognized without reading it."""
+    if status is None:
         return None
-    entry = (found.st_ino, found.st_dev, found.st_mode)
-    if st.S_ISDIR(found.st_mode):  # what is done inside it changes its times
+    entry = (status.st_ino, status.st_dev, status.st_mode)
+    if st.S_ISDIR(status.st_mode):  # changes inside a folder change its times
         return entry
-    return (*entry, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return (*entry, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def is_folder(state: FileState | None) -> bool:
@@ -123,11 +124,11 @@ def kind_of(mode: int) -> StateKind:
 
 
 def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState | None:
-    """What has this name in a held folder. With a batch the bytes of a file are kept, too."""
-    found = lstat(folder, name)
-    if found is None:
+    """The state of this name in a held folder. With a batch the bytes of a file are kept, too."""
+    status = lstat(folder, name)
+    if status is None:
         return None
-    kind, mode = kind_of(found.st_mode), st.S_IMODE(found.st_mode)
+    kind, mode = kind_of(status.st_mode), st.S_IMODE(status.st_mode)
     if kind == "link":
         return FileState("link", target=encode_path(os.readlink(name, dir_fd=folder)))
     if kind != "file":
@@ -138,19 +139,19 @@ def look(folder: int, name: str, batch: StoreBatch | None = None) -> FileState |
 
 
 def matches(folder: int, name: str, expected: FileState | None) -> bool:
-    """Whether a name is this; read only if all else fits."""
-    found = lstat(folder, name)
-    if found is None or expected is None:
-        return found is None and expected is None
-    if kind_of(found.st_mode) != expected.kind:
+    """True if a name has this state; the file is read only if all else fits."""
+    status = lstat(folder, name)
+    if status is None or expected is None:
+        return status is None and expected is None
+    if kind_of(status.st_mode) != expected.kind:
         return False
     if expected.kind == "link":
         return encode_path(os.readlink(name, dir_fd=folder)) == expected.target
-    if st.S_IMODE(found.st_mode) != expected.mode:
+    if st.S_IMODE(status.st_mode) != expected.mode:
         return False
     if expected.kind != "file":
         return True
-    if found.st_size != expected.size:
+    if status.st_size != expected.size:
         return False
     with reading(folder, name) as fd:
         return digest_of(fd) == expected.digest
@@ -158,14 +159,14 @@ def matches(folder: int, name: str, expected: FileState | None) -> bool:
 
 @contextmanager
 def reading(folder: int, name: str) -> Iterator[int]:
-    """A regular file, open for reading. One that its owner has closed to himself is opened for a moment: its bytes must
-    be kept, whatever its mode."""
-    with held(open_file(folder, name)) as fd:
+    """A regular file, open for reading. A file that its owner may not read is made readable for a moment: its bytes
+    must be kept for any mode."""
+    with closing_fd(open_file(folder, name)) as fd:
         yield fd
 
 
 def open_file(folder: int, name: str) -> int:
-    """The same; whoever asks closes it."""
+    """The same; the caller closes it."""
     fd = _open(folder, name)
     try:
         require_file(os.fstat(fd), name)
@@ -179,10 +180,10 @@ def _open(folder: int, name: str) -> int:
     try:
         return os.open(name, READ, dir_fd=folder)
     except PermissionError:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if found.st_uid != os.geteuid() or found.st_mode & st.S_IRUSR or not st.S_ISREG(found.st_mode):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if status.st_uid != os.geteuid() or status.st_mode & st.S_IRUSR or not st.S_ISREG(status.st_mode):
             raise
-    mode = st.S_IMODE(found.st_mode)
+    mode = st.S_IMODE(status.st_mode)
     entries.chmod(folder, name, mode | st.S_IRUSR)
     try:
         return os.open(name, READ, dir_fd=folder)
@@ -213,21 +214,21 @@ class Folders:
     def at(self, parts: tuple[str, ...]) -> int:
         if parts == self._parts:
             return self._held[-1]
-        same = 0
-        while same < min(len(parts), len(self._parts)) and parts[same] == self._parts[same]:
-            same += 1
-        self._shorten(same)
-        for part in parts[same:]:
+        common_length = 0
+        while common_length < min(len(parts), len(self._parts)) and parts[common_length] == self._parts[common_length]:
+            common_length += 1
+        self._shorten(common_length)
+        for part in parts[common_length:]:
             self._held.append(os.open(part, _STEP, dir_fd=self._held[-1]))
             self._parts = (*self._parts, part)
             self._modes.append(_let_in(self._held[-1]))
         return self._held[-1]
 
     def mode(self, parts: tuple[str, ...]) -> int:
-        """The mode of a folder, as it is when nobody holds it."""
+        """The mode of a folder without the permissions that were added while it is held."""
         fd = self.at(parts)
-        kept = self._modes[-1]
-        return st.S_IMODE(os.fstat(fd).st_mode) if kept is None else kept
+        saved_mode = self._modes[-1]
+        return st.S_IMODE(os.fstat(fd).st_mode) if saved_mode is None else saved_mode
 
     def set_mode(self, parts: tuple[str, ...], mode: int) -> None:
         chmod_held(self.at(parts), mode)
@@ -299,7 +300,7 @@ def parts_of(path: str) -> tuple[str, ...]:
 
 
 def state_of(root: Root, path: str) -> FileState | None:
-    """What lies at a path that any caller may give; the folders above may be links that stay inside."""
-    with suppress(Missing), root.named(path) as place:
+    """The state of a path that any caller may give; the folders above may be links that stay inside."""
+    with suppress(Missing), root.locate_name(path) as place:
         return look(place.fd, place.name)
     return None

@@ -11,11 +11,11 @@ from contextlib import suppress
 from treadle.faultpoint import faultpoint
 from treadle.workspace.history.packs import FEWEST, FULL, OVERHEAD, SMALL, write_pack
 from treadle.workspace.paths.durable import CHUNK, Syncing, copy, digest_of, unlink_all, write_at
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FRESH_S = 3600.0
-"""What was marked as used so lately is not marked again."""
+"""Seconds for which an object that was marked as used is not marked again."""
 
 
 class StoreBatch:
@@ -30,7 +30,7 @@ class StoreBatch:
         """By hash, where it lies until it has its name."""
         self._packs: set[str] = set()
         self._small: dict[str, bytes] = {}
-        """What waits for a pack."""
+        """Objects that wait for a pack."""
         self._room = FULL
         self._lock = threading.Lock()
         self._temps: list[str] = []
@@ -38,7 +38,7 @@ class StoreBatch:
 
     def put(self, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
-        if not self.known(digest):
+        if not self.has_content(digest):
             self.add(digest, data)
         return digest
 
@@ -50,22 +50,22 @@ class StoreBatch:
             self._pack(digest, data)
 
     def put_file(self, fd: int) -> str:
-        """The bytes of a regular file, from its beginning; its hash is that of what was kept, whoever writes to the
-        file meanwhile."""
+        """Store the bytes of a regular file, from its beginning. The hash is that of the stored bytes, even if another
+        program writes to the file meanwhile."""
         size = os.fstat(fd).st_size
         if size <= CHUNK:
             data = os.pread(fd, size + 1, 0)
             if len(data) <= size:
                 return self.put(data)
         digest = digest_of(fd)
-        if self.known(digest):
+        if self.has_content(digest):
             return digest
         temp, goal = self._new()
-        with held(goal):
+        with closing_fd(goal):
             copy(fd, goal)
             digest = digest_of(goal)
-            if not self.known(digest):
-                self._written(temp, digest)
+            if not self.has_content(digest):
+                self._note_temp_file(temp, digest)
         return digest
 
     def give_names(self) -> None:
@@ -76,8 +76,8 @@ class StoreBatch:
         self._strike("snapshot.written")
         for digest, temp in self._made.items():
             self._name(temp, digest)
-        named = set(self._made.values()) - self._packs
-        self._temps = [temp for temp in self._temps if temp not in named]
+        named_files = set(self._made.values()) - self._packs
+        self._temps = [temp for temp in self._temps if temp not in named_files]
         self._made.clear()
         self._named = True
         self._strike("snapshot.named")
@@ -93,25 +93,25 @@ class StoreBatch:
         self._strike("snapshot.kept")
 
     def lasts(self, device: int | None) -> None:
-        """What has its name is safe already, if it lies on this file system: that was synced as a whole."""
+        """Note that named objects on this file system are safe already: it was synced as a whole."""
         self._sync.lasts(device)
 
     def clear(self) -> None:
         """Remove what did not get its name."""
         unlink_all(self._temps)
 
-    def known(self, digest: str) -> bool:
-        """Whether it is there already; then it is marked as used. Another process may have given it its name a moment
+    def has_content(self, digest: str) -> bool:
+        """True if the object is there already; then it is marked as used. Another process may have named it a moment
         ago: its folder is synced with ours."""
         if digest in self._made or digest in self._small:
             return True
         path = place_of(self._objects, digest)
         try:
-            used = os.lstat(path).st_mtime
+            last_used_s = os.lstat(path).st_mtime
         except FileNotFoundError:
             return False
         self._sync.folder(_shard(self._objects, digest))
-        if time.time() - used > _FRESH_S:
+        if time.time() - last_used_s > _FRESH_S:
             os.utime(path)
         return True
 
@@ -143,28 +143,28 @@ class StoreBatch:
                 self._write(digest, data)
             return
         temp, fd = self._new()
-        with held(fd):
+        with closing_fd(fd):
             write_pack(fd, small)
         self._sync.file(temp)
         self._packs.add(temp)
         self._made.update(dict.fromkeys(small, temp))
 
     def _link(self, pack: str, path: str) -> None:
-        with suppress(FileExistsError):  # somebody else keeps it, too
+        with suppress(FileExistsError):  # another process has stored it, too
             os.link(pack, path)
 
     def _write(self, digest: str, data: bytes) -> None:
         temp, fd = self._new()
-        with held(fd):
+        with closing_fd(fd):
             write_at(fd, data, 0)
-            self._written(temp, digest)
+            self._note_temp_file(temp, digest)
 
     def _new(self) -> tuple[str, int]:
         temp = os.path.join(self._incoming, secrets.token_hex(16))
         self._temps.append(temp)
         return temp, os.open(temp, _NEW, 0o600)
 
-    def _written(self, temp: str, digest: str) -> None:
+    def _note_temp_file(self, temp: str, digest: str) -> None:
         self._made[digest] = temp
         self._sync.file(temp)
 

@@ -1,18 +1,19 @@
-"""The one way in which a set of changes gets into a project (W-02, W-08): all of them or none, whatever dies meanwhile.
+"""The one way in which a set of changes gets into a project (W-02, W-08): all of them or none, even after a crash.
 
-1. Every path must be as before (or already as after); what will be lost is kept, durably.
+1. Every path must be as before (or already as after); content that will be lost is kept, durably.
 2. All new files are made ready on the project's own file system. A full disk shows here, and nothing has happened yet.
 3. The journal is written: that is the decision, one for each name.
 4. The changes are made: nothing but removing, renaming, and setting modes.
 5. It is noted that they are.
 
-A file tool knows its changes beforehand and records them in its intent: by them it is seen later whether they were
-made, so no decision is kept once they are. Of a single file the rename is the decision, and there is no journal.
+A file tool knows its changes beforehand and records them in its intent: the intent shows later if they were made, so no
+decision is kept once they are. Of a single file the rename is the decision, and there is no journal.
 
-Whoever comes after a crash finds either no decision, and the project as it was, or one, and completes it: a path that
-is as after is done, one that is as before is made, anything else is somebody else's. The effect of a command is then
-taken back as a whole and refused; of an undo, that path is left and said. What cannot be made for another reason, at
-the second try either, is taken back, too, with the images that were kept in step 1, and the decision is withdrawn.
+A process that comes after a crash finds either no decision, and the project as it was, or a decision, which it
+completes: a path that is as after is done, one that is as before is made, any other state is a change by others. Then
+the effect of a command is taken back as a whole and refused; an undo leaves that path and reports it. Changes that fail
+for another reason, also at the second try, are taken back, too, with the images that were kept in step 1, and the
+decision is withdrawn.
 """
 
 import os
@@ -52,22 +53,22 @@ class Transactions:
         self._fingerprint = fingerprint
 
     def commit(
-        self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen: SeenFiles | None = None
+        self, name: str, view: str, read: Callable[[], Effect], source_of: SourceOf, seen_files: SeenFiles | None = None
     ) -> Effect:
         """`seen` is what `read` sees."""
         with self._alone() as folders:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, source_of, folders)
-            self._stage(folders, name).remove()  # what is ready of an earlier try may be of another effect
+            self._stage(folders, name).remove()  # staged files of an earlier try may belong to another effect
             effect = read()
-            begun = self._journal(name, "commit", view, effect.files, uncaptured=effect.uncaptured)
+            new_journal = self._journal(name, "commit", view, effect.files, uncaptured=effect.uncaptured)
             if effect.conflicts:
-                return self._settled(self._refuse(begun, effect.conflicts))
+                return self._report_settled(self._refuse(new_journal, effect.conflicts))
             source = source_of(view)
             if not effect.files and not any(True for _ in source.touched()):
                 return effect  # most commands only look: there is nothing to decide, and nothing to wait for
-            return self._first(begun, source, folders, seen)
+            return self._first(new_journal, source, folders, seen_files)
 
     def change(self, name: str, files: Sequence[FileChange], source: ContentSource) -> Effect:
         """These changes, or those that were begun by this name. With conflicts nothing is changed."""
@@ -75,12 +76,13 @@ class Transactions:
             journal = self._journals.read(name)
             if journal is not None:
                 return self._complete(journal, lambda _view: source, folders)
-            wanted = tuple(each for each in files if not _folder_exists(folders, each))
-            begun = msgspec.structs.replace(self._journal(name, "commit", "", wanted), passing=True)
-            return self._first(begun, source, folders)
+            needed_changes = tuple(each for each in files if not _folder_exists(folders, each))
+            new_journal = msgspec.structs.replace(self._journal(name, "commit", "", needed_changes), passing=True)
+            return self._first(new_journal, source, folders)
 
     def unfinished(self, name: str) -> bool:
-        """Whether changes of this name are decided and not made entirely. What was made ready for others is removed."""
+        """True if changes of this name are decided and not made entirely. If not, files that an earlier try staged are
+        removed."""
         with self._alone() as folders:
             if self._journals.read(name) is not None:
                 return True
@@ -91,10 +93,10 @@ class Transactions:
         with self._alone() as folders:
             journal = self._journals.read(name)
             if journal is not None:
-                return self._complete(journal, self._kept, folders)
+                return self._complete(journal, self._make_store_source, folders)
             planned = plan()
-            begun = self._journal(name, "restore", "", planned.files, planned.conflicts)
-            return self._first(begun, self._kept(), folders)
+            new_journal = self._journal(name, "restore", "", planned.files, planned.conflicts)
+            return self._first(new_journal, self._make_store_source(), folders)
 
     def discard(self, name: str, source_of: SourceOf) -> Effect | None:
         stands = self._journals.read(name) or self._journals.decide(self._journal(name, "discard"))
@@ -109,53 +111,55 @@ class Transactions:
 
     # -- the first time -----------------------------------------------------------------------------------------
 
-    def _first(self, begun: Journal, source: ContentSource, folders: Folders, seen: SeenFiles | None = None) -> Effect:
-        self._journals.begin(begun.name)
-        ahead = SyncAhead(folders.at(())) if len(begun.files) > FEW else None
-        self._stage(folders, begun.name, "back").remove()
-        with self._stage(folders, begun.name) as stage, self._images.batch() as batch:
+    def _first(
+        self, new_journal: Journal, source: ContentSource, folders: Folders, seen_files: SeenFiles | None = None
+    ) -> Effect:
+        self._journals.begin(new_journal.name)
+        early_sync = SyncAhead(folders.at(())) if len(new_journal.files) > FEW else None
+        self._stage(folders, new_journal.name, "back").remove()
+        with self._stage(folders, new_journal.name) as stage, self._images.batch() as batch:
             try:
-                surveyor = Surveyor(folders, batch, seen, tried=begun.passing)
-                found = surveyor.survey(begun.files)
-                taken = _taken(found)
-                making = ChangeApplier(folders, found, source, stage, _numbers(begun.files))
-                single = begun.passing and making.single
-                if begun.passing and making.done and not taken:
-                    return _result(begun, Ending())
+                surveyor = Surveyor(folders, batch, seen_files, is_retry=new_journal.passing)
+                progress = surveyor.survey(new_journal.files)
+                conflicts = _find_conflicts(progress)
+                making = ChangeApplier(folders, progress, source, stage, _numbers(new_journal.files))
+                single = new_journal.passing and making.single
+                if new_journal.passing and making.is_complete and not conflicts:
+                    return _result(new_journal, Ending())
                 batch.give_names()
-                if taken and begun.verdict == "commit":
-                    return self._settled(self._refuse(begun, taken))
+                if conflicts and new_journal.verdict == "commit":
+                    return self._report_settled(self._refuse(new_journal, conflicts))
                 batch.lasts(_readied(making, stage, single))  # one sync for what was and for what comes
-                if ahead is not None:
-                    ahead.check()
+                if early_sync is not None:
+                    early_sync.check()
                 batch.finish()
                 if self._root.ground is not None:
-                    self._root.ground.changing({change.path: change.before for change in begun.files})
-                closed = closed_folders(folders, [each.change for each in found if each.standing == "before"])
+                    self._root.ground.changing({change.path: change.before for change in new_journal.files})
+                closed_modes = closed_folders(folders, [each.change for each in progress if each.standing == "before"])
                 folders.forget()
-                if closed and begun.passing:
-                    raise ToolError(f"Nothing was changed. {_closed_words(closed)}")
-                journal = msgspec.structs.replace(begun, closed=closed)
+                if closed_modes and new_journal.passing:
+                    raise ToolError(f"Nothing was changed. {_closed_words(closed_modes)}")
+                journal = msgspec.structs.replace(new_journal, closed=closed_modes)
                 if not single:
                     journal = self._journals.decide(journal)
             except BaseException:
-                if self._journals.read(begun.name) is None:  # else what is ready is what completes it
+                if self._journals.read(new_journal.name) is None:  # else what is ready is what completes it
                     stage.remove()
                 raise
             if journal.verdict not in ("commit", "restore"):
                 stage.remove()
-                return self._settled(journal)
-            return self._carry_out(journal, making, taken, folders, stage)
+                return self._report_settled(journal)
+            return self._carry_out(journal, making, conflicts, folders, stage)
 
-    def _refuse(self, begun: Journal, conflicts: Sequence[FileConflict]) -> Journal:
-        refused = msgspec.structs.replace(begun, verdict="refuse", conflicts=tuple(conflicts))
-        return refused if begun.passing else self._journals.decide(refused)
+    def _refuse(self, journal: Journal, conflicts: Sequence[FileConflict]) -> Journal:
+        refused = msgspec.structs.replace(journal, verdict="refuse", conflicts=tuple(conflicts))
+        return refused if journal.passing else self._journals.decide(refused)
 
     # -- again --------------------------------------------------------------------------------------------------
 
     def _complete(self, journal: Journal, source_of: SourceOf, folders: Folders) -> Effect:
         if journal.verdict not in ("commit", "restore"):
-            return self._settled(journal)
+            return self._report_settled(journal)
         with self._stage(folders, journal.name) as stage:
             if (ending := self._journals.ending(journal.name)) is not None:
                 stage.remove()
@@ -166,27 +170,32 @@ class Transactions:
             numbers = _numbers(journal.files)
             stage.open()
             survey = Surveyor(folders).survey(journal.files)
-            taken = _taken(survey)
-            if taken and journal.verdict == "commit":
-                return self._call_off(journal, taken, folders)
+            conflicts = _find_conflicts(survey)
+            if conflicts and journal.verdict == "commit":
+                return self._call_off(journal, conflicts, folders)
             making = ChangeApplier(folders, survey, source_of(journal.view), stage, numbers)
             making.prepare()
-            return self._carry_out(journal, making, taken, folders, stage)
+            return self._carry_out(journal, making, conflicts, folders, stage)
 
-    def _settled(self, journal: Journal) -> Effect:
+    def _report_settled(self, journal: Journal) -> Effect:
         if journal.verdict == "refuse":
             return _result(journal, Ending())
-        done = "was discarded" if journal.verdict == "discard" else "was settled before"
-        raise ToolError(f"The effect of this call {done}; nothing was changed now.")
+        verdict_words = "was discarded" if journal.verdict == "discard" else "was settled before"
+        raise ToolError(f"The effect of this call {verdict_words}; nothing was changed now.")
 
     # -- making it ----------------------------------------------------------------------------------------------
 
     def _carry_out(
-        self, journal: Journal, making: ChangeApplier, taken: list[FileConflict], folders: Folders, stage: StagingFolder
+        self,
+        journal: Journal,
+        making: ChangeApplier,
+        conflicts: list[FileConflict],
+        folders: Folders,
+        stage: StagingFolder,
     ) -> Effect:
         try:
-            taken = taken + self._made(journal, making, folders, stage)
-        except Exception as error:  # whatever it is: what is decided and cannot be made is taken back
+            conflicts = conflicts + self._apply_changes(journal, making, folders, stage)
+        except Exception as error:  # any error: a decided change that cannot be made is taken back
             try:
                 self._take_back(journal, folders)
             except Exception as second:
@@ -195,41 +204,41 @@ class Transactions:
                     f"({_words(second)}). That is done at the next try."
                 ) from error
             raise ToolError(f"The changes could not be made ({_words(error)}), so none of them was.") from error
-        if taken and journal.verdict == "commit":
-            return self._call_off(journal, taken, folders)
+        if conflicts and journal.verdict == "commit":
+            return self._call_off(journal, conflicts, folders)
         git = self._fingerprint() if any(git_unit(change.path) for change in journal.files) else ""
-        ending = Ending(tuple(taken), git)
+        ending = Ending(tuple(conflicts), git)
         if not journal.passing:
             self._journals.end(journal.name, ending)
             making.let_go()
             stage.remove()
             return _result(journal, ending)
-        with suppress(OSError):  # they are made: whoever finds what is left of the decision sees that, too
+        with suppress(OSError):  # the changes are made: a process that finds a rest of the decision sees that, too
             self._journals.withdraw(journal.name)
             stage.remove()
         return _result(journal, ending)
 
-    def _made(
+    def _apply_changes(
         self, journal: Journal, making: ChangeApplier, folders: Folders, stage: StagingFolder
     ) -> list[FileConflict]:
-        """What was left alone. What an exception interrupts is tried once more, from what is found then, as after a
-        crash: what strikes once must not cost the changes."""
+        """Make the changes and return the conflicts, whose paths are left alone. After an exception try once more from
+        the state found then, as after a crash: a single failure must not cost the changes."""
         try:
             return making.make(journal.closed)
         except Exception:
             folders.forget()
             stage.open()
             survey = Surveyor(folders).survey(journal.files)
-            if (taken := _taken(survey)) and journal.verdict == "commit":
-                return taken
+            if (conflicts := _find_conflicts(survey)) and journal.verdict == "commit":
+                return conflicts
             again = making.from_here(survey)
             again.prepare()
-            return [*taken, *again.make(journal.closed)]
+            return [*conflicts, *again.make(journal.closed)]
 
-    def _call_off(self, journal: Journal, taken: list[FileConflict], folders: Folders) -> Effect:
-        """Somebody else was faster with one of the files: nothing of the command's effect stays."""
+    def _call_off(self, journal: Journal, conflicts: list[FileConflict], folders: Folders) -> Effect:
+        """Take back the command's whole effect, because one of its files was changed by others first."""
         self._take_back(journal, folders)
-        return self._settled(self._refuse(journal, taken))
+        return self._report_settled(self._refuse(journal, conflicts))
 
     def _take_back(self, journal: Journal, folders: Folders) -> None:
         self._journals.turn_back(journal.name)
@@ -240,7 +249,7 @@ class Transactions:
         self._stage(folders, journal.name).remove()  # its space may be what is missing
         with self._stage(folders, journal.name, "back") as stage:
             stage.open()
-            making = ChangeApplier(folders, survey, self._kept(), stage, numbers)
+            making = ChangeApplier(folders, survey, self._make_store_source(), stage, numbers)
             making.prepare()
             making.make({**closed_folders(folders, changes), **journal.closed})
             self._journals.withdraw(journal.name)
@@ -276,7 +285,7 @@ class Transactions:
         home = os.path.join(self._images.folder, "stage")
         return StagingFolder(folders.at(()), home, f"{self._root.key}/{name}/{way}")
 
-    def _kept(self, _view: str = "") -> ContentSource:
+    def _make_store_source(self, _view: str = "") -> ContentSource:
         return StoreSource(self._images)
 
 
@@ -289,28 +298,30 @@ def _readied(making: ChangeApplier, stage: StagingFolder, single: bool) -> int |
 
 
 def _folder_exists(folders: Folders, change: FileChange) -> bool:
-    """Whether it is about a folder for files that somebody has made meanwhile: its mode is theirs."""
+    """True if the change creates a folder that others have created meanwhile: then its mode is theirs."""
     if change.before is not None or change.after is None or change.after.kind != "directory":
         return False
-    found = folders.lstat(change.path)
-    return found is not None and stat.S_ISDIR(found.st_mode) and not mode_pending(change, found)
+    status = folders.lstat(change.path)
+    return status is not None and stat.S_ISDIR(status.st_mode) and not mode_pending(change, status)
 
 
-def _closed_words(closed: Mapping[str, int]) -> str:
-    return f"The folder {inert(decode_path(next(iter(closed))))} is read-only: its permissions do not allow writing."
+def _closed_words(closed_modes: Mapping[str, int]) -> str:
+    return (
+        f"The folder {inert(decode_path(next(iter(closed_modes))))} is read-only: its permissions do not allow writing."
+    )
 
 
 def _numbers(changes: Sequence[FileChange]) -> dict[str, str]:
     return {change.path: str(number) for number, change in enumerate(changes)}
 
 
-def _taken(found: Sequence[PathProgress]) -> list[FileConflict]:
-    return [FileConflict(each.change.path, each.reason) for each in found if each.standing == "other"]
+def _find_conflicts(progress: Sequence[PathProgress]) -> list[FileConflict]:
+    return [FileConflict(each.change.path, each.reason) for each in progress if each.standing == "other"]
 
 
 def _result(journal: Journal, ending: Ending) -> Effect:
-    left = {conflict.path for conflict in ending.conflicts}
-    files = tuple(change for change in journal.files if change.path not in left)
+    conflict_paths = {conflict.path for conflict in ending.conflicts}
+    files = tuple(change for change in journal.files if change.path not in conflict_paths)
     return Effect(files, (*journal.conflicts, *ending.conflicts), journal.uncaptured, ending.git)
 
 

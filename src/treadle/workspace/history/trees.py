@@ -25,7 +25,7 @@ _HASH = 32
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One name in a folder. A directory has only a mode: what is in it is no property of its own."""
+    """One name in a folder. A directory has only a mode: its entries are not part of its node."""
 
     mode: int
     """With the bits that tell the kind."""
@@ -35,10 +35,10 @@ class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
     inode: int = 0
     content: bytes = b""
     """The SHA-256 of a file's bytes; where a link points."""
-    left: int = 0
+    left_out_reason: int = 0
     """Why it was left out (`left_out`); 0: it was not."""
     ignored: bool = False
-    kept: bool = True
+    is_stored: bool = True
     """False: its bytes are known but not kept."""
 
 
@@ -52,7 +52,7 @@ class Folder(msgspec.Struct, frozen=True, array_like=True):
     ignored: int = 0
     """… and for the cap of ignored ones."""
     lacks: bool = False
-    """Whether some of it was left out."""
+    """True if some entries were left out."""
 
 
 class Tree(msgspec.Struct, frozen=True, array_like=True):
@@ -85,25 +85,25 @@ def node_of(state: FileState, ignored: bool) -> Node:
     return Node(_KINDS.get(state.kind, st.S_IFSOCK) | state.mode, state.size, content=content, ignored=ignored)
 
 
-def moved(tree: Tree, files: Iterable[FileChange]) -> Tree:
+def update_tree(tree: Tree, files: Iterable[FileChange]) -> Tree:
     """The tree with these paths as they were left."""
     folders = dict(tree.folders)
-    changed: dict[str, dict[str, Node]] = {}
+    changed_nodes: dict[str, dict[str, Node]] = {}
     ordered = sorted(files, key=lambda each: decode_path(each.path))
-    gone = [each for each in reversed(ordered) if each.after is None]  # from the bottom up, and before what comes
-    for each in (*gone, *(each for each in ordered if each.after is not None)):
+    removals = [each for each in reversed(ordered) if each.after is None]  # from the bottom up, and before what comes
+    for each in (*removals, *(each for each in ordered if each.after is not None)):
         above, slash, name = decode_path(each.path).rpartition("/")
         key, below = encode_path(above + slash), encode_path(decode_path(each.path) + "/")
-        nodes = changed.setdefault(key, dict(folders.get(key, _EMPTY).nodes))
+        nodes = changed_nodes.setdefault(key, dict(folders.get(key, _EMPTY).nodes))
         nodes.pop(encode_path(name), None)
         if each.after is not None:
             nodes[encode_path(name)] = node_of(each.after, each.ignored)
         if each.after is not None and each.after.kind == "directory":
-            changed.setdefault(below, dict(folders.get(below, _EMPTY).nodes))
+            changed_nodes.setdefault(below, dict(folders.get(below, _EMPTY).nodes))
         else:
-            changed.pop(below, None)
+            changed_nodes.pop(below, None)
             folders.pop(below, None)
-    for key, nodes in changed.items():
+    for key, nodes in changed_nodes.items():
         folders[key] = msgspec.structs.replace(folders.get(key, _EMPTY), nodes=nodes)
     return Tree(tree.root, folders)
 
@@ -125,14 +125,14 @@ def read_tree(file: Path, unless: int = 0) -> tuple[Tree, int] | None:
     """The tree in a file, and the file's inode; None if there is none, or none that can be trusted, or if the file is
     the one with the inode `unless`."""
     try:
-        with file.open("rb") as opened:
-            inode = os.fstat(opened.fileno()).st_ino
+        with file.open("rb") as stream:
+            inode = os.fstat(stream.fileno()).st_ino
             if inode == unless:
                 return None
-            name = opened.read(_HASH)
-            if (known := _recent.get(name)) is not None:
-                return known, inode
-            body = opened.read()
+            name = stream.read(_HASH)
+            if (cached_tree := _recent.get(name)) is not None:
+                return cached_tree, inode
+            body = stream.read()
     except OSError:
         return None
     if hashlib.sha256(body).digest() != name:
@@ -149,7 +149,7 @@ def read_tree(file: Path, unless: int = 0) -> tuple[Tree, int] | None:
 
 _recent: dict[bytes, Tree] = {}
 """By the hash of their bytes: trees that were read or written last, one before a command and one after it. Trees never
-change, so whoever has one shares it."""
+change, so they can be shared."""
 _MOST_RECENT = 2
 
 
@@ -167,11 +167,11 @@ def write_tree(folder: Path, tree: Tree, *, durable: bool) -> Path:
     file = folder / f".{new_id('tree')}"
     try:
         fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as opened:
-            opened.write(name)
-            opened.write(body)
+        with open(fd, "wb") as stream:
+            stream.write(name)
+            stream.write(body)
             if durable:
-                opened.flush()
+                stream.flush()
                 os.fsync(fd)
     except BaseException:
         file.unlink(missing_ok=True)
@@ -194,86 +194,86 @@ BytesOf = Callable[[str, FileState, bool], bytes | None]
 _EMPTY = Folder({})
 
 
-def changes(before: Tree, after: Tree, bytes_of: BytesOf) -> tuple[tuple[FileChange, ...], tuple[Uncaptured, ...]]:
+def changes(old_tree: Tree, new_tree: Tree, bytes_of: BytesOf) -> tuple[tuple[FileChange, ...], tuple[Uncaptured, ...]]:
     files: list[FileChange] = []
-    left: list[tuple[str, int, int]] = []
-    said: dict[str, str] = {}
-    for path, old, new in _pairs(before, after):
-        lacking = old if old is not None and old.left else new
-        if lacking is not None and lacking.left:
-            what = _became(old, new)
-            if what or (_unseen(new) and lacking.left != OWN):
-                left.append((path, lacking.left, max(lacking.size, new.size if new else 0)))
-                if what:
-                    said[path] = what
+    omitted: list[tuple[str, int, int]] = []
+    outcomes: dict[str, str] = {}
+    for path, old, new in _pairs(old_tree, new_tree):
+        lacking = old if old is not None and old.left_out_reason else new
+        if lacking is not None and lacking.left_out_reason:
+            outcome = _became(old, new)
+            if outcome or (_unseen(new) and lacking.left_out_reason != OWN):
+                omitted.append((path, lacking.left_out_reason, max(lacking.size, new.size if new else 0)))
+                if outcome:
+                    outcomes[path] = outcome
             continue
         was, now = (None if node is None else state_of(node) for node in (old, new))
         if was != now:
             node = old or new
             files.append(change_of(path, was, now, DiffStat(), ignored=node is not None and node.ignored))
     files.sort(key=lambda each: each.path)
-    return tuple(_counted(files, bytes_of)), listed(left, said)
+    return tuple(_counted(files, bytes_of)), listed(omitted, outcomes)
 
 
 def left_in(tree: Tree) -> tuple[Uncaptured, ...]:
-    """What a tree lacks."""
+    """The entries that a tree lacks."""
     return listed(
-        (path_in(folder, name), node.left, node.size)
-        for folder, found in tree.folders.items()
-        if found.lacks
-        for name, node in found.nodes.items()
-        if node.left
+        (path_in(folder, name), node.left_out_reason, node.size)
+        for folder, folder_entry in tree.folders.items()
+        if folder_entry.lacks
+        for name, node in folder_entry.nodes.items()
+        if node.left_out_reason
     )
 
 
-def _pairs(before: Tree, after: Tree) -> Iterator[tuple[str, Node | None, Node | None]]:
+def _pairs(old_tree: Tree, new_tree: Tree) -> Iterator[tuple[str, Node | None, Node | None]]:
     """Every entry that is not exactly the same in both, and what was left out of both."""
-    for folder in before.folders.keys() | after.folders.keys():
-        old, new = before.folders.get(folder), after.folders.get(folder)
-        if (old is None and _hidden(folder, before)) or (new is None and _hidden(folder, after)):
+    for folder in old_tree.folders.keys() | new_tree.folders.keys():
+        old, new = old_tree.folders.get(folder), new_tree.folders.get(folder)
+        if (old is None and _is_unvisited(folder, old_tree)) or (new is None and _is_unvisited(folder, new_tree)):
             continue  # seen in one of them only, which tells nothing
         old, new = old or _EMPTY, new or _EMPTY
         if old is new and not new.lacks:
             continue
         for name in old.nodes.keys() | new.nodes.keys():
-            one, other = old.nodes.get(name), new.nodes.get(name)
-            if one is not other or (one is not None and one.left):
-                yield path_in(folder, name), one, other
+            one, new_node = old.nodes.get(name), new.nodes.get(name)
+            if one is not new_node or (one is not None and one.left_out_reason):
+                yield path_in(folder, name), one, new_node
 
 
-def _hidden(folder: str, tree: Tree) -> bool:
-    """Whether a folder that is not in a tree lies where nobody looked."""
+def _is_unvisited(folder: str, tree: Tree) -> bool:
+    """True if a folder that is not in a tree lies in one that was not entered."""
     path = decode_path(folder)[:-1]
     while path:
         above, slash, name = path.rpartition("/")
-        found = tree.folders.get(encode_path(above + slash))
-        if found is not None:
-            return _unseen(found.nodes.get(encode_path(name)))
+        parent = tree.folders.get(encode_path(above + slash))
+        if parent is not None:
+            return _unseen(parent.nodes.get(encode_path(name)))
         path = above
     return False
 
 
 def _became(old: Node | None, new: Node | None) -> str:
-    """What happened to something that was left out; empty if nothing is known to have happened."""
+    """The change of an entry that was left out; empty if none is known."""
     if old is None:
         return "created"
     if new is None:
         return "deleted"
     if st.S_ISDIR(old.mode) and st.S_ISDIR(new.mode):
         return "" if old.mode == new.mode else "changed"
-    same = (old.mode, old.size, old.mtime_ns, old.ctime_ns, old.inode) == (
+    is_unchanged = (old.mode, old.size, old.mtime_ns, old.ctime_ns, old.inode) == (
         new.mode,
         new.size,
         new.mtime_ns,
         new.ctime_ns,
         new.inode,
     )
-    return "" if same else "changed"
+    return "" if is_unchanged else "changed"
 
 
 def _unseen(node: Node | None) -> bool:
-    """A folder that nobody looked into."""
-    return node is not None and bool(node.left) and st.S_ISDIR(node.mode)
+    """True for a folder that was not entered."""
+    return node is not None and bool(node.left_out_reason) and st.S_ISDIR(node.mode)
 
 
 def _counted(files: list[FileChange], bytes_of: BytesOf) -> Iterator[FileChange]:

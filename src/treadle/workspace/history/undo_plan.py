@@ -1,9 +1,10 @@
-"""What must be changed to take a chat's changes back, from what is on disk now, and what must be left alone and why
-(W-02, W-03). Reads only; making it is the business of `transaction`.
+"""Plans the undo of a chat's changes, from the current state on disk: the changes to make, and the paths to leave alone
+with the reason (W-02, W-03). Reads only; `transaction` makes the changes.
 
-Each path goes its own way back (`path_undo`). Then what belongs together is looked at: a folder goes only if nothing is
-left in it, a file comes back only into a folder, and what lies under `.git` goes back as one or not at all. Leaving one
-thing alone may mean that another must be, too, so that is asked until nothing more is left out.
+Each path is undone by itself (`path_undo`). Then paths that belong together are checked: a folder is removed only if
+nothing is left in it, a file is restored only into a folder, and the files under `.git` are restored all together or
+not at all. Leaving one path alone may mean that another must be, too, so the check is repeated until no further path is
+left out.
 """
 
 import os
@@ -34,28 +35,28 @@ from treadle.workspace.history.content_store import ContentStore
 from treadle.workspace.history.git_unit import INDEX, UNIT, git_fingerprint
 from treadle.workspace.history.path_undo import Blocked, PathUndo, both, conflict
 from treadle.workspace.history.states import Folders, kind_of, parts_of, reading
-from treadle.workspace.paths.entries import LIST, held
+from treadle.workspace.paths.entries import LIST, closing_fd
 from treadle.workspace.root import Root
 
 _FOLDER_MODE = 0o755
 T = TypeVar("T")
 
 
-def plan(root: Root, images: ContentStore, wanted: UndoRequest) -> Plan:
+def plan(root: Root, images: ContentStore, request: UndoRequest) -> Plan:
     with Folders(root.top()) as folders:
-        return _Planning(root, images, folders, wanted).plan()
+        return _Planning(root, images, folders, request).plan()
 
 
-def prepared(root: Root, images: ContentStore, wanted: UndoRequest) -> Plan:
+def prepared(root: Root, images: ContentStore, request: UndoRequest) -> Plan:
     """The same, with everything kept that it takes: merged texts, and texts without some hunks, are nowhere else."""
     with Folders(root.top()) as folders:
-        planning = _Planning(root, images, folders, wanted)
-        found = planning.plan()
+        planning = _Planning(root, images, folders, request)
+        undo_plan = planning.plan()
     if planning.made:
         with images.batch() as batch:
             for data in planning.made.values():
                 batch.put(data)
-    return found
+    return undo_plan
 
 
 def texts(root: Root, images: ContentStore, change: FileChange) -> tuple[bytes | None, bytes | None]:
@@ -75,23 +76,23 @@ def keep_hunks(root: Root, images: ContentStore, trail: Trail, hunks: Sequence[i
             old, new = both(trail.links, way.text)
         except Blocked as blocked:
             raise ToolError(f"{inert(decode_path(trail.path))}: {blocked.reason}.") from None
-    before, after = trail.links[0].before, trail.links[0].after
+    old_state, new_state = trail.links[0].before, trail.links[0].after
     data = only(old, new, hunks)
     if data == new:
-        return change_of(trail.path, before, after, DiffStat(), ignored=trail.ignored)
-    if before is None or after is None:
+        return change_of(trail.path, old_state, new_state, DiffStat(), ignored=trail.ignored)
+    if old_state is None or new_state is None:
         raise ToolError(f"{inert(decode_path(trail.path))} was made or removed as a whole; keep all of it or nothing.")
-    kept = FileState("file", before.mode, images.put(data), len(data))
-    return change_of(trail.path, before, kept, DiffStat(), ignored=trail.ignored)
+    kept_state = FileState("file", old_state.mode, images.put(data), len(data))
+    return change_of(trail.path, old_state, kept_state, DiffStat(), ignored=trail.ignored)
 
 
 class _Planning:
-    def __init__(self, root: Root, images: ContentStore, folders: Folders, wanted: UndoRequest) -> None:
+    def __init__(self, root: Root, images: ContentStore, folders: Folders, request: UndoRequest) -> None:
         self._root = root
         self._images = images
         self._folders = folders
-        self._wanted = wanted
-        self._ours = {trail.path for trail in wanted.trails}
+        self._wanted = request
+        self._ours = {trail.path for trail in request.trails}
         self._changes: dict[str, FileChange] = {}
         self._conflicts: dict[str, FileConflict] = {}
         self._refused: set[str] = set()
@@ -103,17 +104,17 @@ class _Planning:
         for trail in sorted(self._wanted.trails, key=lambda each: parts_of(each.path)):
             if not self._wanted.hunks or trail.path in self._wanted.hunks:
                 self._one(trail)
-        before: set[str] | None = None
-        while before != set(self._changes):
-            before = set(self._changes)
+        previous_paths: set[str] | None = None
+        while previous_paths != set(self._changes):
+            previous_paths = set(self._changes)
             if self._wanted.gated:
                 self._leave_what_is_never_made()
             self._remove_only_empty_folders()
             self._put_only_into_folders()
             self._repositories_whole()
         ends = [state for change in self._changes.values() for state in _ends(change)]
-        used = {state.digest for state in ends if state is not None}
-        self.made = {digest: data for digest, data in self.made.items() if digest in used}
+        used_digests = {state.digest for state in ends if state is not None}
+        self.made = {digest: data for digest, data in self.made.items() if digest in used_digests}
         return Plan(_sorted(self._changes), _sorted(self._conflicts))
 
     # -- each path for itself -----------------------------------------------------------------------------------------
@@ -131,18 +132,18 @@ class _Planning:
             chain = _as_left(trail, now) if unit == UNIT else trail.chain
             way = PathUndo(path, now, self._images, lambda each: _read(self._folders, each))
             hunks = self._wanted.hunks.get(path, ())
-            found = way.find(chain, merging=self._wanted.merge and not unit, whole=bool(unit), hunks=hunks)
+            target = way.find(chain, merging=self._wanted.merge and not unit, never_merge=bool(unit), hunks=hunks)
         except Blocked as blocked:
             self._conflicts[path] = conflict(path, blocked)
             return
         except OSError as error:
             self._conflicts[path] = FileConflict(path, f"it cannot be read: {os.strerror(error.errno or 0)}")
             return
-        if found.state != now:
+        if target.state != now:
             self.made |= way.made
-            stat = way.stat(found.state)
+            stat = way.stat(target.state)
             self._changes[path] = change_of(
-                path, now, found.state, stat, ignored=trail.ignored, merged=found.merged, rebased=found.rebased
+                path, now, target.state, stat, ignored=trail.ignored, merged=target.merged, rebased=target.rebased
             )
 
     def _git_touched(self) -> bool:
@@ -163,20 +164,22 @@ class _Planning:
             change = self._changes[path]
             if _kind(change.before) != "directory" or _kind(change.after) == "directory":
                 continue
-            left = [child for child in self._inside(path) if not self._goes(child)]
-            left += [growing[path]] if path in growing else []
-            if not left:
+            remaining = [child for child in self._inside(path) if not self._goes(child)]
+            remaining += [growing[path]] if path in growing else []
+            if not remaining:
                 continue
             del self._changes[path]
-            foreign = [child for child in left if child not in self._conflicts and child not in self._ours]
+            foreign = [child for child in remaining if child not in self._conflicts and child not in self._ours]
             foreign = [child for child in foreign if child not in self._wanted.standing]
             # In the store of objects a folder may serve others, too; there is nothing to say about that.
             if (foreign or change.after is not None) and not _holds_objects(path):
-                shown = inert(decode_path((foreign or left)[0]))
-                self._conflicts[path] = FileConflict(path, f"the folder stays, because of what is in it, as {shown}")
+                shown_path = inert(decode_path((foreign or remaining)[0]))
+                self._conflicts[path] = FileConflict(
+                    path, f"the folder stays, because of what is in it, as {shown_path}"
+                )
 
     def _inside(self, path: str) -> Iterator[str]:
-        with held(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
+        with closing_fd(os.open(".", LIST, dir_fd=self._folders.at(parts_of(path)))) as fd:
             for name in os.listdir(fd):
                 yield encode_path(f"{decode_path(path)}/{name}")
 
@@ -201,8 +204,8 @@ class _Planning:
         if planned is not None:
             kind = _kind(planned.after)
         else:
-            found = self._folders.lstat(path)
-            kind = None if found is None else kind_of(found.st_mode)
+            status = self._folders.lstat(path)
+            kind = None if status is None else kind_of(status.st_mode)
         if kind == "directory":
             return
         if kind is not None or planned is not None or path in self._conflicts:
@@ -213,10 +216,12 @@ class _Planning:
     # -- repositories -------------------------------------------------------------------------------------------------
 
     def _repositories_whole(self) -> None:
-        for path, found in list(self._conflicts.items()):
+        for path, file_conflict in list(self._conflicts.items()):
             unit = git_unit(path)
             if unit and unit not in self._refused:
-                self._refuse(unit, f"{inert(decode_path(path))} in it: {found.reason}; it goes back as a whole or not")
+                self._refuse(
+                    unit, f"{inert(decode_path(path))} in it: {file_conflict.reason}; it goes back as a whole or not"
+                )
         if self._refused:
             self._changes = {
                 path: change for path, change in self._changes.items() if git_unit(path) not in self._refused
@@ -224,12 +229,15 @@ class _Planning:
 
     def _refuse(self, unit: str, reason: str) -> None:
         self._refused.add(unit)
-        self._conflicts = {path: found for path, found in self._conflicts.items() if git_unit(path) != unit}
+        self._conflicts = {
+            path: file_conflict for path, file_conflict in self._conflicts.items() if git_unit(path) != unit
+        }
         self._conflicts[unit] = FileConflict(unit, reason)
 
 
 def _as_left(trail: Trail, now: FileState | None) -> Sequence[Link]:
-    """The index is known to say what it said, whatever git has noted beside: it counts as left."""
+    """Return the chain with the current index as its last state: the entries of the index are known to be unchanged, so
+    notes of git in it do not count."""
     if trail.path != INDEX or now is None or now.kind != "file" or trail.chain[-1].after is None:
         return trail.chain
     *older, last = trail.chain
@@ -266,5 +274,5 @@ def _kind(state: FileState | None) -> StateKind | None:
     return None if state is None else state.kind
 
 
-def _sorted(found: Mapping[str, T]) -> tuple[T, ...]:
-    return tuple(found[path] for path in sorted(found, key=parts_of))
+def _sorted(by_path: Mapping[str, T]) -> tuple[T, ...]:
+    return tuple(by_path[path] for path in sorted(by_path, key=parts_of))

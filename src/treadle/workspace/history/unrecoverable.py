@@ -12,26 +12,28 @@ from treadle.workspace.root import Root
 
 MOST_ASKED = 1_000
 _LARGEST_ASKED = 64 << 20
-"""What is larger, or more, is not looked for in git."""
+"""Larger or more files are not looked up in git."""
 _SMALLEST_TEXT = 8
 """A file with fewer bytes holds a number or a word, such as a port or a counter: commands overwrite those often."""
 
 
 def unrecoverable(
-    root: Root, files: Sequence[FileChange], made: Callable[[str], bool], git: Callable[[], Git | None]
+    root: Root, files: Sequence[FileChange], was_made: Callable[[str], bool], git: Callable[[], Git | None]
 ) -> tuple[str, ...]:
     """The paths. `made` says of a hash whether an earlier change left such bytes; `git` is asked only if it must be."""
     considered = _without_remakable(files)
-    left = {file.after.digest for file in considered if file.after is not None}
-    lost = [file for file in considered if _is_removed(root, file) and not _known(file, left, made)]
-    if not lost or len(lost) > MOST_ASKED:
-        return tuple(file.path for file in lost)
+    after_digests = {file.after.digest for file in considered if file.after is not None}
+    lost_files = [
+        file for file in considered if _is_removed(root, file) and not _is_recoverable(file, after_digests, was_made)
+    ]
+    if not lost_files or len(lost_files) > MOST_ASKED:
+        return tuple(file.path for file in lost_files)
     with suppress(ToolError):  # without a sandbox git is not asked, and nothing is known of it
         if (repository := git()) is not None:
-            ids = {file.path: _ids(root, file) for file in lost}
+            ids = {file.path: _ids(root, file) for file in lost_files}
             there = repository.has_blobs([each for some in ids.values() for each in some])
-            lost = [file for file in lost if not ids[file.path] & there]
-    return tuple(file.path for file in lost)
+            lost_files = [file for file in lost_files if not ids[file.path] & there]
+    return tuple(file.path for file in lost_files)
 
 
 def _without_remakable(files: Sequence[FileChange]) -> list[FileChange]:
@@ -61,9 +63,9 @@ def _is_overwritten(root: Root, file: FileChange) -> bool:
     return 10 * (lines - file.removed) < lines
 
 
-def _known(file: FileChange, left: Container[str], made: Callable[[str], bool]) -> bool:
+def _is_recoverable(file: FileChange, after_digests: Container[str], was_made: Callable[[str], bool]) -> bool:
     digest = "" if file.before is None else file.before.digest
-    return bool(digest) and (digest in left or made(digest))
+    return bool(digest) and (digest in after_digests or was_made(digest))
 
 
 def _ids(root: Root, file: FileChange) -> frozenset[str]:

@@ -1,9 +1,9 @@
-"""One walk over a project: what lies where, told by a look at every entry, with bytes read only where the last walk
-does not know them. Goes from descriptor to descriptor and never through a link (S-01); opens nothing but folders and
-regular files. What becomes of the bytes is up to the caller.
+"""One walk over a project: finds all entries by a look at each, and reads bytes only where the last walk does not know
+them. Goes from descriptor to descriptor and never through a link (S-01); opens nothing but folders and regular files.
+The caller decides what is done with the bytes.
 
-The look at every file is most of what a snapshot costs as long as little changes, so the loop over them does nothing
-but compare numbers; and of a large tree only those folders are entered that `glance` does not know to be as they were.
+If little changes, the look at every file is most of the cost of a snapshot, so the loop over files only compares
+numbers; and of a large tree only those folders are entered that `glance` does not know to be unchanged.
 """
 
 import os
@@ -22,38 +22,38 @@ from treadle.workspace.paths.levels import GIT, GONE, Level, Listing, NotEntered
 from treadle.workspace.root import Root
 
 RACY_NS = 2_000_000_000
-"""What changed so shortly before it was looked at may change again within one tick of the file system's clock (FAT: two
-seconds), unseen."""
+"""A file that changed so shortly before it was looked at may change again, unseen, within one tick of the file system's
+clock (FAT: two seconds)."""
 _EVER = 1 << 62
 _NONE: dict[str, Node] = {}
 
 Take = Callable[[int], str]
-"""What is done with an open file: its SHA-256 (hex) comes back."""
+"""The function that takes an open file and returns its SHA-256 (hex)."""
 
 
 class Walk:
-    """`take` gets every file whose bytes are not known; with `keep` also those that are known but not kept. What was
-    captured in `captured` is looked at again whatever its size. `own` is a folder that belongs to Treadle."""
+    """`take` gets every file whose bytes are not known; with `keep` also those that are known but not kept. Files that
+    were captured in `captured` are looked at again for any size. `own_folder` is a folder that belongs to Treadle."""
 
     def __init__(
-        self, known: Tree | None, take: Take, *, keep: bool, captured: Tree | None = None, own: str = ""
+        self, known_tree: Tree | None, take: Take, *, keep: bool, captured: Tree | None = None, own_folder: str = ""
     ) -> None:
-        self._known = known.folders if known else {}
+        self._known = known_tree.folders if known_tree else {}
         self._captured = captured.folders if captured else {}
         self._take = take
         self._keep = keep
-        self._own = own
+        self._own = own_folder
         self._folders: dict[str, Folder] = {}
         self._clean: dict[str, list[str]] = {}
         """Folders that are as they were, with all that lies below: by path, those in them."""
         self._large = self._ignored = 0
         self.changed = False
-        """Whether what was found differs from what was known."""
+        """True if the tree differs from the known one."""
 
     def over(self, root: Root) -> Tree:
         try:
-            with root.hold(".") as (held, _):
-                top = os.dup(held)
+            with root.hold(".") as (root_fd, _):
+                top = os.dup(root_fd)
         except OSError as error:
             raise ToolError(f"The project root {inert(root.path)} cannot be read: {error.strerror}.") from error
         try:
@@ -66,7 +66,7 @@ class Walk:
         return Tree(root.path, self._folders)
 
     def _glance(self, root: Root, top: int) -> bool:
-        """Whether everything is as it was."""
+        """True if everything is unchanged."""
         odd = odd_folders(top, Tree(root.path, self._known), keep=self._keep)
         if not odd:
             return odd is not None
@@ -85,7 +85,7 @@ class Walk:
     def _visit(self, level: Level) -> None:
         path = _key(level.path)
         old = self._known.get(path)
-        nodes, fresh = self._same(level.listing, old.nodes if old is not None else _NONE)
+        nodes, fresh = self._split_unchanged(level.listing, old.nodes if old is not None else _NONE)
         if old is not None and old.rules != level.key:
             fresh += _judged_anew(level, nodes)
             old = None
@@ -96,48 +96,52 @@ class Walk:
         else:
             folder = self._changed_folder(level, path, nodes, fresh)
         self._folders[path] = folder
-        for name, found in level.listing:
-            if st.S_ISDIR(found.st_mode) and (node := folder.nodes.get(_key(name))) is not None and not node.left:
+        for name, status in level.listing:
+            if (
+                st.S_ISDIR(status.st_mode)
+                and (node := folder.nodes.get(_key(name))) is not None
+                and not node.left_out_reason
+            ):
                 self._descend(level, name, path)
 
-    def _same(self, listing: Listing, known: dict[str, Node]) -> tuple[dict[str, Node], Listing]:
-        """What is as it was, and the rest."""
+    def _split_unchanged(self, listing: Listing, known_nodes: dict[str, Node]) -> tuple[dict[str, Node], Listing]:
+        """Return the unchanged nodes, and the other entries."""
         keep = self._keep
         nodes: dict[str, Node] = {}
         fresh: Listing = []
-        for name, found in listing:
+        for name, status in listing:
             key = name if name.isascii() else encode_path(name)
-            node = known.get(key)
-            mode = found.st_mode
+            node = known_nodes.get(key)
+            mode = status.st_mode
             if node is None or node.mode != mode:
-                fresh.append((name, found))
+                fresh.append((name, status))
             elif st.S_ISDIR(mode) or (
-                node.ctime_ns == found.st_ctime_ns
-                and node.mtime_ns == found.st_mtime_ns
-                and node.size == found.st_size
-                and node.inode == found.st_ino
-                and (node.kept or not keep)
+                node.ctime_ns == status.st_ctime_ns
+                and node.mtime_ns == status.st_mtime_ns
+                and node.size == status.st_size
+                and node.inode == status.st_ino
+                and (node.is_stored or not keep)
             ):
                 nodes[key] = node
             else:
-                fresh.append((name, found))
+                fresh.append((name, status))
         return nodes, fresh
 
     def _changed_folder(self, level: Level, path: str, nodes: dict[str, Node], fresh: Listing) -> Folder:
         self.changed = True
         large, ignored = self._large, self._ignored
-        for same in nodes.values():
-            self._count(same)
+        for unchanged_node in nodes.values():
+            self._count(unchanged_node)
         files: Listing = []
-        for name, found in fresh:
+        for name, status in fresh:
             if name.startswith(".treadle-") and name.endswith(".tmp"):  # another chat is writing
                 continue
-            if st.S_ISREG(found.st_mode):
-                files.append((name, found))
-            elif (node := self._other(level, name, found)) is not None:
+            if st.S_ISREG(status.st_mode):
+                files.append((name, status))
+            elif (node := self._build_other_node(level, name, status)) is not None:
                 nodes[_key(name)] = node
         self._read_all(level, path, files, nodes)
-        lacks = any(node.left for node in nodes.values())
+        lacks = any(node.left_out_reason for node in nodes.values())
         return Folder(nodes, level.key, self._large - large, self._ignored - ignored, lacks)
 
     def _descend(self, level: Level, name: str, above: str) -> None:
@@ -151,7 +155,7 @@ class Walk:
                 below.ignored = self._folders[above].nodes[_key(name)].ignored and not below.git
                 self._visit(below)
         except NotEntered as error:
-            self._not_entered(above, _key(name), closed=error.closed)
+            self._not_entered(above, _key(name), is_closed=error.closed)
 
     def _take_over(self, path: str) -> None:
         folder = self._folders[path] = self._known[path]
@@ -160,32 +164,32 @@ class Walk:
         for below in self._clean[path]:
             self._take_over(below)
 
-    def _not_entered(self, above: str, key: str, *, closed: bool) -> None:
+    def _not_entered(self, above: str, key: str, *, is_closed: bool) -> None:
         """A folder that is gone by now, or closed to us."""
         self.changed = True
         folder = self._folders[above]
-        nodes = dict(folder.nodes)  # what is known must stay as it is
+        nodes = dict(folder.nodes)  # the known nodes must stay unchanged
         node = nodes.pop(key)
-        if closed:
-            nodes[key] = Node(node.mode, left=left_out.UNREADABLE, ignored=node.ignored)
-        self._folders[above] = Folder(nodes, folder.rules, folder.large, folder.ignored, folder.lacks or closed)
+        if is_closed:
+            nodes[key] = Node(node.mode, left_out_reason=left_out.UNREADABLE, ignored=node.ignored)
+        self._folders[above] = Folder(nodes, folder.rules, folder.large, folder.ignored, folder.lacks or is_closed)
 
     # -- single entries -------------------------------------------------------------------------------------------
 
-    def _other(self, level: Level, name: str, found: os.stat_result) -> Node | None:
+    def _build_other_node(self, level: Level, name: str, status: os.stat_result) -> Node | None:
         """An entry that is no regular file; None if it is gone."""
-        mode = found.st_mode
+        mode = status.st_mode
         ignored = level.ignores(name, directory=st.S_ISDIR(mode))
         if st.S_ISDIR(mode):
-            return Node(mode, left=self._left_folder(level, name, ignored), ignored=ignored)
+            return Node(mode, left_out_reason=self._left_folder(level, name, ignored), ignored=ignored)
         if not st.S_ISLNK(mode):
-            left = left_out.CAPTURED if st.S_ISFIFO(mode) else left_out.SPECIAL
-            return _node(found, b"", _EVER, left=left, ignored=ignored)
+            left_out_reason = left_out.CAPTURED if st.S_ISFIFO(mode) else left_out.SPECIAL
+            return _node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
         try:
             target = os.readlink(name, dir_fd=level.fd)
         except OSError:  # gone, or no longer a link
             return None
-        return _node(found, os.fsencode(target), time.time_ns(), ignored=ignored)
+        return _node(status, os.fsencode(target), time.time_ns(), ignored=ignored)
 
     def _left_folder(self, level: Level, name: str, ignored: bool) -> int:
         if not level.git and name != GIT:
@@ -197,13 +201,15 @@ class Walk:
 
     def _read_all(self, level: Level, path: str, files: Listing, nodes: dict[str, Node]) -> None:
         captured = self._captured.get(path)
-        for name, found in files:
+        for name, status in files:
             key = _key(name)
             ignored = level.ignores(name, directory=False)
-            before = captured.nodes.get(key) if captured else None
-            left = self._left_file(found.st_size, ignored)
-            if left and (before is None or before.left or not st.S_ISREG(before.mode)):
-                nodes[key] = _node(found, b"", _EVER, left=left, ignored=ignored)
+            captured_node = captured.nodes.get(key) if captured else None
+            left_out_reason = self._left_file(status.st_size, ignored)
+            if left_out_reason and (
+                captured_node is None or captured_node.left_out_reason or not st.S_ISREG(captured_node.mode)
+            ):
+                nodes[key] = _node(status, b"", _EVER, left_out_reason=left_out_reason, ignored=ignored)
             elif (node := self._read(level.fd, name, ignored)) is not None:
                 nodes[key] = node
                 self._count(node)
@@ -213,22 +219,22 @@ class Walk:
         tell."""
         try:
             with reading(directory, name) as fd:
-                found = os.fstat(fd)
+                status = os.fstat(fd)
                 began = time.time_ns()
                 digest = self._take(fd)
-                after = os.fstat(fd)
+                final_status = os.fstat(fd)
         except PermissionError:
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            return _node(found, b"", _EVER, left=left_out.UNREADABLE, ignored=ignored)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            return _node(status, b"", _EVER, left_out_reason=left_out.UNREADABLE, ignored=ignored)
         except ToolError:
             return None
         except OSError as error:
             if error.errno in GONE:
                 return None
             raise
-        if _times(after) != _times(found):
+        if _times(final_status) != _times(status):
             began = 0  # it is being written: what was read is what counts, and the next time it is read again
-        return _node(found, bytes.fromhex(digest), began, ignored=ignored, kept=self._keep)
+        return _node(status, bytes.fromhex(digest), began, ignored=ignored, is_stored=self._keep)
 
     def _left_file(self, size: int, ignored: bool) -> int:
         if ignored and size > left_out.IGNORED_FILE_CAP:
@@ -242,7 +248,7 @@ class Walk:
         return left_out.CAPTURED
 
     def _count(self, node: Node) -> None:
-        if node.left or not st.S_ISREG(node.mode):
+        if node.left_out_reason or not st.S_ISREG(node.mode):
             return
         if node.ignored:
             self._ignored += node.size
@@ -255,24 +261,40 @@ def _key(name: str) -> str:
 
 
 def _judged_anew(level: Level, nodes: dict[str, Node]) -> Listing:
-    """The rules are others by now: what they judge differently is looked at anew."""
+    """After a change of the ignore rules, remove the nodes that are judged differently and return their entries."""
     fresh: Listing = []
-    for name, found in level.listing:
+    for name, status in level.listing:
         node = nodes.get(_key(name))
-        if node is not None and node.ignored != level.ignores(name, directory=st.S_ISDIR(found.st_mode)):
+        if node is not None and node.ignored != level.ignores(name, directory=st.S_ISDIR(status.st_mode)):
             del nodes[_key(name)]
-            fresh.append((name, found))
+            fresh.append((name, status))
     return fresh
 
 
-def _times(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size
+def _times(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def _node(
-    found: os.stat_result, content: bytes, began: int, *, left: int = 0, ignored: bool = False, kept: bool = True
+    status: os.stat_result,
+    content: bytes,
+    began: int,
+    *,
+    left_out_reason: int = 0,
+    ignored: bool = False,
+    is_stored: bool = True,
 ) -> Node:
     """`began` is when its bytes were read."""
-    settled = max(found.st_ctime_ns, found.st_mtime_ns) < began - RACY_NS
-    ctime = found.st_ctime_ns if settled else 0
-    return Node(found.st_mode, found.st_size, found.st_mtime_ns, ctime, found.st_ino, content, left, ignored, kept)
+    is_settled = max(status.st_ctime_ns, status.st_mtime_ns) < began - RACY_NS
+    ctime = status.st_ctime_ns if is_settled else 0
+    return Node(
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        ctime,
+        status.st_ino,
+        content,
+        left_out_reason,
+        ignored,
+        is_stored,
+    )

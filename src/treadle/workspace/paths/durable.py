@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache
 
 from treadle.file_system import sync_folder
-from treadle.workspace.paths.entries import READ, held
+from treadle.workspace.paths.entries import READ, closing_fd
 
 FEW = 32
 """So many files are synced one by one. Beyond that one syncfs is cheaper, though it may find others' data to write."""
@@ -57,9 +57,9 @@ def copy(source: int, goal: int) -> None:
 def write_at(fd: int, data: bytes, offset: int) -> None:
     view = memoryview(data)
     while view:
-        written = os.pwrite(fd, view, offset)
-        offset += written
-        view = view[written:]
+        written_bytes = os.pwrite(fd, view, offset)
+        offset += written_bytes
+        view = view[written_bytes:]
 
 
 def _clone(source: int, goal: int) -> bool:
@@ -73,9 +73,8 @@ def _clone(source: int, goal: int) -> bool:
 
 
 class Syncing:
-    """What has been written and must last. `data` syncs it: file by file, or, where there are many, all of the file
-    system that `place` lies on. Names come later, and `names` makes them last. What is not `durable` is never
-    synced."""
+    """The written files that must survive a power cut. `data` syncs them: file by file, or, if there are many, the
+    whole file system of `place`. Names come later, and `names` syncs them. If not `durable`, nothing is synced."""
 
     def __init__(self, place: str | int, *, durable: bool = True) -> None:
         self._place = place
@@ -97,19 +96,19 @@ class Syncing:
 
     def data(self) -> int | None:
         """The file system that was synced as a whole, by its number, if one was."""
-        whole = None
+        synced_device = None
         if self._count > FEW:
             sync_all(self._place)
-            whole = os.stat(self._place).st_dev
+            synced_device = os.stat(self._place).st_dev
         else:
             for name, folder in self._files:
                 sync_file(name, folder)
         self._count = 0
         self._files.clear()
-        return whole
+        return synced_device
 
     def lasts(self, device: int | None) -> None:
-        """All of this file system was synced just now by somebody else, names included."""
+        """Note that the whole file system was synced just now by another object, names included."""
         if device is not None and os.stat(self._place).st_dev == device:
             self._count = 0
             self._files.clear()
@@ -124,7 +123,7 @@ class Syncing:
 
 
 def sync_file(name: str, folder: int | None = None) -> None:
-    with held(os.open(name, READ, dir_fd=folder)) as fd:
+    with closing_fd(os.open(name, READ, dir_fd=folder)) as fd:
         os.fsync(fd)
 
 
@@ -146,8 +145,8 @@ def sync_all(place: str | int) -> None:
 
 
 class SyncAhead:
-    """A sync of the file system on which an open folder lies, begun beside what is done meanwhile: whoever syncs later
-    waits for less. It must be checked then, since the system does not say again what fails here."""
+    """A sync of the file system of an open folder, begun in a thread while other work is done: a later sync waits for
+    less. It must be checked then, since the system does not report the same error again."""
 
     def __init__(self, place: int) -> None:
         self._error: OSError | None = None
@@ -190,7 +189,7 @@ def _syncfs() -> Callable[[int], int] | None:
 
 
 def private_folder(path: str) -> None:
-    """A folder that nobody else may look into, and the one it lies in."""
+    """Make a folder that only its owner may read, and the folder above it."""
     if os.path.isdir(path):
         return
     for each in (os.path.dirname(path), path):
@@ -214,7 +213,7 @@ def new_mode(folder: int) -> int:
         name = temp_name("", "")
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
         os.unlink(name, dir_fd=folder)
-    with held(fd):
+    with closing_fd(fd):
         return st.S_IMODE(os.fstat(fd).st_mode)
 
 

@@ -1,5 +1,5 @@
-"""Single directory entries, named relative to a directory that is held open: what they are, their bytes and modes; and
-what went wrong with a path, in words that a model can act on. Where the directory lies was decided before."""
+"""Single directory entries, named relative to a directory that is held open: their kind, bytes and modes; and the
+errors of a path, in words that a model can act on. The directory was resolved before."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ _BARE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.
 
 
 @contextmanager
-def held(fd: int) -> Iterator[int]:
+def closing_fd(fd: int) -> Iterator[int]:
     """A descriptor, closed at the end of the block."""
     try:
         yield fd
@@ -27,7 +27,7 @@ def held(fd: int) -> Iterator[int]:
 
 
 def lstat(directory: int, name: str) -> os.stat_result | None:
-    """What has this name, a link not followed."""
+    """The status of this name; a link is not followed. None if it does not exist."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -42,8 +42,8 @@ def kind(mode: int) -> FileKind:
     return "link" if st.S_ISLNK(mode) else "other"
 
 
-def stat_of(found: os.stat_result | None) -> FileStat | None:
-    return None if found is None else FileStat(kind(found.st_mode), found.st_size, st.S_IMODE(found.st_mode))
+def stat_of(status: os.stat_result | None) -> FileStat | None:
+    return None if status is None else FileStat(kind(status.st_mode), status.st_size, st.S_IMODE(status.st_mode))
 
 
 def child(each: os.DirEntry[str], fd: int) -> Child:
@@ -67,8 +67,8 @@ def bytes_at(directory: int, name: str, most: int) -> bytes | None:
     except OSError:
         return None
     with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not st.S_ISREG(found.st_mode) or found.st_size > most:
+        status = os.fstat(fd)
+        if not st.S_ISREG(status.st_mode) or status.st_size > most:
             return None
         try:
             data = file.read(most + 1)
@@ -84,12 +84,12 @@ def chmod_held(fd: int, mode: int) -> None:
 
 def open_up(folder: int) -> int | None:
     """See to it that a held folder can be looked into; the mode that it had. None if it can be, or is not ours."""
-    found = os.fstat(folder)
+    status = os.fstat(folder)
     need = st.S_IRUSR | st.S_IXUSR
-    if found.st_uid != os.geteuid() or found.st_mode & need == need:
+    if status.st_uid != os.geteuid() or status.st_mode & need == need:
         return None
-    chmod_held(folder, st.S_IMODE(found.st_mode) | need)
-    return st.S_IMODE(found.st_mode)
+    chmod_held(folder, st.S_IMODE(status.st_mode) | need)
+    return st.S_IMODE(status.st_mode)
 
 
 def chmod(directory: int, name: str, mode: int) -> None:
@@ -97,11 +97,11 @@ def chmod(directory: int, name: str, mode: int) -> None:
     if os.chmod in os.supports_follow_symlinks:  # not on Linux with Python 3.11
         os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
         return
-    with held(os.open(name, _BARE, dir_fd=directory)) as fd:
+    with closing_fd(os.open(name, _BARE, dir_fd=directory)) as fd:
         chmod_held(fd, mode)  # a link refuses
 
 
-# -- what went wrong, in words ----------------------------------------------------------------------------------------
+# -- errors, in words -------------------------------------------------------------------------------------------------
 
 
 class Missing(ToolError):
@@ -116,10 +116,10 @@ def outside(path: str) -> OutsideRoot:
     return OutsideRoot(f"{inert(path)} is outside the project root; use a path inside it.")
 
 
-def require_file(found: os.stat_result, path: str) -> None:
-    if st.S_ISDIR(found.st_mode):
+def require_file(status: os.stat_result, path: str) -> None:
+    if st.S_ISDIR(status.st_mode):
         raise ToolError(f"{inert(path)} is a directory, not a file.")
-    if not st.S_ISREG(found.st_mode):
+    if not st.S_ISREG(status.st_mode):
         raise ToolError(f"{inert(path)} is a FIFO, socket or device, not a regular file; it is not opened.")
 
 

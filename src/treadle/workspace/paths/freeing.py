@@ -1,6 +1,6 @@
-"""Files whose last name goes, held open until a thread beside lets go of them. To give blocks back can take as long as
-a sync (where the disk is told of each), and nobody has to wait for it: what counts is that the name is gone. After a
-crash the file system itself frees what had no name."""
+"""Files whose last name is removed, held open until a thread closes them. Freeing blocks can take as long as a sync
+(where the disk is told of each), and the caller need not wait for it: it needs only the name to be gone. After a crash
+the file system itself frees files without a name."""
 
 import _thread
 import os
@@ -11,7 +11,7 @@ from typing import Self
 _MOST = 256
 """So many are held at a time by this process, or a part of the descriptors that it may have …"""
 _SHARE = 8
-"""… and beyond that whoever takes the name away waits."""
+"""… and beyond that the caller that removes the name waits."""
 _HOLD = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _lock = _thread.allocate_lock()
@@ -24,8 +24,8 @@ def pending() -> int:
 
 
 class Freeing:
-    """For the time in which names are taken away: what is held is freed when the block is left, or when there is no
-    room for more."""
+    """Holds files while their names are removed: they are freed when the block is left, or when there is no room for
+    more."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -35,7 +35,7 @@ class Freeing:
         return self
 
     def hold(self, name: str, folder: int | None = None) -> None:
-        """To be called before the name goes. Whatever cannot be held is freed at once."""
+        """Hold a file; to be called before its name is removed. A file that cannot be held is freed at once."""
         if not hasattr(os, "O_PATH"):
             return
         if not _take(self._most):
@@ -51,19 +51,19 @@ class Freeing:
         self._begin()
 
     def _begin(self) -> None:
-        held, self._held = self._held, []
-        if not held:
+        descriptors, self._held = self._held, []
+        if not descriptors:
             return
         try:
-            _thread.start_new_thread(_let_go, (held,))  # whoever starts a `Thread` waits until it runs
+            _thread.start_new_thread(_let_go, (descriptors,))  # starting a `Thread` would wait until it runs
         except RuntimeError:  # no more threads
-            _let_go(held)
+            _let_go(descriptors)
 
 
-def _let_go(held: list[int]) -> None:
-    while held:
+def _let_go(descriptors: list[int]) -> None:
+    while descriptors:
         with suppress(OSError):
-            os.close(held.pop())
+            os.close(descriptors.pop())
         _give_back()
 
 

@@ -1,5 +1,5 @@
-"""Globs: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of directories. Linear in the path, whatever the pattern,
-because models write it. Knows no files."""
+"""Globs: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any number of directories. Linear in the path for any pattern, because
+models write the patterns. Knows no files."""
 
 import fnmatch
 import re
@@ -20,8 +20,8 @@ _MOST = 200
 
 
 def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
-    """Whether a relative path matches. A pattern without a slash is matched against the last name alone; one that
-    ends with a slash stands for everything below that directory."""
+    """Return a predicate that is True if a relative path matches. A pattern without a slash is matched against the last
+    name alone; one that ends with a slash stands for everything below that directory."""
     alternatives = [_compile(each, ignore_case) for each in expand(pattern)]
     if len(alternatives) == 1:
         return alternatives[0]
@@ -30,12 +30,12 @@ def matcher(pattern: str, *, ignore_case: bool = False) -> Matcher:
 
 def expand(pattern: str) -> list[str]:
     """The patterns that the braces of one stand for; `{` without an end or a comma is an ordinary character."""
-    found = []
+    patterns = []
     for each in _expanded(pattern):
-        found.append(each)
-        if len(found) > _MOST:
+        patterns.append(each)
+        if len(patterns) > _MOST:
             raise ToolError(f"The braces in {inert(pattern)} stand for more than {_MOST} patterns; use fewer.")
-    return found
+    return patterns
 
 
 def _expanded(pattern: str) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _compile(pattern: str, ignore_case: bool) -> Matcher:
 
 def name_matcher(glob: str, ignore_case: bool = False) -> NameMatcher:
     """One name, without slashes."""
-    # What fnmatch makes of a glob does not backtrack from one star into another.
+    # The regular expression that fnmatch makes of a glob does not backtrack from one star into another.
     return re.compile(fnmatch.translate(glob.replace("[^", "[!")), re.IGNORECASE if ignore_case else 0).match
 
 
@@ -86,23 +86,23 @@ def path_matcher(steps: Steps) -> Matcher:
 def reached(steps: Steps, names: Sequence[str]) -> set[int]:
     """All the ways through the pattern at once, one name of the path after the other: how many steps may be taken when
     the names are over."""
-    states = _closed({0}, steps)
+    states = _expand_states({0}, steps)
     for name in names:
-        ahead: set[int] = set()
+        next_states: set[int] = set()
         for state in states:
             if state < len(steps):
                 step = steps[state]
                 if step is None:
-                    ahead.add(state)
+                    next_states.add(state)
                 elif step(name):
-                    ahead.add(state + 1)
-        if not ahead:
-            return ahead
-        states = _closed(ahead, steps)
+                    next_states.add(state + 1)
+        if not next_states:
+            return next_states
+        states = _expand_states(next_states, steps)
     return states
 
 
-def _closed(states: set[int], steps: Steps) -> set[int]:
+def _expand_states(states: set[int], steps: Steps) -> set[int]:
     """With those that `**` leads to when it stands for nothing."""
     for state in sorted(states):
         at = state

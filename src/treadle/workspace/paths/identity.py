@@ -1,6 +1,6 @@
-"""Which folder a root is (S-01). A path is only a name: whoever can write to the folder above can put a link or another
-folder in its place. So a chat is bound to the folder itself, by its volume and inode, and every use of the root opens
-it and looks. Knows nothing of what lies in it.
+"""The identity of a root's folder (S-01). A path is only a name: a program that can write to the folder above can put a
+link or another folder in its place. So a chat is bound to the folder itself, by its volume and inode, and every use of
+the root opens it and looks. Knows nothing of the folder's content.
 
 The volume is the id of the file system, which survives a reboot and a new mount; where a file system has none, it is
 the number of the device.
@@ -11,25 +11,25 @@ import os
 
 from treadle.errors import RootChanged
 from treadle.ports.workspace import Ground, inert
-from treadle.workspace.paths.entries import held
+from treadle.workspace.paths.entries import closing_fd
 
 _LOOK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def identify(path: str) -> str:
     """Which folder a path leads to; empty if it leads to none."""
-    found = locate(path)
-    return "" if found is None else found[1]
+    location = locate(path)
+    return "" if location is None else location[1]
 
 
 def locate(path: str) -> tuple[str, str] | None:
-    """The path of the folder without links, and which one it is: of one and the same folder, whatever is done to the
-    path meanwhile. None if it leads to no folder."""
+    """The path of the folder without links, and its identity: both of the same folder, even if the path is changed
+    meanwhile. None if the path leads to no folder."""
     try:
         fd = os.open(path, _LOOK)
     except (OSError, ValueError):
         return None
-    with held(fd):
+    with closing_fd(fd):
         return _path_of(fd, path), identity(fd)
 
 
@@ -43,19 +43,19 @@ def _path_of(fd: int, path: str) -> str:
 
 def identity(fd: int) -> str:
     volume = os.fstatvfs(fd).f_fsid
-    found = os.fstat(fd)
-    return f"v{volume:x}.{found.st_ino}" if volume else f"d{found.st_dev:x}.{found.st_ino}"
+    status = os.fstat(fd)
+    return f"v{volume:x}.{status.st_ino}" if volume else f"d{status.st_dev:x}.{status.st_ino}"
 
 
-class Bound:
+class BoundFolder:
     """The folder at `path`, if it is the one of this identity; with an empty one whichever is there. `given` is what it
     is called in errors: where a link leads is not told. On a `ground` its files lie elsewhere, and who opens that has
     looked at the folder."""
 
-    def __init__(self, path: str, identity: str, given: str, ground: Ground | None = None) -> None:
+    def __init__(self, path: str, identity: str, given_path: str, ground: Ground | None = None) -> None:
         self._path = path
         self._ground = ground
-        self._given = given
+        self._given = given_path
         self._identity = identity
         self._seen: tuple[int, int] | None = None
         """Device and inode of the folder, once it was found to be the one: the cheaper look."""
@@ -68,24 +68,24 @@ class Bound:
             fd = os.open(self._path, flags)
         except OSError as error:
             if self._identity and error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise changed(self._given) from error
+                raise root_changed_error(self._given) from error
             raise
         if self._identity and not self._is(fd):
             os.close(fd)
-            raise changed(self._given)
+            raise root_changed_error(self._given)
         return fd
 
     def _is(self, fd: int) -> bool:
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) == self._seen:
+        status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) == self._seen:
             return True
         if identity(fd) != self._identity:
             return False
-        self._seen = (found.st_dev, found.st_ino)
+        self._seen = (status.st_dev, status.st_ino)
         return True
 
 
-def changed(root: str) -> RootChanged:
+def root_changed_error(root: str) -> RootChanged:
     return RootChanged(
         f"The project root {inert(root)} is not the folder that this chat was bound to: another one, or a link, stands "
         "in its place. Nothing in it was touched. If it is the right one, bind the chat to it by naming its root again."

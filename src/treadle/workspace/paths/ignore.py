@@ -1,5 +1,5 @@
-"""What .gitignore files say: of one directory, of those above the one that is searched, and on a walk with two sides,
-a folder of a view and the one beneath."""
+"""The rules of .gitignore files: of one directory, of those above the one that is searched, and on a walk with two
+sides, a folder of a view and the one beneath."""
 
 import os
 import re
@@ -28,8 +28,8 @@ class _Rule(msgspec.Struct, frozen=True):
 
 
 class Rules:
-    """The patterns of one file, for paths relative to its directory. What lies in an ignored directory is not asked
-    about: whoever walks does not enter it."""
+    """The patterns of one file, for paths relative to its directory. They do not cover the entries of an ignored
+    directory: a walk does not enter it."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules = [rule for line in lines if (rule := _rule(line)) is not None][::-1]
@@ -67,19 +67,19 @@ def _name(glob: str) -> NameMatcher:
 
 def seen_from(lines: Iterable[str], below: Sequence[str]) -> list[str]:
     """The patterns of a directory as they read from a directory further down, `below` being the names in between.
-    What only speaks of the names in between is left out: a directory that is searched by name is wanted."""
-    found = []
+    Patterns that only match names in between are left out: a directory that is searched by name is wanted."""
+    patterns = []
     for line in lines:
         body, mark, slash = _taken_apart(line)
         if not body:
             continue
         if "/" not in body:
-            found.append(line)
+            patterns.append(line)
             continue
         names = body.removeprefix("/").split("/")
-        for rest in _rests(names, below):
-            found.append(f"{mark}/{'/'.join(rest)}{slash}")
-    return found
+        for remaining_names in _rests(names, below):
+            patterns.append(f"{mark}/{'/'.join(remaining_names)}{slash}")
+    return patterns
 
 
 def _taken_apart(line: str) -> tuple[str, str, str]:
@@ -94,7 +94,7 @@ def _taken_apart(line: str) -> tuple[str, str, str]:
 
 
 def _rests(names: Sequence[str], below: Sequence[str]) -> Iterator[Sequence[str]]:
-    """What is left of an anchored pattern after the names in between, in each way in which it can match them."""
+    """The rest of an anchored pattern after the names in between, for each way in which it can match them."""
     for state in sorted(reached(_steps(names), below)):
         if any(name != _ANY for name in names[state:]):
             yield names[state:]
@@ -173,7 +173,7 @@ def _list_in(folder: int) -> bytes | None:
 
 
 def _has(folder: int) -> bool:
-    """Whether the name stands there at all, if only to say that it was removed."""
+    """True if the folder has an entry of this name, even one that marks its removal."""
     try:
         os.stat(NAME, dir_fd=folder, follow_symlinks=False)
     except OSError:

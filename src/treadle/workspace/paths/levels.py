@@ -1,5 +1,6 @@
-"""A folder on the way down through a project, held open, and what the .gitignore files from the root to here say of
-what lies in it. They are read only if somebody asks; whether they have changed is told by a key, without reading."""
+"""A folder on the way down through a project, held open, and the rules of the .gitignore files from the root to here
+for its entries. The files are read only when a caller needs the rules; a key shows without reading if they have
+changed."""
 
 import errno
 import hashlib
@@ -13,7 +14,7 @@ from treadle.workspace.paths.ignore import MAX_BYTES, NAME, Rules, lines_of
 
 GIT = ".git"
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
-"""What the system says of something that has gone, or is something else by now."""
+"""Error numbers of the system for an entry that is gone, or has become another kind."""
 _CLOSED = (errno.EACCES, errno.EPERM)
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD = getattr(os, "O_PATH", os.O_RDONLY) | _FOLDER
@@ -22,7 +23,7 @@ Listing = list[tuple[str, os.stat_result]]
 
 
 class Level:
-    """`path` ends with a slash, but for the root's, which is empty. What lies in a `.git` is never ignored."""
+    """`path` ends with a slash, except the root's, which is empty. Entries of a `.git` are never ignored."""
 
     def __init__(self, fd: int, listing: Listing, path: str = "", above: "Level | None" = None) -> None:
         self.fd = fd
@@ -46,34 +47,34 @@ class Level:
         level: Level | None = self
         while level is not None:
             if level._has_rules:
-                verdict = level._own().verdict((self.path + name)[len(level.path) :], directory=directory)
+                verdict = level._load_rules().verdict((self.path + name)[len(level.path) :], directory=directory)
                 if verdict is not None:
                     return verdict
             level = level.above
         return False
 
     def _find_rules(self) -> None:
-        for name, found in self.listing:
-            if name == NAME and st.S_ISREG(found.st_mode):
+        for name, status in self.listing:
+            if name == NAME and st.S_ISREG(status.st_mode):
                 self._has_rules = True
-                sign = f"{found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_size}"
+                sign = f"{status.st_ino} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_size}"
                 self.key = hashlib.sha256(self.key + sign.encode()).digest()[:12]
 
-    def _own(self) -> Rules:
+    def _load_rules(self) -> Rules:
         if self._rules is None:
             self._rules = Rules(lines_of(bytes_at(self.fd, NAME, MAX_BYTES) or b""))
         return self._rules
 
 
 def listing_of(fd: int) -> Listing:
-    """What lies in a folder, links not followed. PermissionError if the folder may not be looked into."""
+    """The entries of a folder, links not followed. PermissionError if the folder may not be listed."""
     with os.scandir(fd) as entries:
-        found = list(entries)
+        dir_entries = list(entries)
     try:
-        return [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
+        return [(entry.name, entry.stat(follow_symlinks=False)) for entry in dir_entries]
     except FileNotFoundError:  # some are gone already
         listing = []
-        for entry in found:
+        for entry in dir_entries:
             try:
                 listing.append((entry.name, entry.stat(follow_symlinks=False)))
             except FileNotFoundError:
@@ -84,25 +85,25 @@ def listing_of(fd: int) -> Listing:
 class NotEntered(Exception):
     """A folder that is gone by now, or closed to us."""
 
-    def __init__(self, closed: bool) -> None:
+    def __init__(self, is_closed: bool) -> None:
         super().__init__()
-        self.closed = closed
+        self.closed = is_closed
 
 
 @contextmanager
 def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
     """A folder held open, and what lies in it. One that its owner has closed to himself is open while it is held."""
-    held, mode, fd = -1, None, -1
+    folder_fd, mode, fd = -1, None, -1
     try:
         try:
             try:
                 fd = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=above)
                 listing = listing_of(fd)
             except PermissionError:
-                held = os.open(name, _HELD, dir_fd=above)
-                if (mode := open_up(held)) is None:
+                folder_fd = os.open(name, _HELD, dir_fd=above)
+                if (mode := open_up(folder_fd)) is None:
                     raise
-                fd = fd if fd >= 0 else os.open(".", os.O_RDONLY | _FOLDER, dir_fd=held)
+                fd = fd if fd >= 0 else os.open(".", os.O_RDONLY | _FOLDER, dir_fd=folder_fd)
                 listing = listing_of(fd)
         except OSError as error:
             if error.errno not in (*GONE, *_CLOSED):
@@ -111,7 +112,7 @@ def entered(above: int, name: str) -> Iterator[tuple[int, Listing]]:
         yield fd, listing
     finally:
         if mode is not None:
-            chmod_held(held, mode)
-        for each in (fd, held):
+            chmod_held(folder_fd, mode)
+        for each in (fd, folder_fd):
             if each >= 0:
                 os.close(each)

@@ -1,12 +1,12 @@
-"""Race-free paths: from the words of a path to a directory that is held open and a name in it (S-01). Opens nothing
-but directories; what is done with the name is decided elsewhere.
+"""Race-free paths: from the words of a path to a directory that is held open and a name in it (S-01). Opens nothing but
+directories; other modules work on the name.
 
 Why not realpath-then-open: between the check and the open a directory can be swapped for a link. Two ways are safe.
-openat2 lets the kernel walk and refuses whatever leaves the root, at any moment; one call, whatever the depth. Where
+openat2 lets the kernel walk and refuses every path that leaves the root, at any moment; one call for any depth. Where
 it is missing, and where it cannot answer (it refuses absolute links even when they stay inside), we walk: each step
-opens one name with O_NOFOLLOW below a directory that is already held, links are read and spliced in by hand, and
-`..` goes back to the descriptor that was held before. A link that stays inside the root is followed; one that leaves
-it is refused. Whoever uses a place works on its name with O_NOFOLLOW relative to its descriptor, and so stays inside.
+opens one name with O_NOFOLLOW below a directory that is already held, links are read and spliced in by hand, and `..`
+goes back to the descriptor that was held before. A link that stays inside the root is followed; one that leaves it is
+refused. The user of a place works on its name with O_NOFOLLOW relative to its descriptor, and so stays inside.
 """
 
 import errno
@@ -22,7 +22,7 @@ from treadle.errors import OutsideRoot, ToolError
 from treadle.file_system import path_below
 from treadle.ports.workspace import Ground, inert
 from treadle.workspace.paths.entries import explain, lstat, missing, outside
-from treadle.workspace.paths.identity import Bound
+from treadle.workspace.paths.identity import BoundFolder
 
 _NUMBER = 437
 """The same on every architecture that Python runs on."""
@@ -55,7 +55,7 @@ def open_beneath() -> Open | None:
 def _call() -> Open:
     import ctypes  # here, because it is only needed when files are
 
-    class How(ctypes.Structure):
+    class OpenHow(ctypes.Structure):
         _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
     syscall = ctypes.CDLL(None, use_errno=True).syscall
@@ -63,8 +63,8 @@ def _call() -> Open:
     syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
 
     def call(directory: int, path: str, flags: int) -> int:
-        how = How(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
-        fd = int(syscall(_NUMBER, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)))
+        open_how = OpenHow(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+        fd = int(syscall(_NUMBER, directory, os.fsencode(path), ctypes.byref(open_how), ctypes.sizeof(open_how)))
         if fd < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), path)
@@ -85,18 +85,18 @@ class HeldPath(msgspec.Struct, frozen=True):
     name: str
     parts: tuple[str, ...]
     """The components from the root; links are resolved if that was asked for."""
-    found: os.stat_result | None
+    stat_result: os.stat_result | None
 
 
 class Resolver:
     """Turns paths into places. Holds no descriptor between calls."""
 
     def __init__(
-        self, given: str, real: str, bound: str = "", ground: Ground | None = None, *, openat2: bool = True
+        self, given_path: str, real: str, root_id: str = "", ground: Ground | None = None, *, openat2: bool = True
     ) -> None:
-        self._names = tuple(dict.fromkeys(filter(None, (real, given, ground.folder if ground else ""))))
+        self._names = tuple(dict.fromkeys(filter(None, (real, given_path, ground.folder if ground else ""))))
         self._real = real
-        self._top = Bound(real, bound, given, ground)
+        self._top = BoundFolder(real, root_id, given_path, ground)
         self._beneath = open_beneath() if openat2 else None
 
     def top(self) -> int:
@@ -107,7 +107,8 @@ class Resolver:
             raise explain(error, self._real) from error
 
     def relative(self, path: str) -> str:
-        """By its words alone: `a/../b` is `b`. Whether it leads outside through a link shows when it is used."""
+        """Normalize a path by its words alone: `a/../b` is `b`. A link that leads outside is detected when the path is
+        used."""
         parts: list[str] = []
         for part in self._parts(path):
             if part != "..":
@@ -123,16 +124,16 @@ class Resolver:
         """The place of a path, held until the end of the block. Without `follow` the last name is taken as it is, be
         it a link or a directory. `exact`: the place's parts must be free of links. An OSError in the block becomes a
         ToolError about the path."""
-        held: list[int] = []
+        descriptors: list[int] = []
         try:
-            held.append(self._top.open(_STEP))
+            descriptors.append(self._top.open(_STEP))
             parts = self._parts(path)
-            place = None if exact else self._ask(parts, held, follow)
-            yield place or self._walk(path, parts, held, follow=follow)
+            place = None if exact else self._ask(parts, descriptors, follow)
+            yield place or self._walk(path, parts, descriptors, follow=follow)
         except OSError as error:
             raise explain(error, path) from error
         finally:
-            _release(held, 0)
+            _release(descriptors, 0)
 
     def _parts(self, path: str) -> list[str]:
         """The components below the root; `.` and empty ones are dropped, `..` is kept."""
@@ -150,31 +151,33 @@ class Resolver:
                 return below
         raise outside(path)
 
-    def _ask(self, parts: list[str], held: list[int], follow: bool) -> HeldPath | None:
+    def _ask(self, parts: list[str], descriptors: list[int], follow: bool) -> HeldPath | None:
         """The kernel's answer; None where it has none, and the walk finds out why."""
         if self._beneath is None or not parts or parts[-1] == "..":
             return None
         *above, name = parts
         if above:
             try:
-                held.append(self._beneath(held[0], "/".join(above), _DIRECTORY))
+                descriptors.append(self._beneath(descriptors[0], "/".join(above), _DIRECTORY))
             except OSError:
                 return None
-        found = lstat(held[-1], name)
-        if found is None:
-            return HeldPath(held[-1], name, tuple(parts), None)
-        if follow and st.S_ISLNK(found.st_mode):
-            _release(held, 1)
+        status = lstat(descriptors[-1], name)
+        if status is None:
+            return HeldPath(descriptors[-1], name, tuple(parts), None)
+        if follow and st.S_ISLNK(status.st_mode):
+            _release(descriptors, 1)
             return None
-        return self._end(held, tuple(above), name, found, follow)
+        return self._end(descriptors, tuple(above), name, status, follow)
 
-    def _end(self, held: list[int], above: tuple[str, ...], name: str, found: os.stat_result, follow: bool) -> HeldPath:
-        if not follow or not st.S_ISDIR(found.st_mode):
-            return HeldPath(held[-1], name, (*above, name), found)
-        held.append(os.open(name, _STEP, dir_fd=held[-1]))
-        return HeldPath(held[-1], "", (*above, name), os.fstat(held[-1]))
+    def _end(
+        self, descriptors: list[int], above: tuple[str, ...], name: str, status: os.stat_result, follow: bool
+    ) -> HeldPath:
+        if not follow or not st.S_ISDIR(status.st_mode):
+            return HeldPath(descriptors[-1], name, (*above, name), status)
+        descriptors.append(os.open(name, _STEP, dir_fd=descriptors[-1]))
+        return HeldPath(descriptors[-1], "", (*above, name), os.fstat(descriptors[-1]))
 
-    def _walk(self, path: str, parts: list[str], held: list[int], *, follow: bool) -> HeldPath:
+    def _walk(self, path: str, parts: list[str], descriptors: list[int], *, follow: bool) -> HeldPath:
         """Hold one descriptor per directory on the way; `held[0]` is the root's."""
         todo = parts[::-1]
         at: list[str] = []
@@ -185,29 +188,29 @@ class Resolver:
                 if not at:
                     raise outside(path)
                 at.pop()
-                os.close(held.pop())
+                os.close(descriptors.pop())
                 continue
-            found = lstat(held[-1], part)
-            if found is None:
+            status = lstat(descriptors[-1], part)
+            if status is None:
                 if todo:
                     raise missing(path)
-                return HeldPath(held[-1], part, (*at, part), None)
-            if st.S_ISLNK(found.st_mode) and (todo or follow):
+                return HeldPath(descriptors[-1], part, (*at, part), None)
+            if st.S_ISLNK(status.st_mode) and (todo or follow):
                 links += 1
                 if links > _MAX_LINKS:
                     raise ToolError(f"{inert(path)} goes through too many symbolic links.")
-                target = os.readlink(part, dir_fd=held[-1])
+                target = os.readlink(part, dir_fd=descriptors[-1])
                 if os.path.isabs(target):
                     target = self._through(target, path)
                     at.clear()
-                    _release(held, 1)
+                    _release(descriptors, 1)
                 todo.extend(self._parts(target)[::-1])
             elif todo:
-                held.append(os.open(part, _STEP, dir_fd=held[-1]))
+                descriptors.append(os.open(part, _STEP, dir_fd=descriptors[-1]))
                 at.append(part)
             else:
-                return self._end(held, tuple(at), part, found, follow)
-        return HeldPath(held[-1], "", tuple(at), os.fstat(held[-1]))
+                return self._end(descriptors, tuple(at), part, status, follow)
+        return HeldPath(descriptors[-1], "", tuple(at), os.fstat(descriptors[-1]))
 
     def _through(self, target: str, path: str) -> str:
         try:
@@ -216,6 +219,6 @@ class Resolver:
             raise OutsideRoot(f"{inert(path)} is a symbolic link that leads outside the project root.") from None
 
 
-def _release(held: list[int], keep: int) -> None:
-    while len(held) > keep:
-        os.close(held.pop())
+def _release(descriptors: list[int], keep: int) -> None:
+    while len(descriptors) > keep:
+        os.close(descriptors.pop())

@@ -61,15 +61,15 @@ _PLAIN_NAME = re.compile(r"[\w.*?-]+")
 @cache
 def ripgrep(root: str) -> str | None:
     """The program, beside the interpreter or on the path; never one that the project brings along (S-09)."""
-    beside = os.path.join(os.path.dirname(sys.executable), "rg") if sys.executable else ""
-    if beside and os.access(beside, os.X_OK):
-        return beside
+    bundled = os.path.join(os.path.dirname(sys.executable), "rg") if sys.executable else ""
+    if bundled and os.access(bundled, os.X_OK):
+        return bundled
     return program_outside("rg", root)
 
 
 def command(program: str | None, job: SearchJob) -> list[str]:
     """The command line for a job; without a program, of our own one."""
-    return _own(job) if program is None else _ripgrep(program, job)
+    return _build_scan_command(job) if program is None else _ripgrep(program, job)
 
 
 def environment() -> dict[str, str]:
@@ -111,7 +111,7 @@ def _plain_names(include: str) -> Sequence[str]:
     return names if all(_PLAIN_NAME.fullmatch(name) for name in names) else ()
 
 
-def _own(job: SearchJob) -> list[str]:
+def _build_scan_command(job: SearchJob) -> list[str]:
     # Isolated, and with our own search path: the working directory is the project's, whose modules must not run.
     path = [str(Path(__file__).resolve().parents[3]), *(folder for folder in sys.path if os.path.isabs(folder))]
     run = "from treadle.workspace.search.scan import main\nsys.exit(main(sys.argv[1]))"

@@ -20,14 +20,14 @@ class LineCount(msgspec.Struct):
 
     def first(self, most: int) -> list[tuple[int, int]]:
         """Numbers and byte columns, both from 1. Read only of the files that are shown."""
-        found = []
+        positions = []
         for line in self.head.split(b"\n", most)[:most]:
-            number, colon, rest = line.partition(b":")
+            number, colon, remainder = line.partition(b":")
             if colon:
-                column = rest.partition(b":")[0]
+                column = remainder.partition(b":")[0]
                 # ripgrep tells no column of a line whose match it does not find a second time (`\r` at its end).
-                found.append((int(number), int(column) if column.isdigit() else 1))
-        return found
+                positions.append((int(number), int(column) if column.isdigit() else 1))
+        return positions
 
 
 class First:
@@ -51,8 +51,8 @@ class First:
 class FileReader:
     """Reads `./path NUL` again and again."""
 
-    def __init__(self, wanted: Callable[[str], bool], most: int) -> None:
-        self._wanted = wanted
+    def __init__(self, is_wanted: Callable[[str], bool], most: int) -> None:
+        self._wanted = is_wanted
         self._open = b""
         self.files = First(most)
 
@@ -67,8 +67,8 @@ class FileReader:
 class MatchReader:
     """Reads blocks of `./path NUL`, a line `number:column:…` per match, and an empty line in between."""
 
-    def __init__(self, wanted: Callable[[str], bool], most: int) -> None:
-        self.wanted = wanted
+    def __init__(self, is_wanted: Callable[[str], bool], most: int) -> None:
+        self.wanted = is_wanted
         self._head = most * _LINE
         self._open = b""
         self._path: str | None = None
@@ -87,7 +87,7 @@ class MatchReader:
         self._open = data[at:]
 
     def close(self) -> None:
-        """There is no more: what is left is the last block."""
+        """End of the output: the rest is the last block."""
         if self._path is not None:
             self._lines(self._open)
             self._end()

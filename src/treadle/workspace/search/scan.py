@@ -31,7 +31,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 class _Level(msgspec.Struct):
-    """A directory on the way down: what is still to be visited in it, and what is ignored there."""
+    """A directory on the way down: the entries still to be visited, and its ignore rules."""
 
     fd: int
     prefix: str
@@ -223,13 +223,13 @@ class SearchJob(msgspec.Struct, frozen=True):
     ignore_case: bool = False
     literal: bool = False
     stdin: bool = False
-    """Whether to search the standard input instead of a directory."""
+    """True to search the standard input instead of a directory."""
     rules: int = -1
     """A descriptor with rules from above the directory; -1: there are none."""
     only: int = -1
     """A descriptor with the paths to search, each ended by a NUL; -1: all."""
     seconds: int = 30
-    """How long it may take at most, even when nobody is left to stop it."""
+    """The most seconds that a search may take, even if no process is left to stop it."""
 
 
 def is_supported(job: SearchJob) -> bool:
@@ -251,7 +251,7 @@ def _compile(job: SearchJob) -> re.Pattern[str]:
 
 def main(text: str) -> int:
     job = msgspec.json.decode(text, type=SearchJob)
-    signal.alarm(job.seconds)  # its default action ends the process, whatever it is doing
+    signal.alarm(job.seconds)  # its default action ends the process at any point
     _allow_depth()
     try:
         with suppress(BrokenPipeError):
@@ -298,8 +298,8 @@ def _matches(pattern: re.Pattern[str], lines: list[str]) -> Iterator[bytes]:
     for number, line in enumerate(lines, 1):
         match = pattern.search(line)
         if match:
-            before = len(line[: match.start()].encode(errors="surrogateescape"))
-            yield b"%d:%d:\n" % (number, before + 1)
+            byte_offset = len(line[: match.start()].encode(errors="surrogateescape"))
+            yield b"%d:%d:\n" % (number, byte_offset + 1)
 
 
 def inherited_rules(descriptor: int) -> Rules | None:

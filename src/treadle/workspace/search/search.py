@@ -1,5 +1,6 @@
-"""Finding files and lines below the root: starts a program in a held directory, and reads again through the root
-whatever it names, so that no name and no byte from outside is ever shown, whatever is swapped meanwhile (S-01)."""
+"""Finds files and lines below the root: starts a program in a held directory, and reads again through the root
+everything that the program names, so that no name and no byte from outside is ever shown, even if a folder is swapped
+meanwhile (S-01)."""
 
 import codecs
 import os
@@ -49,7 +50,7 @@ _LOOK_S = 0.02
 
 
 class GuardedRoot(Protocol):
-    """What is needed of the root."""
+    """The methods of the root that a search needs."""
 
     path: str
 
@@ -102,25 +103,25 @@ class Engine:
         self._program = program
 
     def find(self, pattern: str, path: str, *, ignore_case: bool, most: int, stop: threading.Event | None) -> Paths:
-        wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
+        is_wanted = _glob(pattern, self._guard.path, ignore_case=ignore_case)
         with self._guard.hold(path, exact=True) as (fd, parts), self._inherited(parts) as rules:
-            reader = FileReader(wanted, most)
+            reader = FileReader(is_wanted, most)
             scope = Scope(stop, _time_limit(), fd, parts)
             try:
                 self._refuse_special_files(rules, scope)
                 ran = self._run(SearchJob(rules=rules), reader.feed, scope)
             except _Blocked:
                 return Engine(self._guard, None).find(pattern, path, ignore_case=ignore_case, most=most, stop=stop)
-        found = [_join(parts, name) for name, _ in reader.files.sorted()[:most]]
-        paths = tuple(each for each in found if self._is_file(each))
-        return Paths(paths, reader.files.total - len(found) + len(paths), ran.ending == "exited")
+        candidates = [_join(parts, name) for name, _ in reader.files.sorted()[:most]]
+        paths = tuple(each for each in candidates if self._is_file(each))
+        return Paths(paths, reader.files.total - len(candidates) + len(paths), ran.ending == "exited")
 
     def search(self, query: Query, stop: threading.Event | None) -> Matches:
         _require_pattern(query)
-        found = self._guard.stat(query.path)
-        if found is None:
+        status = self._guard.stat(query.path)
+        if status is None:
             raise missing(query.path)
-        if found.kind == "directory":
+        if status.kind == "directory":
             try:
                 return self._search_tree(query, stop)
             except _Blocked:
@@ -128,21 +129,21 @@ class Engine:
         return self._search_file(query, stop)
 
     def _search_tree(self, query: Query, stop: threading.Event | None) -> Matches:
-        wanted = _glob(query.include, self._guard.path) if query.include else _any
+        is_wanted = _glob(query.include, self._guard.path) if query.include else _any
         with self._guard.hold(query.path, exact=True) as (fd, parts), self._inherited(parts) as rules:
             job, scope = _job(query, rules=rules), Scope(stop, _time_limit(), fd, parts)
             self._refuse_special_files(rules, scope)
             other_files = self._other_encodings(job, scope)
-            reader = MatchReader(lambda name: wanted(name) and name not in other_files, query.most)
+            reader = MatchReader(lambda name: is_wanted(name) and name not in other_files, query.most)
             ran = self._run(job, reader.feed, scope)
             reader.close()
             if other_files and ran.ending == "exited":
-                reader.wanted = wanted
+                reader.wanted = is_wanted
                 with _path_list(other_files) as only:
                     job = msgspec.structs.replace(job, only=only)
                     ran = self._run(job, reader.feed, scope, program=None)
                 reader.close()
-            too_large = self._too_large(wanted, rules, scope) if ran.ending == "exited" else ()
+            too_large = self._too_large(is_wanted, rules, scope) if ran.ending == "exited" else ()
         return self._checked(query, reader, ran, lambda name: _join(parts, name), too_large)
 
     def _refuse_special_files(self, rules: int, scope: Scope) -> None:
@@ -239,22 +240,22 @@ class Engine:
         name_of: Callable[[str], str],
         too_large: tuple[str, ...] = (),
     ) -> Matches:
-        """What was found, as far as it lies inside."""
+        """Return the matches that lie inside of the root."""
         files: list[FileMatches] = []
-        total, total_files, left = reader.total, reader.files.total, query.most
+        total, total_files, remaining = reader.total, reader.files.total, query.most
         for name, counted in reader.files.sorted()[: query.most]:
-            if left <= 0:
+            if remaining <= 0:
                 break
             path = name_of(name)
-            lines = self._lines(path, counted.first(left), query.context) if query.texts else ()
+            lines = self._lines(path, counted.first(remaining), query.context) if query.texts else ()
             if lines is None or not (lines or (not query.texts and self._is_file(path))):
                 total, total_files = total - counted.count, total_files - 1
                 continue
             files.append(FileMatches(path, counted.count, lines))
-            left -= min(counted.count, left) if query.texts else 1
+            remaining -= min(counted.count, remaining) if query.texts else 1
         return Matches(tuple(files), total_files, total, ran.ending == "exited", too_large)
 
-    def _lines(self, path: str, found: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
+    def _lines(self, path: str, positions: Sequence[tuple[int, int]], context: int) -> tuple[Line, ...] | None:
         """The lines with these numbers and those around them; None if this is no text file of the project."""
         try:
             text = lines_of(self._guard.read_bytes(path, MAX_FILE))
@@ -262,22 +263,24 @@ class Engine:
             return None
         if text is None:
             return None
-        columns = {number: column for number, column in found if number <= len(text)}
-        wanted = sorted({near for number in columns for near in range(number - context, number + context + 1)})
+        columns = {number: column for number, column in positions if number <= len(text)}
+        line_numbers = sorted(
+            {neighbour for number in columns for neighbour in range(number - context, number + context + 1)}
+        )
         return tuple(
             Line(number, visible(text[number - 1]), characters(text[number - 1], columns[number] - 1))
             if number in columns
             else Line(number, visible(text[number - 1]))
-            for number in wanted
+            for number in line_numbers
             if 1 <= number <= len(text)
         )
 
     def _is_file(self, path: str) -> bool:
         try:
-            found = self._guard.stat(path)
+            status = self._guard.stat(path)
         except ToolError:
             return False
-        return found is not None and found.kind == "file"
+        return status is not None and status.kind == "file"
 
     @contextmanager
     def _inherited(self, parts: Sequence[str]) -> Iterator[int]:
@@ -353,7 +356,7 @@ def _require_pattern(query: Query) -> None:
 
 
 def _complaint(errors: str) -> str | None:
-    """What is wrong with the pattern, out of a longer explanation, and what to do; None if it is something else."""
+    """The error in the pattern, out of a longer explanation, with advice; None if it is another error."""
     reasons = [line.removeprefix("error: ") for line in errors.splitlines() if line.startswith("error: ")]
     reasons = [reason for reason in reasons if not any(word in reason for word in _UNSUPPORTED)]
     reasons += re.findall(r"^PCRE2: error compiling pattern at offset \d+: (.*)", errors, re.M)

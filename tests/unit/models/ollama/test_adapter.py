@@ -53,7 +53,7 @@ async def test_one_call() -> None:
     assert [(call.call, call.name, call.arguments) for call in answer.requests] == [
         ("1.0", "read_file", '{"path":"a"}')
     ]
-    assert fake.shown == ["qwen3:8b"]
+    assert fake.shown_models == ["qwen3:8b"]
     assert fake.paths == ["/api/chat"]
     assert (fake.headers[0]["x-title"], "authorization" in fake.headers[0]) == ("t", False)
     assert fake.requests[0] == {
@@ -80,16 +80,16 @@ async def test_one_call() -> None:
 async def test_what_a_model_can_is_asked_once_by_all_who_call_at_once() -> None:
     with FakeOllama(lambda _request: GREETING, capabilities=["completion", "vision"], window=8_192) as fake:
         model = OllamaChat(INFO, base_url=fake.url)
-        assert (model.info.window, model.info.native_tools, model.shown) == (32_768, True, None)
+        assert (model.info.window, model.info.native_tools, model.served_model) == (32_768, True, None)
         await asyncio.gather(*(ask(model) for _ in range(5)))
         info = await model.prepare()
         await model.close()
-    assert fake.shown == ["qwen3:8b"]
+    assert fake.shown_models == ["qwen3:8b"]
     assert len(fake.requests) == 5
     assert info == model.info
     assert (info.window, info.max_output, info.native_tools, info.thinking) == (8_192, 4_096, False, False)
-    assert model.shown is not None
-    assert (model.shown.can("vision"), model.shown.can("tools")) == (True, False)
+    assert model.served_model is not None
+    assert (model.served_model.can("vision"), model.shown.can("tools")) == (True, False)
     assert "think" not in fake.requests[0]
 
 

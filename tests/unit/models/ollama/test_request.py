@@ -39,7 +39,7 @@ def encoded(
 ) -> bytes:
     """The request, which the fake server must take as the real one would."""
     body = OllamaEncoder("ollama:m").body({"model": "m"}, ModelRequest(system, entries, tools, memo=memo or Memo()))
-    refusal = OllamaApi().other("POST", "/api/chat", {}, body)
+    refusal = OllamaApi().answer_other_request("POST", "/api/chat", {}, body)
     assert refusal is None, refusal
     return body
 

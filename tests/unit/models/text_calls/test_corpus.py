@@ -18,7 +18,7 @@ def test_the_corpus_is_large_and_its_titles_differ() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_calls_and_text_whole_and_in_pieces(case: Case) -> None:
-    found = extract(case.text, known=KNOWN)
+    found = extract(case.text, tool_names=KNOWN)
     assert list(found.calls) == expected(case)
     assert found.text == case.shown
     assert strip(case.text, KNOWN) == case.shown

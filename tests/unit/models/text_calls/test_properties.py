@@ -162,7 +162,7 @@ def test_any_call_in_any_prose_is_found(form: str, before: str, name: str, args:
     written = FORMATS[form](name, args)
     # In a dict that Python printed, a string in double quotes reads as JSON, which has no such escapes.
     assume(form != "hermes, python" or not re.search(r"\\[xU]", written))
-    found = extract(f"{before}\n{written}\n{after}", known=KNOWN)
+    found = extract(f"{before}\n{written}\n{after}", tool_names=KNOWN)
     assert found.calls == (TextCall(name, args),)
     assert found.text.split() == f"{before}\n{after}".split()
 
@@ -220,7 +220,7 @@ plain_arguments = st.dictionaries(
 def test_any_call_with_marked_arguments_is_found(
     form: str, before: str, name: str, args: dict[str, str], after: str
 ) -> None:
-    found = extract(f"{before}\n{XML_FORMATS[form](name, args)}\n{after}", known=KNOWN)
+    found = extract(f"{before}\n{XML_FORMATS[form](name, args)}\n{after}", tool_names=KNOWN)
     assert found.calls == (TextCall(name, args),)
     assert found.text.split() == f"{before}\n{after}".split()
 

@@ -47,20 +47,20 @@ async def test_changes_are_seen_in_the_order_of_their_numbers(store: PostgresSto
     """A-07: a commit with a lower number may come later; whoever has seen the higher one must not miss it."""
     await begin(store, A)
     await begin(store, B)
-    start = (await store.get(B)).changed
+    start = (await store.get(B)).change_number
     assert await store.wait_any(start - 1, 20) == start
     async with behind.transaction():
         await append_behind(behind, A, 2)
         await add(store, B, 2)
-        assert (await store.get(B)).changed > start
-        assert list(await store.changes(after=start)) == []
+        assert (await store.get(B)).change_number > start
+        assert list(await store.changes(after_change=start)) == []
         assert await store.wait_any(start, 0) == start
     seen = start
     found: list[ChatId] = []
     async with asyncio.timeout(60):
         while len(found) < 2:
             seen = await store.wait_any(seen, 20)
-            found += [one.summary.chat for one in await store.changes(after=start)][len(found) :]
+            found += [one.summary.chat for one in await store.changes(after_change=start)][len(found) :]
     assert found == [A, B]
 
 
@@ -70,7 +70,7 @@ async def test_changes_do_not_wait_for_transactions_of_others(
 ) -> None:
     """A-07: a write transaction that stays open, anywhere in the cluster, holds up no feed."""
     await begin(store, A)
-    start = (await store.get(A)).changed
+    start = (await store.get(A)).change_number
     other = await asyncpg.connect(postgres_database if where == "another database" else postgres)
     try:
         await other.execute("CREATE TABLE others (n integer)")
@@ -82,7 +82,7 @@ async def test_changes_do_not_wait_for_transactions_of_others(
             await add(store, A, 2)
             async with asyncio.timeout(10):
                 assert await store.wait_any(start, 10) > start
-            assert [one.summary.chat for one in await store.changes(after=start)] == [A]
+            assert [one.summary.chat for one in await store.changes(after_change=start)] == [A]
     finally:
         await other.close()
 
@@ -124,11 +124,11 @@ async def test_no_change_is_missed_by_a_reader_that_follows(
         seen, heads = 0, dict.fromkeys(chats, 0)
         while True:
             done = over.is_set()
-            for one in await store.changes(after=seen, limit=2):
-                assert one.changed > seen
-                seen = one.changed
+            for one in await store.changes(after_change=seen, limit=2):
+                assert one.change_number > seen
+                seen = one.change_number
                 heads[one.summary.chat] = one.summary.head
-            if done and not await store.changes(after=seen):
+            if done and not await store.changes(after_change=seen):
                 return heads
             await asyncio.sleep(0)
 
@@ -160,7 +160,7 @@ async def test_a_hint_is_quicker_than_the_poll(postgres: str, monkeypatch: pytes
 
 async def test_what_came_without_a_hint_is_found_by_polling(store: PostgresStore, behind: asyncpg.Connection) -> None:
     await begin(store, A)
-    changed = (await store.get(A)).changed
+    changed = (await store.get(A)).change_number
     waiting = asyncio.create_task(store.wait(A, 1, 60))
     following = asyncio.create_task(store.wait_any(changed, 60))
     await asyncio.sleep(0.05)
@@ -219,7 +219,7 @@ async def test_a_chat_of_100k_events(store: PostgresStore, behind: asyncpg.Conne
         records=[(number, seq, *packed[1:]) for seq in range(2, LONG + 1)],
     )
     await behind.execute("UPDATE chats SET head = $1 WHERE no = $2", LONG, number)
-    assert seqs(await store.read(A, after=LONG - 20)) == list(range(LONG - 19, LONG + 1))
+    assert seqs(await store.read(A, after_seq=LONG - 20)) == list(range(LONG - 19, LONG + 1))
     for seq in range(2, 22):
         await add(store, B, seq)
     await add(store, A, LONG + 1)

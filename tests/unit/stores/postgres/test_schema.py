@@ -108,9 +108,9 @@ async def test_changes_go_on_in_order_in_a_database_from_elsewhere(postgres: str
     await store.close()
     await behind.execute("UPDATE chats SET changed = changed + 1000000000")
     moved = PostgresStore(postgres)
-    old = (await moved.get(A)).changed
+    old = (await moved.get(A)).change_number
     assert await moved.wait_any(old - 1, 20) == old
     await begin(moved, B)
     assert await moved.wait_any(old, 20) > old
-    assert [one.summary.chat for one in await moved.changes(after=old)] == [B]
+    assert [one.summary.chat for one in await moved.changes(after_change=old)] == [B]
     await moved.close()

@@ -128,7 +128,7 @@ async def test_whoever_follows_all_chats_sees_those_of_others(store: SqliteStore
     before = await store.wait_any(0, 0)
     process.say()
     changed = await store.wait_any(before, 60)
-    assert [(one.summary.head, one.changed) for one in await store.changes(after=before)] == [(2, changed)]
+    assert [(one.summary.head, one.change_number) for one in await store.changes(after_change=before)] == [(2, changed)]
     assert [delta.payload for delta in await store.read_deltas({A: (0, 0, 0)})] == [b"so far"]
     process.say()
     assert process.finish() == 0

@@ -42,7 +42,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for chat in CHATS:
             records = [record(seq, body(chat, seq)) for seq in range(1, HEAD + 1)]
             await store.create(summary(chat, HEAD, owner="ada"), records)
-        await store.said(["words"])  # its index is a cache, which is left behind
+        await store.search_text(["words"])  # its index is a cache, which is left behind
         await store.close()
 
     asyncio.run(fill())
@@ -194,7 +194,7 @@ async def test_nothing_of_a_deleted_chat_stays_in_the_file(tmp_path: Path) -> No
     store = SqliteStore(path)
     await store.create(summary(CHATS[0], 1), [record(1, text("a heron"))])
     await store.create(summary(CHATS[1], 1, title=word.decode()), [record(1, text(word.decode()))])
-    await store.said(["heron"])
+    await store.search_text(["heron"])
     await store.delete([CHATS[1]])
     await store.close()
     with closing(sqlite3.connect(path)) as connection:

@@ -103,7 +103,11 @@ async def test_lists_find_the_chats_of_an_older_file(path: Path, tmp_path: Path)
     store = SqliteStore(path)
     assert [one.summary.chat for one in await store.list(ChatFilter(query="ä TITLE", label="y"))] == ["c_a"]
     assert [one.summary.chat for one in await store.list(ChatFilter(label=""))] == []
-    assert [(one.summary.chat, one.changed) for one in await store.changes()] == [("c_b", 1), ("c_a", 2), ("c_c", 3)]
+    assert [(one.summary.chat, one.change_number) for one in await store.changes()] == [
+        ("c_b", 1),
+        ("c_a", 2),
+        ("c_c", 3),
+    ]
     await store.close()
     assert query(schema.backup_path(path, 1), "SELECT count(*) FROM chats") == [(3,)]
 

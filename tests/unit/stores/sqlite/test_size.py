@@ -46,7 +46,7 @@ async def test_a_chat_of_100k_events(store: SqliteStore) -> None:
     async def tail(chat, head: int) -> float:
         started = time.process_time()
         for _ in range(50):
-            assert len(await store.read(chat, after=head - 20)) == 20
+            assert len(await store.read(chat, after_seq=head - 20)) == 20
         return time.process_time() - started
 
     short = min([await tail(B, 301) for _ in range(3)])

@@ -19,7 +19,7 @@ async def test_without_fts5_every_chat_may_have_the_words(
     for chat in (A, B):
         await begin(store, chat)
         await say(store, chat, 1, UserMessage("something"))
-    assert await store.said(["something"]) == {A: 1, B: 1}
+    assert await store.search_text(["something"]) == {A: 1, B: 1}
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE 'said%'").fetchone() == (0,)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.tools.contexts import context_with
 from treadle.errors import Conflict, ToolError
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.protocol.content import Seen
+from treadle.protocol.content import KnownFile
 from treadle.protocol.options import ChatOptions
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin.edit import EditFile
@@ -37,14 +37,16 @@ class Model:
     async def __call__(self, name: str, **arguments: Any) -> Outcome:
         tool = self.tools[name]
         options = ChatOptions(root=str(self.project))
-        invocation = Invocation(ChatId("c_1"), CallKey("1.0"), name, arguments, options=options, seen=dict(self.seen))
+        invocation = Invocation(
+            ChatId("c_1"), CallKey("1.0"), name, arguments, options=options, known_files=dict(self.seen)
+        )
         try:
             plan = await tool.prepare(invocation)
             outcome: Outcome = await tool.run(msgspec.structs.replace(invocation, plan=plan))
         except Conflict as conflict:
             self.seen |= conflict.seen
             raise
-        self.seen |= {seen.path: seen.digest for seen in outcome.seen}
+        self.seen |= {seen.path: seen.digest for seen in outcome.known_files}
         return outcome
 
 
@@ -141,8 +143,8 @@ async def test_a_file_that_came_back(model: Model, project: Path) -> None:
 
 async def test_without_the_old_bytes_the_model_must_read_again(model: Model, project: Path) -> None:
     (project / "a").write_bytes(b"x\n" * 600_000)  # too much to be kept
-    assert (await model("read", path="a", end_line=2)).seen == (
-        Seen("a", hashlib.sha256(b"x\n" * 600_000).hexdigest()),
+    assert (await model("read", path="a", end_line=2)).known_files == (
+        KnownFile("a", hashlib.sha256(b"x\n" * 600_000).hexdigest()),
     )
     (project / "a").write_bytes(b"y\n" * 10)
     for _ in range(2):  # nothing was shown, so it is not seen

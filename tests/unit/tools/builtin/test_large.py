@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treadle.errors import ToolError
-from treadle.protocol.content import Seen
+from treadle.protocol.content import KnownFile
 from treadle.stores.memory import MemoryStore
 from treadle.tools.builtin import read
 from treadle.tools.builtin.context import ToolContext
@@ -28,7 +28,7 @@ async def test_a_range_of_a_large_file(call: Any, project: Path) -> None:
         f"a (33,001 lines, {len(data):,} bytes), lines 32999 to 33001\n"
         f"32999\tline 32999 {'x' * 1_000}\n33000\tline 33000 {'x' * 1_000}\n33001\tno end"
     )
-    assert outcome.seen == (Seen("a", hashlib.sha256(data).hexdigest()),)
+    assert outcome.known_files == (KnownFile("a", hashlib.sha256(data).hexdigest()),)
     first = (await READ.run(call(path="a", end_line=5))).text.split("\n")
     assert first[1:] == [f"{i}\tline {i} {'x' * 1_000}" for i in range(1, 6)]
     lines = (await READ.run(call(path="a"))).text.split("\n")

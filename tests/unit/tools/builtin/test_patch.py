@@ -13,7 +13,7 @@ from tests.unit.tools.contexts import context_with, told
 from treadle import faultpoint
 from treadle.errors import Conflict, EditError, OutsideRoot, ToolError
 from treadle.ports.toolset import Invocation, Outcome
-from treadle.protocol.content import Seen
+from treadle.protocol.content import KnownFile
 from treadle.protocol.events import DiffStat
 from treadle.stores.sqlite import SqliteStore
 from treadle.tools.builtin.context import ToolContext
@@ -79,11 +79,11 @@ async def test_all_kinds_of_changes(call: Any, files: Path, context: ToolContext
     assert outcome.diff_stat == DiffStat(4, 4)
     assert outcome.text.startswith("Changed 5 files (+4 -4).\n--- /dev/null\n+++ new/n.txt")
     assert "+a = 2" in outcome.text
-    assert Seen("gone.txt", "") in outcome.seen
-    assert {seen.path for seen in outcome.seen} == {path for path, *_ in told(outcome.files)}
+    assert KnownFile("gone.txt", "") in outcome.known_files
+    assert {seen.path for seen in outcome.known_files} == {path for path, *_ in told(outcome.files)}
     settled = await tool.settle(invocation)
     assert isinstance(settled, Outcome)
-    assert (settled.files, settled.diff_stat, settled.seen) == (outcome.files, outcome.diff_stat, outcome.seen)
+    assert (settled.files, settled.diff_stat, settled.known_files) == (outcome.files, outcome.diff_stat, outcome.seen)
 
 
 async def test_a_git_diff_of_modes_and_empty_files_is_made_whole(call: Any, files: Path, context: ToolContext) -> None:

@@ -30,7 +30,7 @@ def test_corpus(case: Case) -> None:
         assert not case.error, made.text[:500]
         if len(case.text) < 10_000:
             assert made == Replacement(case.made, case.how, case.count)
-        assert (made.text == case.made, made.how, made.count) == (True, case.how, case.count)
+        assert (made.text == case.made, made.match_kind, made.count) == (True, case.how, case.count)
     assert time.process_time() - began < 10  # bounded: far less, but machines differ
 
 
@@ -47,7 +47,7 @@ def test_it_replaces_or_explains(text: str, old: str, new: str, every: bool) -> 
         assert not old.removeprefix("\ufeff") or old == new or text.find(old) != text.rfind(old) or old not in text
         return
     assert made.count == 1 or every
-    assert (made.how == "exact") == (old in text and not (old[0] == "\n" and "\r" + old in text))
+    assert (made.match_kind == "exact") == (old in text and not (old[0] == "\n" and "\r" + old in text))
 
 
 plain = st.text(st.sampled_from("abc \n\t('"), max_size=30)
@@ -74,7 +74,7 @@ def test_nothing_outside_the_passage_changes(before: list[str], old: list[str], 
     sent = "".join(f"  old {line}".replace("“", '"').replace("”", '"').rstrip() + "\n" for line in old)
     made = replace(text, sent, "  NEW\n")
     assert made.text == f"{head}NEW{end}{tail}"
-    assert made.how == "indentation"
+    assert made.match_kind == "indentation"
 
 
 @given(st.lists(st.sampled_from(["a", "b", ""]), min_size=2, max_size=8), st.sampled_from(["x", "x\ny", "x\r\ny", ""]))

@@ -114,7 +114,7 @@ def make_write(call: Any, **more: Any) -> Invocation:
     """As if the model had read the file, if there is one."""
     invocation: Invocation = call(path="a", content="new\n", _seen=OLD, **more)
     if not Path(invocation.root, "a").exists():
-        invocation = msgspec.structs.replace(invocation, seen={})
+        invocation = msgspec.structs.replace(invocation, known_files={})
     return invocation
 
 

@@ -46,5 +46,5 @@ def test_files_that_git_is_told_not_to_show(tmp_path: Path, version: int, flag: 
     index(tmp_path, version)
     subprocess.run(["git", "update-index", flag, "b/c.txt"], cwd=tmp_path, check=True)
     data = (tmp_path / ".git/index").read_bytes()
-    assert index_marks(data) == IndexMarks(hidden=frozenset({b"b/c.txt"}))
+    assert index_marks(data) == IndexMarks(hidden_paths=frozenset({b"b/c.txt"}))
     assert tracked_paths(data) == {b"a", b"a.txt", b"b/c.txt", b"b/cd.txt", b"z" * 200}

@@ -125,7 +125,7 @@ def test_what_is_not_kept_is_read_again_by_who_keeps(project: Path, entered: lis
     known, _ = walked(project, None)
     kept, changed = walked(project, known, keep=True)
     assert changed
-    assert all(node.kept for folder in kept.folders.values() for node in folder.nodes.values())
+    assert all(node.is_stored for folder in kept.folders.values() for node in folder.nodes.values())
 
 
 def test_a_folder_that_is_gone_costs_only_the_look_at_those_above(project: Path, entered: list[str]) -> None:
@@ -194,6 +194,6 @@ def test_a_find_that_the_project_brings_along_is_not_run(
 def test_left_out_folders_are_not_looked_into(project: Path) -> None:
     (project / "a/node_modules/x").mkdir(parents=True)
     known, _ = walked(project, None)
-    assert known.folders["a/"].nodes["node_modules"].left == left_out.GENERATED_FOLDER
+    assert known.folders["a/"].nodes["node_modules"].left_out_reason == left_out.GENERATED_FOLDER
     (project / "a/node_modules/x/new").write_text("")
     assert walked(project, known) == (known, False)

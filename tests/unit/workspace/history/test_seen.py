@@ -103,6 +103,6 @@ def test_only_a_time_that_would_tell_counts(ctime_ns: int, known: bool) -> None:
     before, after = (FileContent(FileState("file", 0o644, name, 1), data=b"x") for name in ("old", "new"))
     seen = SeenFiles()
     seen.note("a", found, before, after)
-    assert (seen.before("a", before.state, found) == b"x") is known
-    assert seen.before("a", after.state, found) is None
-    assert seen.after("new") == b"x"
+    assert (seen.get_old_bytes("a", before.state, found) == b"x") is known
+    assert seen.get_old_bytes("a", after.state, found) is None
+    assert seen.get_new_bytes("new") == b"x"

@@ -8,7 +8,7 @@ import pytest
 
 from treadle.workspace.paths import durable
 from treadle.workspace.paths.durable import SyncAhead
-from treadle.workspace.paths.entries import LIST, held
+from treadle.workspace.paths.entries import LIST, closing_fd
 
 
 def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +16,7 @@ def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(durable, "sync_all", fail)
-    with held(os.open(tmp_path, LIST)) as folder:
+    with closing_fd(os.open(tmp_path, LIST)) as folder:
         ahead = SyncAhead(folder)
         with pytest.raises(OSError, match="Input/output"):
             ahead.check()
@@ -24,5 +24,5 @@ def test_what_fails_beside_is_said_at_the_check(tmp_path: Path, monkeypatch: pyt
 
 def test_a_sync_ahead_is_waited_for(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with held(os.open(tmp_path, LIST)) as folder:
+    with closing_fd(os.open(tmp_path, LIST)) as folder:
         SyncAhead(folder).check()

@@ -24,20 +24,20 @@ class CommandAttempt(msgspec.Struct, frozen=True):
         return CommandAttempt(self.first, self.number + 1)
 
     async def is_lost(self) -> bool:
-        """Whether nobody will ever know how it ended, or what it wrote may be there only in part."""
+        """True if the end of the command cannot become known, or its output may be incomplete."""
         if self.command is None:
             return False
-        ended = await self.command.wait(0)
-        return not self.command.present or (ended is not None and ended.ending == "lost")
+        command_exit = await self.command.wait(0)
+        return not self.command.present or (command_exit is not None and command_exit.ending == "lost")
 
 
 async def newest_attempt(commands: Commands, chat: ChatId, first: str) -> CommandAttempt:
     """The one that counts: the last that was begun. `command` is None if none was."""
-    found = CommandAttempt(first)
+    newest = CommandAttempt(first)
     for number in range(1, ATTEMPTS + 1):
         attempt = CommandAttempt(first, number)
         command = await commands.find(chat, attempt.key)
         if command is None:
             break
-        found = CommandAttempt(first, number, command)
-    return found
+        newest = CommandAttempt(first, number, command)
+    return newest

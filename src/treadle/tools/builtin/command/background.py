@@ -1,9 +1,9 @@
 """Background processes of a chat: check_command, send_input and stop_command, by the handle that run_command gave. They
-are supervised commands like others; nobody waits for them, and a few may run at once.
+are supervised commands like others; no call waits for them, and a few may run at once.
 
-What such a command changes on its view is judged with the call that commits it (W-10): a check that finds it ended or
-asks for a commit, and a stop. These calls look at the command when they are rehearsed, so that the policy and a person
-see the effect before it is committed.
+Changes that such a command makes on its view are judged with the call that commits them (W-10): a check that finds the
+command ended or asks for a commit, and a stop. These calls look at the command when they are rehearsed, so that the
+policy and a person see the effect before it is committed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.errors import ToolError
 from treadle.lines.changes import count
-from treadle.ports.commands import Command, Ended, Known
+from treadle.ports.commands import Command, CommandExit, KnownCommand
 from treadle.ports.toolset import Invocation, Outcome, PlainTool, Rehearsal, Settlement, Trial
 from treadle.ports.workspace import inert
 from treadle.protocol.events import JobEnded, JobSettled
@@ -44,18 +44,20 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
     """Let go of what is no longer needed before a new command starts, and refuse one background process too many. The
     results of earlier commands are recorded by now: calls that execute run one after the other."""
     assert context.commands is not None
-    known = await context.commands.known(request.chat)
-    running = [one for one in known if one.background and one.running]
+    known_commands = await context.commands.list_commands(request.chat)
+    running = [one for one in known_commands if one.background and one.running]
     if request.background and len(running) >= MAX_RUNNING:
         raise ToolError(
             f"{MAX_RUNNING} background commands run already, and no more may: stop one with stop_command first.\n"
             + "\n".join(_line(one) for one in running)
         )
     now = SystemClock().now_ms()
-    ended = sorted((one for one in known if one.background and not one.running), key=lambda one: -one.ended_ms)
-    old = [one for number, one in enumerate(ended) if number >= KEPT or now - one.ended_ms > KEPT_MS]
+    ended_commands = sorted(
+        (one for one in known_commands if one.background and not one.running), key=lambda one: -one.ended_ms
+    )
+    old = [one for number, one in enumerate(ended_commands) if number >= KEPT or now - one.ended_ms > KEPT_MS]
     old = [one for one in old if not await _has_pending_changes(context, request, one)]
-    for one in [*old, *(one for one in known if not one.background and not one.running)]:
+    for one in [*old, *(one for one in known_commands if not one.background and not one.running)]:
         call = one.call.partition("~")[0]
         if call.partition("-")[0] == request.call:  # an attempt of this very call
             continue
@@ -64,7 +66,7 @@ async def make_room(context: ToolContext, request: CommandRequest) -> None:
         await project.release()  # last: who comes late finds no view to commit
 
 
-async def _has_pending_changes(context: ToolContext, request: CommandRequest, one: Known) -> bool:
+async def _has_pending_changes(context: ToolContext, request: CommandRequest, one: KnownCommand) -> bool:
     assert context.commands is not None
     command = await context.commands.find(request.chat, one.call)
     result = None if command is None else await command.wait(0)
@@ -74,15 +76,19 @@ async def _has_pending_changes(context: ToolContext, request: CommandRequest, on
     return await layer.pending(result) > 0
 
 
-async def begun(context: ToolContext, command: Command, handle: str) -> tuple[str, str, bool]:
+async def report_start(context: ToolContext, command: Command, handle: str) -> tuple[str, str, bool]:
     """The text, summary and success of a command that was started in the background."""
-    ended = await _settle_down(command, 0, _LOOK_S)
-    if ended is not None and ended.ending == "failed":
-        raise ToolError(f"The command could not be started: {ended.error}.")
-    text, _ = await in_thread(_news, context, command, handle, ended)
-    state = _state(ended)
-    how = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
-    return f"{text}\n{how}" if text else how, f"in the background as {handle}, {state}", not _failed(ended)
+    command_exit = await _settle_down(command, 0, _LOOK_S)
+    if command_exit is not None and command_exit.ending == "failed":
+        raise ToolError(f"The command could not be started: {command_exit.error}.")
+    text, _ = await in_thread(_news, context, command, handle, command_exit)
+    state = _state(command_exit)
+    handle_note = f'[handle "{handle}", {state}: check_command shows what it writes, stop_command ends it]'
+    return (
+        f"{text}\n{handle_note}" if text else handle_note,
+        f"in the background as {handle}, {state}",
+        not _failed(command_exit),
+    )
 
 
 CommitScope = Literal["", "part", "all"]
@@ -117,23 +123,23 @@ class _Handled(WithContext, PlainTool):
         facts = (JobSettled(_handle(invocation), change.settlement),) if scope == "all" else ()
         return change.added_to(Outcome("", effect="view", facts=facts))
 
-    async def _known(self, invocation: Invocation) -> list[Known]:
+    async def _list_background_commands(self, invocation: Invocation) -> list[KnownCommand]:
         commands = self._context.commands
-        known = await commands.known(invocation.chat) if commands is not None else ()
-        return [one for one in known if one.background]
+        known_commands = await commands.list_commands(invocation.chat) if commands is not None else ()
+        return [one for one in known_commands if one.background]
 
     async def _find(self, invocation: Invocation) -> Command:
         handle, commands = _handle(invocation), self._context.commands
-        known = await self._known(invocation)
-        if commands is not None and any(one.call == handle for one in known):
+        known_commands = await self._list_background_commands(invocation)
+        if commands is not None and any(one.call == handle for one in known_commands):
             command = await commands.find(invocation.chat, CallKey(handle))
             if command is not None:
                 return command
-        lines = [await self._line(one, invocation) for one in known]
+        lines = [await self._line(one, invocation) for one in known_commands]
         there = "\n".join(lines) or "There are none."
         raise ToolError(f"There is no background command with the handle {handle!r}. Background commands:\n{there}")
 
-    async def _line(self, one: Known, invocation: Invocation) -> str:
+    async def _line(self, one: KnownCommand, invocation: Invocation) -> str:
         """A background command in one line, with what of it is not committed."""
         assert self._context.commands is not None
         command = await self._context.commands.find(invocation.chat, one.call)
@@ -150,39 +156,45 @@ class _Handled(WithContext, PlainTool):
             command,
             invocation.project,
             invocation.options,
-            invocation.changed,
+            invocation.changed_paths,
         )
 
-    async def _report(self, command: Command, invocation: Invocation, ended: Ended | None, by: str = "") -> Outcome:
+    async def _report(
+        self, command: Command, invocation: Invocation, command_exit: CommandExit | None, by: str = ""
+    ) -> Outcome:
         """Report the new output, the ending, and the outcome of its changes."""
-        text, size = await in_thread(_news, self._context, command, invocation.call, ended)
-        state, layer = _state(ended), self._layer(command, invocation)
+        text, size = await in_thread(_news, self._context, command, invocation.call, command_exit)
+        state, layer = _state(command_exit), self._layer(command, invocation)
         lines: tuple[str, ...] = ()
         change, pending = ProjectChange(source="view"), 0
         scope = _scope(invocation)
         if scope and invocation.discard:
             change = await self._uncommitted(layer, invocation, scope)
         elif scope:
-            change = await layer.commit(invocation.call, ended if scope == "all" else None)
-        elif ended is None and invocation.arguments.get("commit"):
+            change = await layer.commit(invocation.call, command_exit if scope == "all" else None)
+        elif command_exit is None and invocation.arguments.get("commit"):
             lines = ("[nothing to commit]",)
-        if ended is not None and (pending := await layer.pending(ended)):
+        if command_exit is not None and (pending := await layer.pending(command_exit)):
             if not invocation.discard:
                 lines = (_PENDING.format(count(pending, "change")),)
-        elif ended is not None and await layer.drop_unknown(ended):
+        elif command_exit is not None and await layer.drop_unknown(command_exit):
             lines = (NOT_KEPT,)
-        elif ended is not None and not scope and await layer.is_given_up(ended):
+        elif command_exit is not None and not scope and await layer.is_given_up(command_exit):
             lines = (GIVEN_UP,)
         facts: tuple[JobEnded | JobSettled, ...] = ()
-        if ended is not None and await in_thread(command.first, invocation.call):
+        if command_exit is not None and await in_thread(command.first, invocation.call):
             if not layer.exists:
                 change = await self._compared(invocation)
-            who = by if ended.ending == "stopped" else ""
-            facts = (JobEnded(_handle(invocation), ended.ending, ended.code, who, change.concerns, pending),)
+            stopped_by = by if command_exit.ending == "stopped" else ""
+            facts = (
+                JobEnded(
+                    _handle(invocation), command_exit.ending, command_exit.code, stopped_by, change.concerns, pending
+                ),
+            )
         elif scope == "all" and not pending:
             facts = (JobSettled(_handle(invocation), change.settlement),)
         body = "\n".join((text or "(nothing new)", *change.lines, *lines, f"[{state}]"))
-        success = not _failed(ended) and change.success
+        success = not _failed(command_exit) and change.success
         hosts = await in_thread(reached_hosts, f"{command.folder}/network", ())  # those that its proxy has let pass
         summary = "; ".join(note for note in (f"{state}, {size:,} new bytes", shown_hosts(hosts)) if note)
         outcome = Outcome(body, summary, success=success, facts=facts, hosts=hosts)
@@ -192,7 +204,7 @@ class _Handled(WithContext, PlainTool):
         """The changes in the project while a command without a view ran."""
         name = f"{invocation.chat}/{_handle(invocation)}"
         project = CommandProject(self._context, name, invocation.project, invocation.options)
-        return await project.compare("observed", invocation.seen)
+        return await project.compare("observed", invocation.known_files)
 
     async def _uncommitted(self, layer: JobLayer, invocation: Invocation, scope: CommitScope) -> ProjectChange:
         """The policy does not let the effect pass, and no person can be asked. In a read-only chat it is dropped; else
@@ -232,7 +244,7 @@ class _Committing(_Handled):
             return "", None
         return "part" if result is None else "all", rehearsal
 
-    async def _wait(self, command: Command, invocation: Invocation) -> Ended | None:
+    async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
         """How the command ended, or None; the wait that the call asks for happens here."""
         raise NotImplementedError
 
@@ -264,12 +276,12 @@ class CheckCommand(_Committing):
 
     async def run(self, invocation: Invocation) -> Outcome:
         if not _handle(invocation):
-            lines = [await self._line(one, invocation) for one in await self._known(invocation)]
+            lines = [await self._line(one, invocation) for one in await self._list_background_commands(invocation)]
             return Outcome("\n".join(lines) or "There are no background commands.")
         command = await self._find(invocation)
         return await self._report(command, invocation, await command.wait(0))
 
-    async def _wait(self, command: Command, invocation: Invocation) -> Ended | None:
+    async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
         begin, _ = await in_thread(command.since, invocation.call)
         return await _settle_down(command, begin, float(invocation.arguments.get("wait_s") or 0), until_news=True)
 
@@ -304,8 +316,8 @@ class SendInput(_Handled):
         begin, _ = await in_thread(command.since, invocation.call)
         token = f"{invocation.call}~{digest(arguments)[:12]}"  # of these words: a log that was put back may say others
         await command.write(text.encode(errors="surrogateescape"), token=token, end=end)
-        ended = await _settle_down(command, begin, _LOOK_S, until_news=True)
-        return await self._report(command, invocation, ended)
+        command_exit = await _settle_down(command, begin, _LOOK_S, until_news=True)
+        return await self._report(command, invocation, command_exit)
 
 
 class StopCommand(_Committing):
@@ -332,7 +344,7 @@ class StopCommand(_Committing):
         command = await self._find(invocation)
         return await self._report(command, invocation, await command.stop(), by="model")
 
-    async def _wait(self, command: Command, invocation: Invocation) -> Ended | None:
+    async def _wait(self, command: Command, invocation: Invocation) -> CommandExit | None:
         return await command.stop()
 
 
@@ -345,22 +357,22 @@ def _handle(invocation: Invocation) -> str:
     return job_handle(invocation.arguments)
 
 
-async def _settle_down(command: Command, begin: int, wait_s: float, *, until_news: bool = False) -> Ended | None:
+async def _settle_down(command: Command, begin: int, wait_s: float, *, until_news: bool = False) -> CommandExit | None:
     """Wait for the end, or for news and a moment without more of them, but not longer than told."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_s
     size = begin
-    ended = await command.wait(0)
-    while ended is None and (left := until - loop.time()) > 0:
-        ended = await command.wait(min(_POLL_S, left))
+    command_exit = await command.wait(0)
+    while command_exit is None and (remaining_s := until - loop.time()) > 0:
+        command_exit = await command.wait(min(_POLL_S, remaining_s))
         grown = command.read(0, 0).size
         if until_news and size == grown > begin:
             break
         size = grown
-    return ended
+    return command_exit
 
 
-def _news(context: ToolContext, command: Command, token: str, result: Ended | None) -> tuple[str, int]:
+def _news(context: ToolContext, command: Command, token: str, result: CommandExit | None) -> tuple[str, int]:
     """The new output since the last look, bounded, and its size. Of a running command, an unfinished character and
     what may be the beginning of a secret (S-11) wait for the next look."""
     begin, size = command.since(token)
@@ -374,21 +386,23 @@ def _news(context: ToolContext, command: Command, token: str, result: Ended | No
     return "\n".join(lines), end - begin
 
 
-def _state(ended: Ended | None) -> str:
-    if ended is None:
+def _state(command_exit: CommandExit | None) -> str:
+    if command_exit is None:
         return "running"
-    if ended.ending == "exited":
-        return exit_words(ended)
+    if command_exit.ending == "exited":
+        return exit_words(command_exit)
     return {"timed_out": "ended after a day", "idle": "ended because it was idle", "stopped": "stopped"}.get(
-        ended.ending, ended.ending
+        command_exit.ending, command_exit.ending
     )
 
 
-def _failed(ended: Ended | None) -> bool:
-    return ended is not None and (ended.ending == "lost" or (ended.ending == "exited" and ended.code != 0))
+def _failed(command_exit: CommandExit | None) -> bool:
+    return command_exit is not None and (
+        command_exit.ending == "lost" or (command_exit.ending == "exited" and command_exit.code != 0)
+    )
 
 
-def _line(one: Known, pending: int = 0) -> str:
+def _line(one: KnownCommand, pending: int = 0) -> str:
     state = "running" if one.running else "ended"
     if pending:
         state += f", {count(pending, 'change')} not committed"

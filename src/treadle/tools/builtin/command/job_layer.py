@@ -10,7 +10,7 @@ from pathlib import Path
 
 from treadle.errors import ToolError
 from treadle.file_system import replace_file
-from treadle.ports.commands import Command, Ended
+from treadle.ports.commands import Command, CommandExit
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Rehearsal
 from treadle.protocol.options import ChatOptions, Project
@@ -44,24 +44,24 @@ class JobLayer:
         command: Command,
         project: Project,
         options: ChatOptions,
-        changed: frozenset[str] = frozenset(),
+        changed_paths: frozenset[str] = frozenset(),
     ) -> None:
         self._context, self._chat = context, chat
         self._command = command
-        self._place = project, options, changed
+        self._place = project, options, changed_paths
         self.view = f"{command.folder}/view"
         self._last = self._project(handle)
 
     @property
     def exists(self) -> bool:
         """True if the command runs on a view, and its folder is still there."""
-        return self._last.kept and os.path.isdir(f"{self.view}/upper")
+        return self._last.has_snapshots and os.path.isdir(f"{self.view}/upper")
 
-    async def is_open(self, result: Ended) -> bool:
+    async def is_open(self, result: CommandExit) -> bool:
         """True if the changes of the ended command are neither committed nor discarded."""
-        return self.exists and self._is_known(result) and not await in_thread(self._last.decided)
+        return self.exists and self._is_known(result) and not await in_thread(self._last.is_decided)
 
-    async def pending(self, result: Ended) -> int:
+    async def pending(self, result: CommandExit) -> int:
         """How many files a commit of the ended command would change; one at least if that cannot be found out."""
         if not await self.is_open(result):
             return 0
@@ -74,14 +74,14 @@ class JobLayer:
         """True if a change from elsewhere hit the same files as the ended command."""
         return bool((await self._last.effect(self.view)).conflicts)
 
-    async def preview(self, result: Ended) -> tuple[Effect, str]:
+    async def preview(self, result: CommandExit) -> tuple[Effect, str]:
         """The effect of a commit of the ended command, and its diff."""
         if not await self.is_open(result):
             return Effect(()), ""
         effect, diff, _ = await self._last.preview(self.view)
         return effect, diff
 
-    async def rehearse(self, call: str, result: Ended | None) -> Rehearsal | None:
+    async def rehearse(self, call: str, result: CommandExit | None) -> Rehearsal | None:
         """The effect of a commit by this call; None if there is nothing to commit."""
         if result is None:
             if not self.exists:
@@ -111,13 +111,13 @@ class JobLayer:
         except OSError:
             return False
 
-    async def is_given_up(self, result: Ended) -> bool:
+    async def is_given_up(self, result: CommandExit) -> bool:
         """True if it is decided that the changes of the ended command are not committed."""
         if not self.exists or not self._is_known(result):
             return False
-        return await in_thread(lambda: self._last.decided() and not self._last.begun())
+        return await in_thread(lambda: self._last.is_decided() and not self._last.is_apply_decided())
 
-    async def commit(self, call: str, result: Ended | None) -> ProjectChange:
+    async def commit(self, call: str, result: CommandExit | None) -> ProjectChange:
         """Commit the effect that `rehearse` returned for this call. Called again after a crash, it completes the commit
         and returns the same."""
         if result is not None:
@@ -131,7 +131,7 @@ class JobLayer:
     async def call_off(self, call: str, *, all_of_it: bool) -> ProjectChange | None:
         """The call was interrupted: complete and tell the commit that it had begun; None if it had begun none."""
         project = self._last if all_of_it else self._project(call)
-        if not await in_thread(project.begun):
+        if not await in_thread(project.is_apply_decided):
             if not all_of_it:
                 await project.discard()
             return None
@@ -141,7 +141,7 @@ class JobLayer:
             await in_thread(self._last.note_committed, self.view, view)
         return change
 
-    async def drop_unknown(self, result: Ended) -> bool:
+    async def drop_unknown(self, result: CommandExit) -> bool:
         """Discard the changes if it is not known how far the command came; True if it discarded them."""
         if not self.exists or self._is_known(result):
             return False
@@ -154,7 +154,7 @@ class JobLayer:
             return await self._last.dismiss(self.view, reason)
         return await self._last.discard()
 
-    def _is_known(self, result: Ended) -> bool:
+    def _is_known(self, result: CommandExit) -> bool:
         return result.ending in _KEPT_ENDINGS and (self._command.present or self._command.durable)
 
     async def _freeze(self, call: str) -> str:
@@ -162,7 +162,7 @@ class JobLayer:
         await in_thread(self._last.freeze, self.view, into)
         return into
 
-    def _project_for(self, call: str, result: Ended | None) -> CommandProject:
+    def _project_for(self, call: str, result: CommandExit | None) -> CommandProject:
         return self._last if result is not None else self._project(call)
 
     def _project(self, name: str) -> CommandProject:

@@ -45,8 +45,8 @@ def network_of(choice: NetworkChoice, log: str) -> Network:
 
 
 def through_proxy() -> dict[str, str]:
-    """Variables that lead programs to the proxy; package managers have their own. ALL_PROXY speaks HTTP, too: what is
-    named socks5h makes libraries fail that have no SOCKS."""
+    """Variables that lead programs to the proxy; package managers have their own. ALL_PROXY speaks HTTP, too: a socks5h
+    address makes libraries without SOCKS support fail."""
     general = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
     return {
         **{name: _PROXY for each in general for name in (each, each.upper())},
@@ -66,22 +66,23 @@ def wanted_hosts(text: str, log: str, reached: NetworkChoice) -> tuple[str, ...]
     refused = [family(host) if port in PORTS else f"{host}:{port}" for host, port in _refused(log)]
     if refused:
         return _patterns(refused, ())
-    named = _patterns([family(match[1].lower()) for pattern in _NAMED for match in pattern.finditer(text)], ())
-    if not named and not _PLAIN.search(text):
+    named_hosts = _patterns([family(match[1].lower()) for pattern in _NAMED for match in pattern.finditer(text)], ())
+    if not named_hosts and not _PLAIN.search(text):
         return ()
-    return _patterns(named, reached or ()) or (ALL,)
+    return _patterns(named_hosts, reached or ()) or (ALL,)
 
 
 def _patterns(hosts: Iterable[str], reached: Iterable[str]) -> tuple[str, ...]:
-    """Those that a person can allow and that are not allowed yet: who passes the proxy by is not helped by them."""
+    """The patterns that a person can allow and that are not allowed yet: an allowed pattern does not help a program
+    that bypasses the proxy."""
     wide = expand(reached)
-    found: list[str] = []
+    patterns: list[str] = []
     for host in dict.fromkeys(hosts):
         with suppress(InvalidInput):
             pattern = check(host)
             if pattern not in wide and not matches(wide, host, PORTS[1]) and not is_address(host):
-                found.append(pattern)
-    return tuple(found[:_MOST])
+                patterns.append(pattern)
+    return tuple(patterns[:_MOST])
 
 
 def reached_hosts(log: str, allowed: NetworkChoice) -> tuple[str, ...]:
@@ -116,9 +117,9 @@ def _connections(log: str) -> Iterator[tuple[str, int, str]]:
                     yield inert_line(str(entry["host"]).lower().rstrip(".")), int(entry["port"]), str(entry["refused"])
 
 
-def in_one_line(wanted: tuple[str, ...]) -> str:
+def in_one_line(patterns: tuple[str, ...]) -> str:
     """For person and model; empty if nothing is wanted."""
-    if not wanted:
+    if not patterns:
         return ""
-    hosts = ": " + ", ".join(wanted) if wanted != (ALL,) else ""
+    hosts = ": " + ", ".join(patterns) if patterns != (ALL,) else ""
     return f"needs the network{hosts}; a person can allow it"

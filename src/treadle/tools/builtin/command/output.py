@@ -1,6 +1,6 @@
-"""What a command writes: live for people, bounded for the model, kept whole as a blob when a result shows only a part
-(T-11); and read_output, with which the model reads the rest by range. What a handle means is in the log, so it works
-after a restart and on another machine."""
+"""The output of a command: live for people, bounded for the model, kept whole as a blob if a result shows only a part
+(T-11); and read_output, with which the model reads the rest by range. The log records what each handle refers to, so a
+handle works after a restart and on another machine."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.errors import NotFound, ToolError
 from treadle.lines.changes import count
-from treadle.ports.commands import Command, Ended
+from treadle.ports.commands import Command, CommandExit
 from treadle.ports.toolset import Invocation, Outcome, ReadOnlyTool
 from treadle.ports.workspace import inert
 from treadle.protocol.tools import ShortForm, ToolSpec
@@ -50,13 +50,13 @@ _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10, 13
 
 
 class OutputView(msgspec.Struct, frozen=True):
-    """What a model sees of an output."""
+    """The part of an output that a model sees."""
 
     text: str
     exact: bool
-    """Whether the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
-    cut: bool = False
-    """Whether something is missing that a reader may want to see."""
+    """True if the text is the output, byte for byte; if not, the output itself must be kept somewhere else."""
+    is_shortened: bool = False
+    """True if something is missing that a reader may want to see."""
 
 
 def clean(data: bytes) -> str:
@@ -87,12 +87,14 @@ def without_unfinished_character(data: bytes) -> bytes:
 def view_whole(data: bytes, redact: Callable[[str], str] = str) -> OutputView:
     """Of an output that is all there. Secrets go before anything is cut: half of one would not be recognised."""
     text = redact(clean(data))
-    shown = text.removesuffix("\n")
-    lines = shown.split("\n")
-    if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
-        return OutputView(shown, text.encode() == data)
-    size = len(shown.encode())
-    return OutputView(_shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), size), exact=False, cut=True)
+    shown_text = text.removesuffix("\n")
+    lines = shown_text.split("\n")
+    if len(lines) <= HEAD_LINES + TAIL_LINES and len(shown_text.encode()) <= _HEAD_BYTES + _TAIL_BYTES:
+        return OutputView(shown_text, text.encode() == data)
+    size = len(shown_text.encode())
+    return OutputView(
+        _shortened(lines[:HEAD_LINES], lines[-TAIL_LINES:], len(lines), size), exact=False, is_shortened=True
+    )
 
 
 def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[[str], str] = str) -> OutputView:
@@ -100,7 +102,9 @@ def view_ends(head: bytes, tail: bytes, lines: int, size: int, redact: Callable[
     first = redact(clean(whole_characters(head))).split("\n")[:HEAD_LINES]
     last = redact(clean(whole_characters(tail))).removesuffix("\n").split("\n")
     last = last[1:] or last  # the first one probably lacks its beginning
-    return OutputView(_shortened(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n")), exact=False, cut=True)
+    return OutputView(
+        _shortened(first, last[-TAIL_LINES:], lines, size - tail.endswith(b"\n")), exact=False, is_shortened=True
+    )
 
 
 def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
@@ -108,12 +112,12 @@ def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
     dropped = lines - len(head) - len(tail)
     if dropped < 0:  # few lines, but long ones: the tail begins where the head ends
         tail = tail[min(-dropped, len(tail) - 1) :]
-    whole = [("\n".join(part)).encode() for part in (head, tail)]
-    first, last = whole[0][:_HEAD_BYTES], whole[1][-_TAIL_BYTES:]
+    encoded_parts = [("\n".join(part)).encode() for part in (head, tail)]
+    first, last = encoded_parts[0][:_HEAD_BYTES], encoded_parts[1][-_TAIL_BYTES:]
     missing = f"{max(0, size - len(first) - len(last)):,} bytes"
     if dropped > 0:
-        cut = [first, last] != whole
-        missing = f"{dropped:,} lines truncated, {missing} in all" if cut else f"{dropped:,} lines truncated"
+        is_cut = [first, last] != encoded_parts
+        missing = f"{dropped:,} lines truncated, {missing} in all" if is_cut else f"{dropped:,} lines truncated"
     else:
         missing += " truncated"
     return "\n".join((first.decode(errors="ignore"), f"[{missing}]", last.decode(errors="ignore")))
@@ -122,7 +126,7 @@ def _shortened(head: list[str], tail: list[str], lines: int, size: int) -> str:
 # -- the output of a command ------------------------------------------------------------------------------------------
 
 
-def view(command: Command, result: Ended, redact: Callable[[str], str] = str) -> OutputView:
+def view(command: Command, result: CommandExit, redact: Callable[[str], str] = str) -> OutputView:
     """Of a command that has ended."""
     if result.size <= _HEAD_READ + _TAIL_READ:
         return view_whole(b"".join(parts(command)), redact)
@@ -159,16 +163,16 @@ def _read(command: Command, begin: int, end: int = 1 << 62) -> bytes:
 
 def parts(command: Command) -> Iterator[bytes]:
     """All that was kept, in order, with a line where something was not. One piece in memory at a time."""
-    at, before = 0, b"\n"
+    at, last_byte = 0, b"\n"
     while (output := command.read(at, _PART)).data:
         if output.offset > at:
             gap = f"[{output.offset - at:,} bytes dropped]\n".encode()
-            yield gap if before == b"\n" else b"\n" + gap
+            yield gap if last_byte == b"\n" else b"\n" + gap
         yield output.data
-        at, before = output.offset + len(output.data), output.data[-1:]
+        at, last_byte = output.offset + len(output.data), output.data[-1:]
 
 
-def kept(command: Command, redact: Callable[[str], str]) -> Iterator[bytes]:
+def read_redacted(command: Command, redact: Callable[[str], str]) -> Iterator[bytes]:
     """The whole output as it is kept: without secrets."""
     return parts(command) if redact is str else without_secrets(parts(command), redact)
 
@@ -176,33 +180,35 @@ def kept(command: Command, redact: Callable[[str], str]) -> Iterator[bytes]:
 def without_secrets(pieces: Iterable[bytes], redact: Callable[[str], str]) -> Iterator[bytes]:
     """The same without secrets, whole lines at a time, so that none is cut in two by chance (S-11). Bytes that are no
     text stay as they are."""
-    held = b""
+    buffer = b""
     for piece in pieces:
-        held += piece
-        cut = _whole(held)
-        if cut:
-            yield _redacted(held[:cut], redact)
-            held = held[cut:]
-    yield _redacted(held, redact)
+        buffer += piece
+        boundary = _find_line_end(buffer)
+        if boundary:
+            yield _redacted(buffer[:boundary], redact)
+            buffer = buffer[boundary:]
+    yield _redacted(buffer, redact)
 
 
-def _whole(held: bytes) -> int:
+def _find_line_end(buffer: bytes) -> int:
     """Where the last whole line ends, outside of a private key; anywhere, if no line ends for very long."""
-    cut = held.rfind(b"\n") + 1
-    key = held.rfind(b"-----BEGIN ", 0, cut)
-    if key >= 0 and held.find(b"-----END ", key, cut) < 0:
-        cut = key
-    return cut or (len(held) if len(held) > _LONGEST_LINE else 0)
+    boundary = buffer.rfind(b"\n") + 1
+    key = buffer.rfind(b"-----BEGIN ", 0, boundary)
+    if key >= 0 and buffer.find(b"-----END ", key, boundary) < 0:
+        boundary = key
+    return boundary or (len(buffer) if len(buffer) > _LONGEST_LINE else 0)
 
 
 def _redacted(data: bytes, redact: Callable[[str], str]) -> bytes:
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def handle_line(ended: Ended, call: CallKey) -> str:
+def handle_line(command_exit: CommandExit, call: CallKey) -> str:
     """How the model gets the rest of an output that was cut."""
-    kept = f"; of {ended.size:,} bytes the beginning and the end were kept" if ended.size > CAP else ""
-    return f'[the whole output: read_output handle="{call}"{kept}]'
+    size_note = (
+        f"; of {command_exit.size:,} bytes the beginning and the end were kept" if command_exit.size > CAP else ""
+    )
+    return f'[the whole output: read_output handle="{call}"{size_note}]'
 
 
 _CROSS_DEVICE = re.compile(r"Invalid cross-device link|\bEXDEV\b")
@@ -255,10 +261,10 @@ def settings_hint(text: str) -> str:
     )
 
 
-def exit_words(ended: Ended) -> str:
-    if ended.exceeded:
-        return f"stopped: {ended.error}"
-    return f"exit {ended.code}" if ended.code >= 0 else f"killed by signal {-ended.code}"
+def exit_words(command_exit: CommandExit) -> str:
+    if command_exit.exceeded:
+        return f"stopped: {command_exit.error}"
+    return f"exit {command_exit.code}" if command_exit.code >= 0 else f"killed by signal {-command_exit.code}"
 
 
 def stopped_lines(names: Sequence[str], *, left_behind: bool = False) -> tuple[str, ...]:
@@ -283,7 +289,7 @@ class LiveOutput:
         self._at = 0
 
     def show(self, *, last: bool) -> bool:
-        """Whether there was something new."""
+        """Emit the new output; True if there was any."""
         with suppress(OSError):
             size = self._command.read(0, 0).size
             skipped = max(0, size - self._at - _LIVE_BYTES)
@@ -335,8 +341,8 @@ class ReadOutput(WithContext, ReadOnlyTool):
             command = await self._context.commands.find(invocation.chat, CallKey(handle))
             if command is not None and (data := await in_thread(lambda: b"".join(parts(command)))):
                 return data
-        known = ", ".join(list(invocation.outputs)[-10:]) or "none"
-        raise ToolError(f"There is no output with the handle {handle!r}. Handles of outputs that were cut: {known}.")
+        handles = ", ".join(list(invocation.outputs)[-10:]) or "none"
+        raise ToolError(f"There is no output with the handle {handle!r}. Handles of outputs that were cut: {handles}.")
 
 
 def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
@@ -349,11 +355,11 @@ def _range(data: bytes, handle: str, arguments: dict[str, Any]) -> Outcome:
         raise ToolError(f"The output {handle} has {count(total, 'line')}; there is no line {first:,}.")
     begin = _line_start(data, 0, first - 1)
     text, end = _fitting(data, begin, _line_start(data, begin, last - first + 1))
-    shown = data[begin:end]
-    last = first + max(0, shown.count(b"\n") - shown.endswith(b"\n"))
+    shown_bytes = data[begin:end]
+    last = first + max(0, shown_bytes.count(b"\n") - shown_bytes.endswith(b"\n"))
     more = ""
     if end < len(data):
-        next_line = f"start_line={last + 1}" if shown.endswith(b"\n") else f"offset={end}"
+        next_line = f"start_line={last + 1}" if shown_bytes.endswith(b"\n") else f"offset={end}"
         more = f"\n[{len(data) - end:,} bytes follow: {next_line}]"
     return Outcome(f"[lines {first:,} to {last:,} of {total:,}]\n{text}{more}", f"lines {first:,} to {last:,}")
 
@@ -376,7 +382,7 @@ def _fitting(data: bytes, begin: int, end: int) -> tuple[str, int]:
         text = clean(whole_characters(data[begin:stop])).removesuffix("\n")
         if len(text.encode()) <= _SHOWN:
             return text, stop
-        most //= 2  # what is not text becomes longer by cleaning
+        most //= 2  # cleaning makes binary data longer
 
 
 def _line_start(data: bytes, at: int, lines: int) -> int:

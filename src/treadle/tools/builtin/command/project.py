@@ -40,7 +40,7 @@ _WHAT = "What the command changed"
 
 
 class ProjectChange(msgspec.Struct, frozen=True):
-    """What became of the project, as the call's outcome tells it."""
+    """The changes of the project, as the call's outcome reports them."""
 
     lines: tuple[str, ...] = ()
     success: bool = True
@@ -50,7 +50,7 @@ class ProjectChange(msgspec.Struct, frozen=True):
     conflicts: tuple[FileConflict, ...] = ()
     git: str = ""
     concerns: tuple[str, ...] = ()
-    """What would have been asked for, had it been known before (W-10)."""
+    """The questions that a person would have been asked, had the changes been known before (W-10)."""
 
     @property
     def settlement(self) -> Literal["committed", "refused", "discarded"]:
@@ -113,32 +113,32 @@ class CommandProject:
         name: str,
         project: Project,
         options: ChatOptions,
-        changed: frozenset[str] = frozenset(),
+        changed_paths: frozenset[str] = frozenset(),
     ) -> None:
         self._context = context
         self._name = name
-        self._project, self._options, self._changed = project, options, changed
+        self._project, self._options, self._changed = project, options, changed_paths
         self._snapshots = context.snapshots_of(*project) if context.snapshots_of is not None and project.root else None
 
     @property
-    def kept(self) -> bool:
-        """Whether there are snapshots of it."""
+    def has_snapshots(self) -> bool:
+        """True if there are snapshots of the project."""
         return self._snapshots is not None
 
     async def tidy(self) -> None:
-        """Take out of projects what the sandbox had put there for commands that were killed together with whoever would
-        have removed it (W-10)."""
+        """Remove from projects the files that the sandbox had put there for commands that were killed together with the
+        process that would have removed the files (W-10)."""
         if self._context.sandbox_of is not None:
             sandbox_of, demand = self._context.sandbox_of, self._options.sandbox
             await in_thread(lambda: sandbox_of(demand).tidy())
 
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Blocks for a moment."""
-        return self._snapshots is not None and self._snapshots.decided(self._name)
+        return self._snapshots is not None and self._snapshots.is_decided(self._name)
 
-    def begun(self) -> bool:
+    def is_apply_decided(self) -> bool:
         """True if it is decided that the effect is committed. Blocks for a moment."""
-        return self._snapshots is not None and self._snapshots.begun(self._name)
+        return self._snapshots is not None and self._snapshots.is_apply_decided(self._name)
 
     async def capture(self) -> None:
         if self._snapshots is not None:
@@ -150,53 +150,54 @@ class CommandProject:
                 await in_thread(self._snapshots.release, self._name)
 
     async def preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
-        """What a commit of this view would change, that in words, and what of it is `unrecoverable`."""
+        """Return the changes that a commit of this view would make, their diff, and the `unrecoverable` paths among
+        them."""
         return await in_thread(self._preview, view)
 
     def _preview(self, view: str) -> tuple[Effect, str, tuple[str, ...]]:
         assert self._snapshots is not None
         effect = self._snapshots.effect(view, self._changed)
-        return effect, self._snapshots.diff(view, effect), self._lost(effect)
+        return effect, self._snapshots.diff(view, effect), self._find_unrecoverable(effect)
 
     async def effect(self, view: str) -> Effect:
-        """What a commit of this view would change."""
+        """Return the changes that a commit of this view would make."""
         assert self._snapshots is not None
         return await in_thread(self._snapshots.effect, view, self._changed)
 
     async def unrecoverable(self, effect: Effect) -> tuple[str, ...]:
         """Paths whose bytes this effect would remove for good, without those that this run changed itself."""
-        return await in_thread(self._lost, effect)
+        return await in_thread(self._find_unrecoverable, effect)
 
-    def _lost(self, effect: Effect) -> tuple[str, ...]:
-        lost = self._context.unrecoverable(self._project, effect.files)
-        return tuple(path for path in lost if path not in self._changed)
+    def _find_unrecoverable(self, effect: Effect) -> tuple[str, ...]:
+        lost_paths = self._context.unrecoverable(self._project, effect.files)
+        return tuple(path for path in lost_paths if path not in self._changed)
 
     async def compare(
-        self, source: Source = "direct", seen: Mapping[str, str] | None = None, *, gated: bool = False
+        self, source: Source = "direct", known_digests: Mapping[str, str] | None = None, *, gated: bool = False
     ) -> ProjectChange:
-        """What changed since before the command began, without what the model has `seen` to be so by now. `gated`: what
-        is never made is undone at once."""
+        """Return the changes since before the command began, without those in `known_digests`, which the model has seen
+        already. `gated`: at once undo changes to paths that are never committed."""
         if self._snapshots is None:
             return ProjectChange(source=source)
         await self.tidy()
         try:
             try:
                 effect = await in_thread(self._snapshots.compare, self._name)
-            except ToolError:  # somebody may have changed what was looked at
+            except ToolError:  # the files may have changed during the comparison
                 effect = await in_thread(self._snapshots.compare, self._name)
             lacking = frozenset(effect.uncaptured)
             if gated:
                 effect = await in_thread(self._snapshots.withdraw, f"{self._name}.never", effect)
         except ToolError as error:
             return ProjectChange((f"[what it changed in the project could not be found out: {error}]",), source=source)
-        files = tuple(file for file in effect.files if not (seen and _is_seen(file, seen)))
+        files = tuple(file for file in effect.files if not (known_digests and _is_seen(file, known_digests)))
         effect = msgspec.structs.replace(effect, files=files)
         change = change_of(effect, source)
         raised = tuple(await in_thread(self._context.after_the_fact, self._project.root, effect, self._options))
-        said = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
+        notes = [f"[this would have been asked for: {reason}. An undo takes it back.]" for reason in raised]
         undone = [each for each in effect.uncaptured if each not in lacking]
-        said += [f"[undone: {_inert_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]
-        return msgspec.structs.replace(change, lines=(*change.lines, *said), concerns=raised)
+        notes += [f"[undone: {_inert_path(each.path)}: {each.reason}]" for each in undone[:_SHOWN]]
+        return msgspec.structs.replace(change, lines=(*change.lines, *notes), concerns=raised)
 
     async def commit(self, view: str) -> ProjectChange:
         """Make the effect of the view the project's own."""
@@ -204,10 +205,10 @@ class CommandProject:
         assert snapshots is not None
         try:
             effect = await carried_out(
-                lambda: snapshots.commit(name, view, self._changed), lambda: snapshots.begun(name), _WHAT
+                lambda: snapshots.commit(name, view, self._changed), lambda: snapshots.is_apply_decided(name), _WHAT
             )
         except ToolError as error:
-            if await in_thread(self.decided):  # by somebody else, long ago
+            if await in_thread(self.is_decided):  # decided earlier, by another process
                 raise StoreError(str(error)) from error
             if self.discards_failed:
                 with suppress(ToolError):
@@ -222,8 +223,8 @@ class CommandProject:
     def _writable_folders(self, declared: Sequence[str]) -> "WritableFolders":
         assert self._snapshots is not None
         ignored = self._snapshots.ignored_folders(_MOST_IGNORED)
-        wanted = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
-        layers = wanted[:_MOST_LAYERS]
+        layer_candidates = [path for path in ignored if path.rpartition("/")[2] != _BYTECODE]
+        layers = layer_candidates[:_MOST_LAYERS]
         new_folders: list[str] = []
         for declared_path in declared:
             path = os.path.normpath(declared_path)
@@ -239,7 +240,7 @@ class CommandProject:
                 )
             new_folders += [step for step in missing if step not in new_folders]
             layers.append(path)
-        read_only = [path for path in wanted[_MOST_LAYERS:] if path not in layers]
+        read_only = [path for path in layer_candidates[_MOST_LAYERS:] if path not in layers]
         return WritableFolders(tuple(layers), tuple(new_folders), len(read_only))
 
     def _missing_folders(self, declared_path: str, steps: Sequence[str]) -> list[str]:
@@ -278,7 +279,7 @@ class CommandProject:
         assert self._snapshots is not None
         self._snapshots.note_committed(view, frozen_view)
 
-    async def dismiss(self, view: str, why: str) -> ProjectChange:
+    async def dismiss(self, view: str, reason: str) -> ProjectChange:
         """Commit nothing of this view, and tell what that would have been."""
         assert self._snapshots is not None
         effect = await self.effect(view)
@@ -286,14 +287,14 @@ class CommandProject:
         lines = change_lines(effect.files, _inert_path, _SHOWN)
         if not lines:
             return ProjectChange(source="view")
-        missed = bool(sort_out(effect.files).told)  # nobody misses a cache
-        return ProjectChange((f"[{why}. It would have changed:]", *lines), not missed, source="view")
+        missed = bool(sort_out(effect.files).reported_files)  # the loss of a cache is no failure
+        return ProjectChange((f"[{reason}. It would have changed:]", *lines), not missed, source="view")
 
     async def discard(self) -> ProjectChange:
-        """See to it that nothing is committed; what was decided before stays."""
+        """Make sure that nothing is committed. An earlier decision stays."""
         snapshots, name = self._snapshots, self._name
         assert snapshots is not None
-        effect = await carried_out(lambda: snapshots.discard(name), lambda: snapshots.begun(name), _WHAT)
+        effect = await carried_out(lambda: snapshots.discard(name), lambda: snapshots.is_apply_decided(name), _WHAT)
         return ProjectChange(source="view") if effect is None else change_of(effect, "view")
 
     async def _refused(self, view: str, effect: Effect) -> ProjectChange:
@@ -303,15 +304,15 @@ class CommandProject:
         except ToolError:
             conflicts = (f"[conflict: {_inert_path(each.path)}: {each.reason}]" for each in effect.conflicts[:_SHOWN])
             would = "\n".join(conflicts)
-        why = (
+        explanation = (
             f"[{self.not_made}, because others changed the same files meanwhile: {self.mend}. "
             "What it would have changed:]"
         )
-        return ProjectChange((why, would), success=False, source="view", conflicts=effect.conflicts)
+        return ProjectChange((explanation, would), success=False, source="view", conflicts=effect.conflicts)
 
 
-def _is_seen(file: FileChange, seen: Mapping[str, str]) -> bool:
-    return file.after is not None and seen.get(file.path) == file.after.digest != ""
+def _is_seen(file: FileChange, known_digests: Mapping[str, str]) -> bool:
+    return file.after is not None and known_digests.get(file.path) == file.after.digest != ""
 
 
 def _inert_path(path: str) -> str:

@@ -1,12 +1,12 @@
-"""What a call of run_command asks for and how it was planned, read once from its invocation: everybody behind the tool
-works with this. Looks at nothing but the call."""
+"""The request of a run_command call and its plan, read once from the invocation. All modules of the tool work with it.
+Looks at nothing but the call."""
 
 from typing import Any
 
 import msgspec
 
 from treadle.host_patterns import joined, without
-from treadle.ports.commands import Ended
+from treadle.ports.commands import CommandExit
 from treadle.ports.toolset import Invocation
 from treadle.protocol.content import Shell
 from treadle.protocol.options import NetworkChoice
@@ -41,7 +41,7 @@ class CommandPlan(msgspec.Struct, frozen=True):
     key: str = ""
     """Of its first attempt."""
     captured: bool = False
-    """Whether the tree is compared before and after."""
+    """True if the tree is compared before and after."""
     discard: str = ""
     """Why nothing of what it changes is committed; empty: it is."""
     attempt: int = 1
@@ -61,7 +61,7 @@ class CommandPlan(msgspec.Struct, frozen=True):
 class CommandRequest(Invocation, frozen=True, kw_only=True):
     planned: CommandPlan
     """`plan`, as the intent recorded it. Calls of earlier versions wrote through, and nothing was compared."""
-    tried: CommandPlan | None
+    trial_plan: CommandPlan | None
     """The plan of `trial`."""
 
     @property
@@ -107,15 +107,15 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
         return Shell() if self.fresh else self.shell
 
     def wanted_network(self, *, rehearsal: bool = False) -> NetworkChoice:
-        """In mode review a rehearsal reaches only what a person granted to this very call: what is to be reviewed has
-        done nothing yet, anywhere (W-09)."""
+        """Return the hosts that the command may reach. In mode review a rehearsal reaches only hosts that a person
+        granted to this very call: a command under review has had no effect anywhere yet (W-09)."""
         granted = without(self.network, self.barred)
         if rehearsal and self.options.mode == "review":
             return granted
         return joined(without(self.options.network, self.barred), granted)
 
     def network_notes(self, plan: CommandPlan) -> tuple[str, ...]:
-        """What is to be said about hosts that were allowed and yet could not be reached."""
+        """Return notes about hosts that were allowed and yet could not be reached."""
         if plan.network:
             return ()
         if self.barred and self.options.network is True:
@@ -123,22 +123,22 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
         unable = plan.sandbox.startswith(("landlock", "sandbox-exec"))
         return (_ONLY_BUBBLEWRAP,) if unable and self.wanted_network() else ()
 
-    def dry_key(self, own: str) -> str:
-        """Of the command that is tried before it is allowed. Whoever allows it may edit it, or let it
-        reach more: then it is another one."""
+    def dry_key(self, own_key: str) -> str:
+        """The key of the command that is tried before it is allowed. If the person edits the command or lets it reach
+        more hosts, it is another command with another key."""
         network = self.wanted_network(rehearsal=True)
-        return f"{own}~{digest([self.arguments, network] if network else self.arguments)[:12]}"
+        return f"{own_key}~{digest([self.arguments, network] if network else self.arguments)[:12]}"
 
-    def ending(self, ended: Ended, plan: CommandPlan) -> tuple[str, str]:
+    def ending(self, command_exit: CommandExit, plan: CommandPlan) -> tuple[str, str]:
         """In a few words for people, and as the last line for the model."""
-        match ended.ending:
+        match command_exit.ending:
             case "timed_out":
-                how = f"timed out after {self.timeout_s:g} s"
-                return how, f"[{how}; the command and everything it started were stopped]"
+                description = f"timed out after {self.timeout_s:g} s"
+                return description, f"[{description}; the command and everything it started were stopped]"
             case "exceeded":
-                how = exit_words(ended)
-                kept = "; nothing of what it changed was committed" if plan.view else ""
-                return how, f"[{how}; everything it had started was ended{kept}]"
+                description = exit_words(command_exit)
+                commit_note = "; nothing of what it changed was committed" if plan.view else ""
+                return description, f"[{description}; everything it had started was ended{commit_note}]"
             case "stopped":
                 return "stopped", "[the command was stopped, with everything it had started]"
             case "lost" if plan.view:
@@ -146,18 +146,18 @@ class CommandRequest(Invocation, frozen=True, kw_only=True):
             case "lost":
                 return "lost", _LOST
             case _:
-                how = exit_words(ended)
-                return how, f"[{how}]"
+                description = exit_words(command_exit)
+                return description, f"[{description}]"
 
 
 def request_of(invocation: Invocation) -> CommandRequest:
     trial = invocation.trial
-    tried = None if trial is None else _as_recorded(trial.plan, invocation.call)
-    planned = _as_recorded(invocation.plan or {}, invocation.call if tried is None else tried.own)
-    return CommandRequest(**msgspec.structs.asdict(invocation), planned=planned, tried=tried)
+    trial_plan = None if trial is None else _as_recorded(trial.plan, invocation.call)
+    planned = _as_recorded(invocation.plan or {}, invocation.call if trial_plan is None else trial_plan.own)
+    return CommandRequest(**msgspec.structs.asdict(invocation), planned=planned, trial_plan=trial_plan)
 
 
 def _as_recorded(plan: dict[str, Any], call: str) -> CommandPlan:
-    own = str(plan.get("own") or call)
-    known = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
-    return msgspec.convert({"key": own, **known, "own": own}, CommandPlan)
+    own_key = str(plan.get("own") or call)
+    fields = {name: plan[name] for name in CommandPlan.__struct_fields__ if name in plan}
+    return msgspec.convert({"key": own_key, **fields, "own": own_key}, CommandPlan)

@@ -1,6 +1,6 @@
 """The command of one call: planned, started, followed, collected, settled and stopped. It starts a supervised command,
 or takes up the one that this call has already: after a crash the real output and exit code are collected, and nothing
-runs twice (D-02). What ran on a view and was never committed has not happened, so it may be begun anew."""
+runs twice (D-02). A command on a view that was never committed has had no effect, so it may be begun anew."""
 
 import asyncio
 import itertools
@@ -12,14 +12,14 @@ from treadle.errors import ToolError, TrialLost
 from treadle.faultpoint import faultpoint
 from treadle.host_patterns import in_words
 from treadle.lines.changes import count, sort_out
-from treadle.ports.commands import Command, Ended
+from treadle.ports.commands import Command, CommandExit
 from treadle.ports.toolset import Fact, Outcome, Rehearsal, Settlement
 from treadle.ports.workspace import inert
 from treadle.protocol.events import JobStarted, ModelNotice, SandboxNotice
-from treadle.tools.builtin.base import in_thread, settled
+from treadle.tools.builtin.base import in_thread, wait_for_end
 from treadle.tools.builtin.command import output
 from treadle.tools.builtin.command.attempts import ATTEMPTS, CommandAttempt, newest_attempt
-from treadle.tools.builtin.command.background import begun, make_room
+from treadle.tools.builtin.command.background import make_room, report_start
 from treadle.tools.builtin.command.network import in_one_line, reached_hosts, shown_hosts, wanted_hosts
 from treadle.tools.builtin.command.project import CommandProject, ProjectChange, folders_made
 from treadle.tools.builtin.command.request import CommandPlan, CommandRequest
@@ -54,7 +54,7 @@ class CommandRun:
     _place: str
     """Where it is planned, known once it was examined."""
     command: Command
-    ended: Ended
+    command_exit: CommandExit
     change: ProjectChange
 
     def __init__(self, context: ToolContext, request: CommandRequest) -> None:
@@ -70,7 +70,7 @@ class CommandRun:
         self.plan = plan
         request = self._request
         name = f"{request.chat}/{plan.own}"
-        self._project = CommandProject(self._context, name, request.project, request.options, request.changed)
+        self._project = CommandProject(self._context, name, request.project, request.options, request.changed_paths)
 
     # -- before the intent ----------------------------------------------------------------------------------------
 
@@ -82,9 +82,9 @@ class CommandRun:
             raise ToolError("Not run: no copy-on-write view can be had for it any more. Try again.")
         if self._request.discard and self.plan.made:
             raise ToolError(f"Not run: no folder can be made for it, because {self._request.discard}.")
-        return replace(await self._placed(self.plan), discard=self._request.discard)
+        return replace(await self._complete_plan(self.plan), discard=self._request.discard)
 
-    async def _placed(self, plan: CommandPlan) -> CommandPlan:
+    async def _complete_plan(self, plan: CommandPlan) -> CommandPlan:
         level, sandbox = "none", await self._setup.sandbox()
         if sandbox is not None and sandbox.level != "none":
             level = f"{sandbox.level}, {in_words(plan.network)}"
@@ -109,40 +109,40 @@ class CommandRun:
         return self._commands.place
 
     async def _claim_name(self) -> None:
-        """Take a name of its own: whatever this home knows under the call's key was begun before, in a log that was
-        lost. It stays where it is. What was tried has its name already."""
+        """Claim a name of its own. If this home already has a command under the call's key, that command was begun in a
+        log that was lost, and stays where it is. A tried command has its name already."""
         if self._request.trial is not None:
             return
         call = self._request.call
         for number in itertools.count():
-            own = CallKey(f"{call}-{number}" if number else call)
-            self._adopt(CommandPlan(key=own, own=own))
-            if await in_thread(self._is_free, own):
+            own_key = CallKey(f"{call}-{number}" if number else call)
+            self._adopt(CommandPlan(key=own_key, own=own_key))
+            if await in_thread(self._is_free, own_key):
                 return
 
-    def _is_free(self, own: CallKey) -> bool:
-        return not self._commands.taken(self._request.chat, own) and not self._project.decided()
+    def _is_free(self, own_key: CallKey) -> bool:
+        return not self._commands.is_key_used(self._request.chat, own_key) and not self._project.is_decided()
 
     async def _choose_plan(self) -> None:
-        own = self.plan.own
+        own_key = self.plan.own
         background = self._request.background
         network = await self._setup.network(rehearsal=background)  # no person has seen the effect of a job yet
-        plan = CommandPlan(network=network, key=own, own=own)
+        plan = CommandPlan(network=network, key=own_key, own=own_key)
         if not await self._setup.can_view():
-            self.plan = replace(plan, captured=self._project.kept)
+            self.plan = replace(plan, captured=self._project.has_snapshots)
             return
         if background:
             self.plan = await self._with_layers(replace(plan, view=True))
             return
         self.plan = replace(plan, view=True)
-        tried = self._fitting_trial or replace(
+        trial_plan = self._fitting_trial or replace(
             self.plan, key=self._request.dry_key(self.plan.own), network=await self._setup.network(rehearsal=True)
         )
-        found = await self._newest(tried.key)
+        newest = await self._newest(trial_plan.key)
         if self._fitting_trial is not None:
-            await self._refuse_repetition(tried, found)
-        if found.command is not None and not await found.is_lost():
-            self.plan = replace(self.plan, network=tried.network, key=tried.key)
+            await self._refuse_repetition(trial_plan, newest)
+        if newest.command is not None and not await newest.is_lost():
+            self.plan = replace(self.plan, network=trial_plan.network, key=trial_plan.key)
 
     async def _with_layers(self, plan: CommandPlan) -> CommandPlan:
         """The plan with the folders that a live command may write to."""
@@ -157,21 +157,22 @@ class CommandRun:
     @property
     def _fitting_trial(self) -> CommandPlan | None:
         """The recorded trial, if it is this command that was tried."""
-        trial, tried = self._request.trial, self._request.tried
-        if trial is None or tried is None:
+        trial, trial_plan = self._request.trial, self._request.trial_plan
+        if trial is None or trial_plan is None:
             return None
-        return tried if trial.open or tried.key == self._request.dry_key(self.plan.own) else None
+        return trial_plan if trial.open or trial_plan.key == self._request.dry_key(self.plan.own) else None
 
-    async def _refuse_repetition(self, tried: CommandPlan, attempt: CommandAttempt) -> None:
-        """What could use the network and was begun is taken up, or nobody knows what it did (D-02)."""
-        if not tried.network:
+    async def _refuse_repetition(self, trial_plan: CommandPlan, attempt: CommandAttempt) -> None:
+        """Refuse to start a tried command again that could use the network: it is taken up, or its effects are unknown
+        (D-02)."""
+        if not trial_plan.network:
             return
         if attempt.command is None:
-            if tried.place != await self._here():
+            if trial_plan.place != await self._here():
                 raise TrialLost(TRIAL_LOST)
             return  # recorded here, and never begun
-        ended = await attempt.command.wait(0)
-        if await attempt.is_lost() or (ended is not None and ended.ending == "stopped"):
+        command_exit = await attempt.command.wait(0)
+        if await attempt.is_lost() or (command_exit is not None and command_exit.ending == "stopped"):
             raise TrialLost(TRIAL_LOST)
 
     # -- from its start to its outcome ----------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class CommandRun:
             return await self._completed()
         faultpoint("tool.command_started")
         if self._request.background:
-            return await self._begun()
+            return await self._build_background_outcome()
         await self._follow()
         faultpoint("tool.command_ended")
         await self._reach()
@@ -195,8 +196,8 @@ class CommandRun:
         if self._request.plan is None:
             await self._choose_plan()
         await in_thread(self._setup.locate)
-        attempt = await (self._newest(self.plan.key) if await self._decided() else self._current())
-        if attempt.command is None and await self._decided():
+        attempt = await (self._newest(self.plan.key) if await self._is_decided() else self._current())
+        if attempt.command is None and await self._is_decided():
             return False
         self.command = attempt.command or await self._begin(attempt.key)
         return True
@@ -204,7 +205,7 @@ class CommandRun:
     async def _begin(self, key: CallKey) -> Command:
         await make_room(self._context, self._request)
         await self._project.tidy()
-        if self.plan.captured and self._project.kept:
+        if self.plan.captured and self._project.has_snapshots:
             await self._project.capture()
             faultpoint("tool.command_captured")
         view = self._commands.view(self._request.chat, key) if self.plan.view else ""
@@ -214,9 +215,9 @@ class CommandRun:
         log = self._commands.network_log(self._request.chat, key)
         return await self._commands.start(self._request.chat, key, await self._setup.spec(self.plan, view, log))
 
-    async def _begun(self) -> Outcome:
+    async def _build_background_outcome(self) -> Outcome:
         """The outcome of a command in the background."""
-        text, summary, success = await begun(self._context, self.command, self.plan.own)
+        text, summary, success = await report_start(self._context, self.command, self.plan.own)
         text = "\n".join((*self._setup.notes, *self._log_notes, *self._layer_notes, text))
         place = self.plan.place or await self._here()
         job = JobStarted(self.plan.own, self._request.title, place, os.uname().nodename)
@@ -242,18 +243,18 @@ class CommandRun:
             while not waiting.done():
                 await asyncio.wait({waiting}, timeout=pause)
                 pause = _LIVE_EVERY_S if live.show(last=waiting.done()) else min(pause * 1.5, _LIVE_SELDOM_S)
-            ended = waiting.result()
-            assert ended is not None  # there was no time limit
-            self.ended = ended
+            command_exit = waiting.result()
+            assert command_exit is not None  # there was no time limit
+            self.ended = command_exit
         finally:
             waiting.cancel()
-            await settled(waiting)
+            await wait_for_end(waiting)
 
     async def _reach(self) -> None:
-        """Decide what becomes of the project. A command that failed or took too long has done what it has done; one
-        that somebody stopped, or whose end nobody knows, has done nothing."""
+        """Decide the outcome for the project. The changes of a command that failed or took too long are kept; those of
+        a command that was stopped, or whose end is unknown, are discarded."""
         plan, ending = self.plan, self.ended.ending
-        if ending == "failed" or not self._project.kept or not (plan.view or plan.captured):
+        if ending == "failed" or not self._project.has_snapshots or not (plan.view or plan.captured):
             self.change = ProjectChange()
         elif not plan.view:
             self.change = await self._project.compare(gated=True)
@@ -271,9 +272,11 @@ class CommandRun:
             self.change = await self._project.discard()
 
     async def _objection(self, view: str) -> str:
-        """Why this effect is not committed, if somebody judges it only now. What is decided stays so."""
+        """Why this effect is not committed, if it is judged only now; empty if it is committed or was decided
+        before.
+        """
         judge = self._request.judge
-        if judge is None or await self._decided():
+        if judge is None or await self._is_decided():
             return ""
         effect = await self._project.effect(view)
         if not effect.files:
@@ -282,29 +285,33 @@ class CommandRun:
         return await judge(Rehearsal("", effect.files, effect.uncaptured, unrecoverable, history=effect.history))
 
     async def _collect(self) -> Outcome:
-        """The outcome: what it wrote, how it ended, what became of the project and of the shell."""
-        ended, change = self.ended, self.change
-        if ended.ending == "failed":
-            raise ToolError(f"The command could not be started: {ended.error}.")
-        seen, left, notice = await in_thread(self._look)
-        needs = in_one_line(await self._wants(seen.text))
+        """The outcome: the command's output, how it ended, and the state of the project and of the shell."""
+        command_exit, change = self.ended, self.change
+        if command_exit.ending == "failed":
+            raise ToolError(f"The command could not be started: {command_exit.error}.")
+        output_view, leftovers, notice = await in_thread(self._look)
+        needs = in_one_line(await self._wants(output_view.text))
         hosts = await self._reached()
-        kept = output.kept(self.command, self._context.redact)
-        blob = "" if seen.exact else await self._context.blobs.put_blob_parts(kept)
+        kept_parts = output.read_redacted(self.command, self._context.redact)
+        blob = "" if output_view.exact else await self._context.blobs.put_blob_parts(kept_parts)
         faultpoint("command.collected")
-        summary, last = self._request.ending(ended, self.plan)
-        changes = len(sort_out(change.files).told)
+        summary, last = self._request.ending(command_exit, self.plan)
+        changes = len(sort_out(change.files).reported_files)
         lines = (
             *self._setup.notes,
             *self._request.network_notes(self.plan),
             *self._log_notes,
-            seen.text if ended.size else "(no output)",
-            *output.stopped_lines(left.stopped, left_behind=ended.left_behind),
-            *([f"[some output could not be kept: {ended.error}]"] if ended.error and not ended.exceeded else []),
-            *left.notes,
-            *([hint] if self.plan.view and (hint := output.rename_hint(seen.text)) else []),
-            *([hint] if (hint := output.settings_hint(seen.text)) else []),
-            *([output.handle_line(ended, self._request.call)] if seen.cut else []),
+            output_view.text if command_exit.size else "(no output)",
+            *output.stopped_lines(leftovers.stopped, left_behind=command_exit.left_behind),
+            *(
+                [f"[some output could not be kept: {command_exit.error}]"]
+                if command_exit.error and not command_exit.exceeded
+                else []
+            ),
+            *leftovers.notes,
+            *([hint] if self.plan.view and (hint := output.rename_hint(output_view.text)) else []),
+            *([hint] if (hint := output.settings_hint(output_view.text)) else []),
+            *([output.handle_line(command_exit, self._request.call)] if output_view.is_shortened else []),
             *change.lines,
             *await self._secret_notes(),
             *([f"[{needs}]"] if needs else []),
@@ -312,13 +319,13 @@ class CommandRun:
         )
         outcome = Outcome(
             "\n".join(lines),
-            ", ".join([summary, count(ended.lines, "line"), *([count(changes, "change")] if changes else [])])
+            ", ".join([summary, count(command_exit.lines, "line"), *([count(changes, "change")] if changes else [])])
             + "".join(f"; {note}" for note in (shown_hosts(hosts), needs) if note),
-            ended.ending == "exited" and ended.code == 0 and change.success,
+            command_exit.ending == "exited" and command_exit.code == 0 and change.success,
             effect="view" if self.plan.view else "direct",
             output=blob,
             sandbox=self.plan.sandbox,
-            shell=left.shell,
+            shell=leftovers.shell,
             hosts=hosts,
             facts=(*(() if notice is None else (notice,)), *self._log_notices),
         )
@@ -343,7 +350,7 @@ class CommandRun:
         )
 
     async def _wants(self, text: str) -> tuple[str, ...]:
-        """What the command that has ended failed to reach."""
+        """The hosts that the ended command failed to reach."""
         if self.ended.ending == "exited" and self.ended.code == 0:
             return ()
         return await in_thread(wanted_hosts, text, self._network_log, self.plan.network)
@@ -362,7 +369,7 @@ class CommandRun:
 
     async def stop(self) -> Outcome | None:
         await self._prevent()
-        if not self._project.kept or not (self.plan.view or self.plan.captured):
+        if not self._project.has_snapshots or not (self.plan.view or self.plan.captured):
             return None
         faultpoint("tool.command_stopped")
         if self.plan.view:
@@ -376,20 +383,21 @@ class CommandRun:
 
     async def _prevent(self) -> None:
         """No command of this call runs, and none will."""
-        tried = (self._request.tried.key,) if self._request.tried is not None else ()
-        for key in dict.fromkeys((self.plan.key, self.plan.own, self._request.dry_key(self.plan.own), *tried)):
-            found = await self._newest(key)
-            for number in range(1, min(found.number + (found.command is not None), ATTEMPTS) + 1):
+        trial_keys = (self._request.trial_plan.key,) if self._request.trial_plan is not None else ()
+        for key in dict.fromkeys((self.plan.key, self.plan.own, self._request.dry_key(self.plan.own), *trial_keys)):
+            newest = await self._newest(key)
+            for number in range(1, min(newest.number + (newest.command is not None), ATTEMPTS) + 1):
                 attempt = CommandAttempt(key, number).key
-                known = key == self.plan.key or found.command is not None
+                is_known = key == self.plan.key or newest.command is not None
                 # A command that is taken but not found has a supervisor that has not begun it yet.
-                if known or self._commands.taken(self._request.chat, attempt):
+                if is_known or self._commands.is_key_used(self._request.chat, attempt):
                     await self._commands.prevent(self._request.chat, attempt)
 
     async def settle(self) -> Settlement:
-        """What was started here and is not lost is taken up; what was not started here may be started. What was
-        started on another machine, or before a power cut, is taken up only if its end is safe on this disk. What ran on
-        a view without network has done nothing before it is decided that it is committed, so it may run again."""
+        """Settle a call without outcome. A command that was started here and is not lost is taken up; one that was not
+        started here may be started. A command that was started on another machine, or before a power cut, is taken up
+        only if its end is safe on this disk. A command on a view without network has had no effect until its commit is
+        decided, so it may run again."""
         if await self._forgotten():
             return Outcome(RECORDED_BEFORE, "carried out before; its result is lost", success=False, effect="direct")
         here = await self._here()
@@ -398,30 +406,32 @@ class CommandRun:
         command = await self._commands.find(self._request.chat, CallKey(self.plan.own))
         if self.plan.place != here:
             return "run_again" if command is not None and command.durable else "unknown"
-        ended = await command.wait(0) if command is not None else None
-        return "unknown" if ended is not None and ended.ending == "lost" else "run_again"
+        command_exit = await command.wait(0) if command is not None else None
+        return "unknown" if command_exit is not None and command_exit.ending == "lost" else "run_again"
 
     async def _settle_view(self, here: str) -> Settlement:
-        then = self.plan.place
-        if not self._project.kept or then.rpartition(":")[2] != here.rpartition(":")[2]:
+        start_place = self.plan.place
+        if not self._project.has_snapshots or start_place.rpartition(":")[2] != here.rpartition(":")[2]:
             return "unknown"
-        if await self._decided():
+        if await self._is_decided():
             return "run_again"
-        found = await self._newest(self.plan.key)
-        if found.command is None:  # after a power cut, that it was started may have been forgotten
-            return "run_again" if then == here or not self.plan.network else "unknown"
-        if self._request.background or not await found.is_lost():  # a job that is lost is told to be lost
+        newest = await self._newest(self.plan.key)
+        if newest.command is None:  # after a power cut, that it was started may have been forgotten
+            return "run_again" if start_place == here or not self.plan.network else "unknown"
+        if self._request.background or not await newest.is_lost():  # a job that is lost is told to be lost
             return "run_again"
-        return "unknown" if self.plan.network or found.number == ATTEMPTS else "run_again"
+        return "unknown" if self.plan.network or newest.number == ATTEMPTS else "run_again"
 
     async def _forgotten(self) -> bool:
-        """Whether the command of a call that has no result came to its end and was let go of, which is done only when
-        the result is recorded: so the log was put back to before that."""
-        found = await self._newest(self.plan.key)
-        ended = await found.command.wait(0) if found.command is not None else None
-        if ended is None or ended.ending not in DONE:
+        """True if the command of a call without result has ended and was forgotten. Commands are forgotten only after
+        their result is recorded, so the log was restored to an earlier state."""
+        newest = await self._newest(self.plan.key)
+        command_exit = await newest.command.wait(0) if newest.command is not None else None
+        if command_exit is None or command_exit.ending not in DONE:
             return False
-        return all(known.call != found.key for known in await self._commands.known(self._request.chat))
+        return all(
+            known_command.call != newest.key for known_command in await self._commands.list_commands(self._request.chat)
+        )
 
     # -- attempts: a lost command may be begun anew ---------------------------------------------------------------
 
@@ -431,21 +441,21 @@ class CommandRun:
     async def _current(self) -> CommandAttempt:
         """The command to follow, or the key under which to start one: after one that was lost, if it can have done
         nothing but to its view."""
-        found = await self._newest(self.plan.key)
+        newest = await self._newest(self.plan.key)
         repeatable = self.plan.view and not self.plan.network and not self._request.background
-        if not repeatable or found.number == ATTEMPTS or not await found.is_lost():
-            return found
-        return found.next
+        if not repeatable or newest.number == ATTEMPTS or not await newest.is_lost():
+            return newest
+        return newest.next
 
     async def _here(self) -> str:
         return await in_thread(lambda: self._commands.place)
 
-    async def _decided(self) -> bool:
-        return self.plan.view and await in_thread(self._project.decided)
+    async def _is_decided(self) -> bool:
+        return self.plan.view and await in_thread(self._project.is_decided)
 
     @property
     def _log_notices(self) -> tuple[ModelNotice, ...]:
-        """What must be known of a call that had another one before it."""
+        """The notices of a call whose key was used before, in a log that was lost."""
         call = self._request.call
         return () if self.plan.own == call else (ModelNotice("log_put_back", MADE_BEFORE.format(call=call)),)
 

@@ -32,7 +32,7 @@ class CommandSetup:
 
     cwd: str
     notes: tuple[str, ...]
-    """What is to be said about where it runs."""
+    """Notes about the folder that the command runs in."""
 
     def __init__(self, context: ToolContext, request: CommandRequest) -> None:
         self._context = context
@@ -54,7 +54,7 @@ class CommandSetup:
         if self._sandbox is None and self._context.sandbox_of is not None:
             try:
                 self._sandbox = self._context.sandbox_of(self._request.options.sandbox)
-            except SandboxError as error:  # for whoever needs it: what runs already does not
+            except SandboxError as error:  # raised when a sandbox is needed: a running command needs none
                 self._sandbox = error
 
     def locate(self) -> None:
@@ -87,10 +87,11 @@ class CommandSetup:
             return
         words = self._context.outside(self._request.line, self._request.project.root, self.cwd)
         if words:
-            why = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
-            named = ", ".join(inert(word) for word in words[:5])
+            reason = "strict_paths is on" if confined else "no sandbox confines commands on this machine"
+            word_list = ", ".join(inert(word) for word in words[:5])
             raise ToolError(
-                f"Not run: {named} leads out of the project root, and {why}. Use paths inside the project, relative "
+                f"Not run: {word_list} leads out of the project root, and {reason}. Use paths inside the "
+                "project, relative "
                 "and without '..'."
             )
 
@@ -115,7 +116,7 @@ class CommandSetup:
                 mount,
                 network_of(plan.network, log),
                 guarded.protected,
-                guarded.hidden,
+                guarded.hidden_paths,
                 guarded.home,
                 world=self._world,
                 terminal=request.pty,
@@ -166,11 +167,11 @@ class CommandSetup:
         )
 
     async def network(self, *, rehearsal: bool = False) -> NetworkChoice:
-        """What the command may reach. Named hosts need a network of its own, which only bubblewrap makes: elsewhere
-        there are none."""
-        wanted = self._request.wanted_network(rehearsal=rehearsal)
+        """The hosts that the command may reach. Named hosts need a network namespace, which only bubblewrap makes: in
+        other sandboxes they are not reachable."""
+        choice = self._request.wanted_network(rehearsal=rehearsal)
         sandbox = await self.sandbox()
-        return wanted if isinstance(wanted, bool) or (sandbox is not None and sandbox.level == "bubblewrap") else False
+        return choice if isinstance(choice, bool) or (sandbox is not None and sandbox.level == "bubblewrap") else False
 
     def hidden_secrets(self) -> tuple[str, ...]:
         """The secret files that the command cannot read, relative to the root. Blocks for a moment."""
@@ -184,7 +185,7 @@ class CommandSetup:
         return self._fresh_environment | (through_proxy() if isinstance(plan.network, tuple) else {})
 
     async def can_view(self) -> bool:
-        """Whether the command can run on a copy-on-write view of the project."""
+        """True if the command can run on a copy-on-write view of the project."""
         request = self._request
         if not request.options.command_view or self._context.snapshots_of is None:
             return False
@@ -195,7 +196,7 @@ class CommandSetup:
         sandbox = self._usable_sandbox()
         return sandbox is not None and sandbox.views and self._context.views(sandbox, self._request.project.root)
 
-    def shell_end(self, told: bytes, plan: CommandPlan) -> ShellEnd:
+    def shell_end(self, report: bytes, plan: CommandPlan) -> ShellEnd:
         workspace = self._context.workspace_of(*self._request.project)
-        end = shell.read_end(told, self._request.shell, self._environment(plan), workspace, self._context.env)
+        end = shell.read_end(report, self._request.shell, self._environment(plan), workspace, self._context.env)
         return ShellEnd(stopped=end.stopped) if self._request.fresh else end

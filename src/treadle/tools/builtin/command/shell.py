@@ -32,8 +32,8 @@ _UNRECORDED_WHY = "a secret by its name or value, or too long"
 _TOO_MUCH = "[the exported variables are too long to carry over; later commands have those that this one began with]"
 _STARTING_WHY = "programs would run or obey something else because of it; set it in each command that needs it"
 
-# What stands before the command, on its first line, so that line numbers in messages are right. No eval, or what
-# `set -x` shows would differ. A high descriptor, which no script uses by chance; dash knows only those of one digit.
+# The text before the command, on its first line, so that line numbers in messages are right. No eval, or the output of
+# `set -x` would differ. A high descriptor, which no script uses by chance; dash knows only those of one digit.
 _BASH_FD = 199
 _LOWEST_FD = 10
 _BASH = (
@@ -53,7 +53,7 @@ _SH = (
 
 
 class ShellEnd(msgspec.Struct, frozen=True):
-    """What a command left: the shell from now on (None: as before), and what is to be said about it."""
+    """The state that a command left: the shell from now on (None: as before), and notes about it."""
 
     shell: Shell | None = None
     notes: tuple[str, ...] = ()
@@ -82,13 +82,13 @@ def _shells() -> tuple[str, str]:
     return shutil.which("bash") or "", shutil.which("sh") or "/bin/sh"
 
 
-def start_directory(workspace: Workspace, wanted: str, last: str) -> tuple[str, str]:
+def start_directory(workspace: Workspace, folder: str, last: str) -> tuple[str, str]:
     """Where to run, the wanted folder or that of the last command, and what to say about it."""
-    if wanted:
+    if folder:
         try:
-            return workspace.directory(wanted), ""
+            return workspace.directory(folder), ""
         except OutsideRoot:
-            note = f"[cwd {inert(wanted)} is outside the project root; the command ran in the root instead]"
+            note = f"[cwd {inert(folder)} is outside the project root; the command ran in the root instead]"
             return workspace.path, note
     last = decode_path(last)
     try:
@@ -107,22 +107,22 @@ def environment(base: Mapping[str, str], shell: Shell) -> dict[str, str]:
 
 
 def read_end(
-    data: bytes, before: Shell, base: Mapping[str, str], workspace: Workspace, user: Mapping[str, str]
+    data: bytes, previous: Shell, base: Mapping[str, str], workspace: Workspace, user: Mapping[str, str]
 ) -> ShellEnd:
-    """What the shell wrote, checked and compared with `base`, the environment of a fresh command. `user` is the user's
-    own environment, whose secrets are recorded by no name."""
+    """Parse the shell's report, check it and compare it with `base`, the environment of a fresh command. `user` is the
+    user's own environment, whose secrets are recorded by no name."""
     report = _parse(data)
     if report.cwd is None:
         return ShellEnd(stopped=report.stopped)
     cwd, notes = _end_directory(report.cwd, workspace)
     if report.variables is None:
-        shell = Shell(cwd, before.exports, before.unset)
+        shell = Shell(cwd, previous.exports, previous.unset)
         notes = (*notes, _TOO_MUCH)
     else:
-        exports, unset, more = _variables(report, report.variables, before, base, user)
+        exports, unset, more = _variables(report, report.variables, previous, base, user)
         shell = Shell(cwd, exports, unset)
         notes = (*notes, *more)
-    return ShellEnd(None if shell == before else shell, notes, report.stopped)
+    return ShellEnd(None if shell == previous else shell, notes, report.stopped)
 
 
 def _variables(
@@ -130,10 +130,12 @@ def _variables(
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
     """The exported variables to carry over, the names that were unset, and notes on what is left out."""
     carried = {name for name, value in variables.items() if name not in _NOT_CARRIED and not _PASSING.search(value)}
-    changed = {name: value for name, value in variables.items() if name in carried and base.get(name) != value}
-    starting = [name for name, value in changed.items() if starts_programs(name, value)]
+    changed_variables = {
+        name: value for name, value in variables.items() if name in carried and base.get(name) != value
+    }
+    starting = [name for name, value in changed_variables.items() if starts_programs(name, value)]
     exports, left_out = _recordable(
-        {name: value for name, value in changed.items() if name not in starting}, previous, secrets_of(user)
+        {name: value for name, value in changed_variables.items() if name not in starting}, previous, secrets_of(user)
     )
     left_out += [name for name in report.too_long if len(base.get(name, "")) <= CAP]
     present = variables.keys() | report.too_long
@@ -198,22 +200,22 @@ def _end_directory(path: str, workspace: Workspace) -> tuple[str, tuple[str, ...
 
 
 def _recordable(
-    changed: Mapping[str, str], before: Shell, secrets: tuple[str, ...]
+    changed_variables: Mapping[str, str], previous: Shell, secrets: tuple[str, ...]
 ) -> tuple[dict[str, str], list[str]]:
     """Without secrets, which must not get into the log (S-11), without what is no text, and within the cap; and the
     names of what is left out."""
-    kept: dict[str, str] = {}
+    kept_variables: dict[str, str] = {}
     left_out: list[str] = []
     room = CAP
-    for name, value in sorted(changed.items(), key=lambda item: (item[0] not in before.exports, item[0])):
+    for name, value in sorted(changed_variables.items(), key=lambda item: (item[0] not in previous.exports, item[0])):
         size = len(name) + len(value.encode(errors="surrogateescape"))
         secret = is_secret(name, value) or any(each in value for each in secrets)
         if secret or size > room or not _is_text(name + value):
             left_out.append(name)
         else:
-            kept[name] = value
+            kept_variables[name] = value
             room -= size
-    return dict(sorted(kept.items())), left_out
+    return dict(sorted(kept_variables.items())), left_out
 
 
 def _not_carried(names: Sequence[str], reason: str) -> tuple[str, ...]:

@@ -75,19 +75,19 @@ class RunCommand(WithContext, PlainTool):
         command = self._command(invocation)
         if command.in_background:
             return await command.rehearse_start()
-        tried = await self.dry_run(invocation)
-        if tried is None:
+        trial_run = await self.dry_run(invocation)
+        if trial_run is None:
             return None
         from treadle.tools.builtin.command.network import shown_hosts  # many runs have no command
 
-        lines = tried.output.split("\n") if tried.ended.size else []
+        lines = trial_run.output.split("\n") if trial_run.command_exit.size else []
         if len(lines) > _LAST_LINES:
             lines = [f"[{len(lines) - _LAST_LINES:,} lines before]", *lines[-_LAST_LINES:]]
-        reached = [f"[{shown_hosts(tried.hosts)}]"] if tried.hosts else []
-        text = "\n".join([*tried.notes, *lines, *reached, tried.last, "", tried.diff])
-        wants = " ".join(tried.wants_network)
-        effect = tried.effect
-        return Rehearsal(text, effect.files, effect.uncaptured, tried.unrecoverable, wants, history=effect.history)
+        reached = [f"[{shown_hosts(trial_run.hosts)}]"] if trial_run.hosts else []
+        text = "\n".join([*trial_run.notes, *lines, *reached, trial_run.last, "", trial_run.diff])
+        wants = " ".join(trial_run.wants_network)
+        effect = trial_run.effect
+        return Rehearsal(text, effect.files, effect.uncaptured, trial_run.unrecoverable, wants, history=effect.history)
 
     async def dry_run(self, invocation: Invocation) -> "DryRun | None":
         """The command carried out on a view; None where no view works."""

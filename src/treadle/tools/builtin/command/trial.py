@@ -1,12 +1,12 @@
-"""A command that is tried on a view before it is allowed (W-09). Who allows it commits this very effect: `CommandRun`
-takes up what was tried."""
+"""A command that is tried on a view before it is allowed (W-09). An approval commits this very effect: `CommandRun`
+takes up the tried command."""
 
 import msgspec
 from msgspec.structs import replace
 
 from treadle.errors import ToolError
 from treadle.faultpoint import faultpoint
-from treadle.ports.commands import Ended
+from treadle.ports.commands import CommandExit
 from treadle.ports.snapshots import Effect
 from treadle.ports.toolset import Rehearsal, Trial
 from treadle.ports.workspace import inert
@@ -19,9 +19,9 @@ from treadle.tools.builtin.command.run import DONE, CommandRun
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """What a command did on a view, of which nothing is committed yet."""
+    """The result of a command on a view, of which nothing is committed yet."""
 
-    ended: Ended
+    command_exit: CommandExit
     output: str
     effect: Effect
     diff: str
@@ -32,24 +32,27 @@ class DryRun(msgspec.Struct, frozen=True):
     last: str
     """How it ended, as the last line of its output."""
     wants_network: tuple[str, ...] = ()
-    """The hosts that it failed to reach, as patterns; `all`: nobody can tell which."""
+    """The hosts that it failed to reach, as patterns; `all` if they are unknown."""
     hosts: tuple[str, ...] = ()
     """The hosts that it reached."""
 
 
 class CommandTrial(CommandRun):
     async def trial(self) -> Trial | None:
-        """How it will be tried on a view; None where no view works. Its key depends on its words: if whoever allows it
-        changes them, it is another command."""
-        if self.in_background or not self._project.kept or not await self._setup.can_view():
+        """The plan of a trial on a view; None where no view works. Its key depends on the command's text: if the person
+        who allows it edits the text, it is another command."""
+        if self.in_background or not self._project.has_snapshots or not await self._setup.can_view():
             return None
         await self._examine()
         await self._claim_name()
-        own, recorded = self.plan.own, self._fitting_trial
+        own_key, recorded = self.plan.own, self._fitting_trial
         fresh = CommandPlan(
-            view=True, network=await self._setup.network(rehearsal=True), key=self._request.dry_key(own), own=own
+            view=True,
+            network=await self._setup.network(rehearsal=True),
+            key=self._request.dry_key(own_key),
+            own=own_key,
         )
-        self.plan = await self._placed(recorded or fresh)
+        self.plan = await self._complete_plan(recorded or fresh)
         attempt = await self._current()
         if recorded is not None:
             await self._refuse_repetition(recorded, attempt)
@@ -65,7 +68,7 @@ class CommandTrial(CommandRun):
     async def rehearse_start(self) -> Rehearsal | None:
         """To start a background command on a view changes nothing but the folders that are made for it: its
         changes are judged when they are committed (W-10). None where no view works."""
-        if not self._project.kept or not await self._setup.can_view():
+        if not self._project.has_snapshots or not await self._setup.can_view():
             return None
         await self._examine()
         new_folders = (await self._with_layers(self.plan)).made
@@ -73,20 +76,20 @@ class CommandTrial(CommandRun):
         return Rehearsal(text, folders_made(new_folders))
 
     async def _outdated(self, attempt: CommandAttempt) -> bool:
-        """Whether somebody changed the same files since: what was tried then is no use now."""
+        """True if the same files were changed since the trial: then its effect cannot be committed."""
         assert attempt.command is not None
-        ended = await attempt.command.wait(0)
-        if self.plan.network or attempt.number == ATTEMPTS or ended is None or ended.ending not in DONE:
+        command_exit = await attempt.command.wait(0)
+        if self.plan.network or attempt.number == ATTEMPTS or command_exit is None or command_exit.ending not in DONE:
             return False
         return bool((await self._project.effect(self._commands.view(self._request.chat, attempt.key))).conflicts)
 
     async def dry_run(self) -> DryRun | None:
         """Carry out the command on a view, as it will be committed if it is allowed; None where no view works."""
-        if self._request.tried is None:
+        if self._request.trial_plan is None:
             if await self.trial() is None:
                 return None
         else:
-            self.plan = self._request.tried
+            self.plan = self._request.trial_plan
             await in_thread(self._setup.locate)
         attempt = await self._current()
         if attempt.number < self.plan.attempt:
@@ -104,8 +107,8 @@ class CommandTrial(CommandRun):
             raise ToolError(last)
         if self.ended.ending not in DONE:
             raise ToolError(f"The command could not be tried on a copy of the project: {self.ended.error or summary}.")
-        seen = await in_thread(output.view, self.command, self.ended)
-        effect, diff, lost = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
-        wants = await self._wants(seen.text)
+        output_view = await in_thread(output.view, self.command, self.ended)
+        effect, diff, lost_paths = await self._project.preview(self._commands.view(self._request.chat, attempt.key))
+        wants = await self._wants(output_view.text)
         hosts = await self._reached()
-        return DryRun(self.ended, seen.text, effect, diff, lost, self._setup.notes, last, wants, hosts)
+        return DryRun(self.ended, output_view.text, effect, diff, lost_paths, self._setup.notes, last, wants, hosts)

@@ -1,1 +1,1 @@
-"""get_diagnostics (T-06): what real tools say about a file."""
+"""get_diagnostics (T-06): the findings of real tools about a file."""

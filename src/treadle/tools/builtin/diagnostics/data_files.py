@@ -13,7 +13,7 @@ _WITH_COMMENTS = re.compile(
 
 
 def diagnose(path: str, data: bytes) -> tuple[str, list[Diagnostic]] | None:
-    """Who looked, and what is wrong; None if nobody here can read such a file."""
+    """Return the name of the checker and its findings; None if there is no checker for such a file."""
     ending = path.rpartition(".")[2].lower()
     try:
         text = data.decode("utf-8-sig")
@@ -46,10 +46,10 @@ def _toml(path: str, text: str) -> list[Diagnostic]:
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        said = str(error)
-        at = _AT.search(said)
+        message = str(error)
+        at = _AT.search(message)
         line, column = (int(at[1]), int(at[2])) if at else (0, 0)
-        return [Diagnostic(path, line, column, "error", _AT.sub("", said).strip(), "toml")]
+        return [Diagnostic(path, line, column, "error", _AT.sub("", message).strip(), "toml")]
     except RecursionError:
         return [Diagnostic(path, 0, 0, "warning", "nested too deeply to be read", "toml")]
     return []

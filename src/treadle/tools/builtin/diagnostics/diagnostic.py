@@ -1,4 +1,4 @@
-"""What a tool has to say about one place of a file, and how a list of that reads."""
+"""One finding of a tool at one place of a file, and the text of a list of findings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -30,28 +30,30 @@ class Diagnostic(Value, frozen=True):
         return f"{place}: {self.severity}{code}: {_one_line(self.message)} [{self.source}]"
 
 
-def arranged(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+def arranged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Each once, by file and place; of two tools that say the same about a place, both are heard."""
-    return sorted(set(found), key=lambda each: (each.path, each.line, each.column, _ORDER[each.severity], each.message))
+    return sorted(
+        set(diagnostics), key=lambda each: (each.path, each.line, each.column, _ORDER[each.severity], each.message)
+    )
 
 
-def bounded(found: Sequence[Diagnostic]) -> list[Diagnostic]:
+def bounded(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
     """At most so many, errors before the rest."""
-    if len(found) <= MAX_SHOWN:
-        return list(found)
-    worst = sorted(found, key=lambda each: _ORDER[each.severity])[:MAX_SHOWN]
+    if len(diagnostics) <= MAX_SHOWN:
+        return list(diagnostics)
+    worst = sorted(diagnostics, key=lambda each: _ORDER[each.severity])[:MAX_SHOWN]
     return arranged(worst)
 
 
-def count(found: Sequence[Diagnostic]) -> str:
-    errors = sum(each.severity == "error" for each in found)
-    others = len(found) - errors
-    parts = [f"{errors} {'error' if errors == 1 else 'errors'}"] if errors or not others else []
-    parts += [f"{others} {'warning' if others == 1 else 'warnings'}"] if others else []
+def count(diagnostics: Sequence[Diagnostic]) -> str:
+    errors = sum(each.severity == "error" for each in diagnostics)
+    warning_count = len(diagnostics) - errors
+    parts = [f"{errors} {'error' if errors == 1 else 'errors'}"] if errors or not warning_count else []
+    parts += [f"{warning_count} {'warning' if warning_count == 1 else 'warnings'}"] if warning_count else []
     return ", ".join(parts)
 
 
 def _one_line(message: str) -> str:
     line = " ".join(message.split())
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return printable if len(printable) <= _LONGEST else f"{printable[: _LONGEST - 1]}…"

@@ -1,5 +1,5 @@
-"""Examining the files of one call of get_diagnostics: data files by reading them, others by whoever is installed for
-their language, a language server last (T-06). Loaded with the first call, because it brings all that with it."""
+"""Examines the files of one call of get_diagnostics: data files by parsing them, others by the installed tools for
+their language, a language server last (T-06). Loaded with the first call, because of its many imports."""
 
 from collections.abc import Sequence
 
@@ -28,14 +28,14 @@ class Examination:
         quick, strict = bool(invocation.arguments.get("quick")), bool(invocation.arguments.get("strict"))
         workspace = self._context.workspace_of(*invocation.project)
         around = await in_thread(linter_context, self._context, workspace, invocation)
-        said: list[LinterAnswer] = []
+        all_answers: list[LinterAnswer] = []
         unknown: list[str] = []
         for path in dict.fromkeys(paths):
             answers = await self._diagnose(path, workspace, around, quick, strict)
             if not any(answer.by or answer.failed for answer in answers):
                 unknown.append(path)
-            said += answers
-        return _outcome(said, unknown, strict, around.level)
+            all_answers += answers
+        return _outcome(all_answers, unknown, strict, around.level)
 
     async def _diagnose(
         self, path: str, workspace: Workspace, around: LinterContext, quick: bool, strict: bool
@@ -52,34 +52,34 @@ class Examination:
         ending = relative.rpartition(".")[2].lower()
         target = Target(workspace.path, relative, data)
         groups = [tuple(each for each in group if each.quick or not quick) for group in GROUPS.get(ending, ())]
-        said = await self._asking.ask_all(filter(None, groups), target, around)
-        thorough = any(answer.by and not _is_quick(answer.by, ending) for answer in said)
+        answers = await self._asking.ask_all(filter(None, groups), target, around)
+        thorough = any(answer.by and not _is_quick(answer.by, ending) for answer in answers)
         if not quick and not thorough and ending in SERVERS:
             server = await ask_server(target, around)
-            if server.by or server.failed or not any(answer.by for answer in said):
-                said.append(server)  # that there is none is worth a word only where nobody else could be asked
-        return said
+            if server.by or server.failed or not any(answer.by for answer in answers):
+                answers.append(server)  # a missing server is mentioned only if no other tool answered
+        return answers
 
 
 def _is_quick(name: str, ending: str) -> bool:
     return any(linter.name == name and linter.quick for group in GROUPS.get(ending, ()) for linter in group)
 
 
-def _outcome(said: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool, level: str) -> Outcome:
-    found = arranged(each for answer in said for each in answer.found)
-    errors = [each for each in found if each.severity == "error"]
-    shown: list[Diagnostic] = bounded(errors if strict else found)
-    lines = [each.text for each in shown]
-    left = len(errors if strict else found) - len(shown)
-    lines += [f"[{left} more]"] if left else []
-    head = count(errors if strict else found) if lines else "No errors or warnings."
-    looked = list(dict.fromkeys(answer.by for answer in said if answer.by))
+def _outcome(answers: Sequence[LinterAnswer], unknown: Sequence[str], strict: bool, level: str) -> Outcome:
+    diagnostics = arranged(each for answer in answers for each in answer.diagnostics)
+    errors = [each for each in diagnostics if each.severity == "error"]
+    shown_diagnostics: list[Diagnostic] = bounded(errors if strict else diagnostics)
+    lines = [each.text for each in shown_diagnostics]
+    remaining_count = len(errors if strict else diagnostics) - len(shown_diagnostics)
+    lines += [f"[{remaining_count} more]"] if remaining_count else []
+    head = count(errors if strict else diagnostics) if lines else "No errors or warnings."
+    looked = list(dict.fromkeys(answer.by for answer in answers if answer.by))
     if not looked:
         head = "No tool for this could be asked."
     notes = [f"Asked: {', '.join(looked)}."] if looked else []
-    notes += _notes(said, unknown if looked else [])
+    notes += _notes(answers, unknown if looked else [])
     if strict and not lines:
-        notes = _failures(said)
+        notes = _failures(answers)
     text = "\n".join([head, *lines, *notes])
     return Outcome(text, summary=head.rstrip("."), success=not (strict and errors), sandbox=level)
 
@@ -88,16 +88,16 @@ def _failures(answers: Sequence[LinterAnswer]) -> list[str]:
     return list(dict.fromkeys(f"{inert(reason)}." for answer in answers for reason in answer.failed))
 
 
-def _notes(said: Sequence[LinterAnswer], unknown: Sequence[str]) -> list[str]:
+def _notes(answers: Sequence[LinterAnswer], unknown: Sequence[str]) -> list[str]:
     notes: list[str] = []
-    missing = list(dict.fromkeys(name for answer in said for name in answer.missing))
+    missing = list(dict.fromkeys(name for answer in answers for name in answer.missing))
     if missing:
         notes.append(f"Not installed: {', '.join(missing)}.")
-    withheld = list(dict.fromkeys(answer.withheld for answer in said if answer.withheld))
+    withheld = list(dict.fromkeys(answer.withheld for answer in answers if answer.withheld))
     if withheld:
-        why = "it could run the project's code or read files outside"
-        notes.append(f"Not asked without a sandbox, because {why}: {', '.join(withheld)}.")
-    notes += _failures(said)
+        reason = "it could run the project's code or read files outside"
+        notes.append(f"Not asked without a sandbox, because {reason}: {', '.join(withheld)}.")
+    notes += _failures(answers)
     if unknown:
         notes.append(f"No tool is known or installed for: {', '.join(inert(path) for path in unknown)}.")
     return notes

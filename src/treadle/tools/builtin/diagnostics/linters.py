@@ -35,7 +35,7 @@ class Linter(msgspec.Struct, frozen=True):
     arguments: Callable[[Target], list[str]]
     parse: Parse
     quick: bool = False
-    """Whether it answers at once and is right about a file alone: good enough to hold up a completion."""
+    """True if it answers at once and is right about a file alone: good enough to hold up a completion."""
     stdin: bool = True
     executes: bool = False
     """Then its answer depends on more than the file and its configuration, and is asked for each time."""

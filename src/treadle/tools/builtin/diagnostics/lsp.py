@@ -125,45 +125,49 @@ class _Client:
         self._notify("textDocument/didOpen", {"textDocument": document})
         provider = (answer.get("capabilities") or {}).get("diagnosticProvider")
         pulls = provider is not None and provider is not False  # it may be an empty object
-        found = await (self._pull() if pulls else self._published())
+        diagnostics = await (self._pull() if pulls else self._published())
         with contextlib.suppress(Broken, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._call("shutdown", None)
                 self._notify("exit", None)
-        return found
+        return diagnostics
 
     async def _pull(self) -> list[Diagnostic]:
         answer = await self._call("textDocument/diagnostic", {"textDocument": {"uri": self._uri}})
         return self._read(answer.get("items") or ())
 
     async def _published(self) -> list[Diagnostic]:
-        """What the server says by itself: the first that has something in it, or nothing for a while."""
-        said = False
+        """Return the diagnostics that the server publishes by itself: the first non-empty list, or none after a
+        pause.
+        """
+        has_published = False
         while True:
             try:
-                async with asyncio.timeout(SETTLE_S if said else None):
+                async with asyncio.timeout(SETTLE_S if has_published else None):
                     message = await self._next()
             except TimeoutError:
                 return []
             parameters = message.get("params") or {}
             if message.get("method") == "textDocument/publishDiagnostics" and self._ours(parameters.get("uri", "")):
-                said = True
-                if found := self._read(parameters.get("diagnostics") or ()):
-                    return found
+                has_published = True
+                if diagnostics := self._read(parameters.get("diagnostics") or ()):
+                    return diagnostics
 
     def _ours(self, uri: str) -> bool:
         return unquote(urlsplit(uri).path) == self._target.absolute
 
     def _read(self, items: Sequence[Any]) -> list[Diagnostic]:
-        found = []
+        diagnostics = []
         for item in items:
             start = (item.get("range") or {}).get("start") or {}
             source = str(item.get("source") or self._server.command)
             place = (int(start.get("line", -1)) + 1, int(start.get("character", -1)) + 1)
             severity = _SEVERITIES.get(item.get("severity", 1), "error")
             code = str(item["code"]) if isinstance(item.get("code"), str | int) else ""
-            found.append(Diagnostic(self._target.path, *place, severity, str(item.get("message", "")), source, code))
-        return found
+            diagnostics.append(
+                Diagnostic(self._target.path, *place, severity, str(item.get("message", "")), source, code)
+            )
+        return diagnostics
 
     # -- the wire -----------------------------------------------------------------------------------------------------
 

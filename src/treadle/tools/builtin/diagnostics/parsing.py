@@ -1,5 +1,5 @@
-"""Reading what tools print. Each function takes a tool's output and gives diagnostics; what does not look as documented
-is passed over, never guessed at. Raises ValueError where the output is none of the tool's at all."""
+"""Parsers for the output of tools. Each function takes a tool's output and returns diagnostics. Lines that do not look
+as documented are ignored, never guessed at. ValueError if the output is not the tool's at all."""
 
 import re
 from collections.abc import Callable
@@ -40,25 +40,25 @@ def _json(text: str) -> Any:
 
 
 def ruff(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    found = []
+    diagnostics = []
     for each in _json(output):
         code = each.get("code") or "invalid-syntax"
         place = each.get("location") or {}
         severity: Severity = "error" if _RUFF_ERRORS.match(code) else "warning"
-        shown = "" if code == "invalid-syntax" else code
+        shown_code = "" if code == "invalid-syntax" else code
         at = (place.get("row", 0), place.get("column", 0))
-        found.append(Diagnostic(path, *at, severity, each["message"], "ruff", shown))
-    return found
+        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "ruff", shown_code))
+    return diagnostics
 
 
 def pyright(path: str, output: str, _errors: str, source: str = "pyright") -> list[Diagnostic]:
-    found = []
+    diagnostics = []
     for each in _json(output).get("generalDiagnostics", ()):
         start = each.get("range", {}).get("start", {})
         severity = _severity(each.get("severity", "error"))
         line, column = start.get("line", -1) + 1, start.get("character", -1) + 1
-        found.append(Diagnostic(path, line, column, severity, each["message"], source, each.get("rule", "")))
-    return found
+        diagnostics.append(Diagnostic(path, line, column, severity, each["message"], source, each.get("rule", "")))
+    return diagnostics
 
 
 def basedpyright(path: str, output: str, errors: str) -> list[Diagnostic]:
@@ -69,15 +69,15 @@ def parse_check(path: str, output: str, _errors: str) -> list[Diagnostic]:
     """Of our own little parser for Python: one JSON object, or nothing."""
     if not output.strip():
         return []
-    said = _json(output)
-    return [Diagnostic(path, said["line"] or 0, said["column"] or 0, "error", said["message"], "python")]
+    report = _json(output)
+    return [Diagnostic(path, report["line"] or 0, report["column"] or 0, "error", report["message"], "python")]
 
 
 def compiler(source: str) -> Parse:
     """`file:line:column: severity: message [code]`, as gcc, clang and many others print it."""
 
     def parse(path: str, output: str, errors: str) -> list[Diagnostic]:
-        found = []
+        diagnostics = []
         for line in (output + "\n" + errors).splitlines():
             place = _PLACE.match(line)
             if place is None:
@@ -90,9 +90,11 @@ def compiler(source: str) -> Parse:
             code = _CODE.search(text)
             severity: Severity = "warning" if kind == "warning" or missing else "error"
             message = text[: code.start()] if code else text
-            where = path if place["file"] in ("<stdin>", path) or path.endswith(place["file"]) else place["file"]
-            found.append(Diagnostic(where, *_at(place), severity, message, source, code["code"] if code else ""))
-        return found
+            file_path = path if place["file"] in ("<stdin>", path) or path.endswith(place["file"]) else place["file"]
+            diagnostics.append(
+                Diagnostic(file_path, *_at(place), severity, message, source, code["code"] if code else "")
+            )
+        return diagnostics
 
     return parse
 
@@ -101,91 +103,91 @@ def places(source: str, severity: Severity = "error") -> Parse:
     """`file:line:column: message`, without a word for how bad it is: gofmt, go vet."""
 
     def parse(path: str, output: str, errors: str) -> list[Diagnostic]:
-        found = []
+        diagnostics = []
         for line in (output + "\n" + errors).splitlines():
             place = _PLACE.match(line.removeprefix("vet: ").removeprefix("<standard input>:").strip())
             if line.startswith("<standard input>:"):
                 place = _PLACE.match("<stdin>:" + line.removeprefix("<standard input>:"))
             if place is not None:
-                found.append(Diagnostic(path, *_at(place), severity, place["rest"].strip(), source))
-        return found
+                diagnostics.append(Diagnostic(path, *_at(place), severity, place["rest"].strip(), source))
+        return diagnostics
 
     return parse
 
 
 def tsc(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    found = []
+    diagnostics = []
     for line in output.splitlines():
-        said = _TSC.match(line)
-        if said is not None:
-            file = said["file"].replace("\\", "/")
-            where = path if path.endswith(file) or file.endswith(path) else file
-            found.append(_matched(where, said, "tsc"))
-    return found
+        match = _TSC.match(line)
+        if match is not None:
+            file = match["file"].replace("\\", "/")
+            file_path = path if path.endswith(file) or file.endswith(path) else file
+            diagnostics.append(_matched(file_path, match, "tsc"))
+    return diagnostics
 
 
-def _matched(path: str, said: re.Match[str], source: str) -> Diagnostic:
-    return Diagnostic(path, *_at(said), _severity(said["kind"]), said["text"], source, said["code"] or "")
+def _matched(path: str, match: re.Match[str], source: str) -> Diagnostic:
+    return Diagnostic(path, *_at(match), _severity(match["kind"]), match["text"], source, match["code"] or "")
 
 
-def _at(said: re.Match[str]) -> tuple[int, int]:
-    return int(said["line"]), int(said["column"] or 0)
+def _at(match: re.Match[str]) -> tuple[int, int]:
+    return int(match["line"]), int(match["column"] or 0)
 
 
 def eslint(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    found = []
+    diagnostics = []
     for file in _json(output):
         for each in file.get("messages", ()):
             severity: Severity = "error" if each.get("severity") == 2 else "warning"
             at = (each.get("line") or 0, each.get("column") or 0)
-            found.append(Diagnostic(path, *at, severity, each["message"], "eslint", each.get("ruleId") or ""))
-    return found
+            diagnostics.append(Diagnostic(path, *at, severity, each["message"], "eslint", each.get("ruleId") or ""))
+    return diagnostics
 
 
 def node(path: str, _output: str, errors: str) -> list[Diagnostic]:
-    said = _NODE.search(errors)
-    if said is None:
+    match = _NODE.search(errors)
+    if match is None:
         return []
-    if "Unexpected token '<'" in said["text"]:
+    if "Unexpected token '<'" in match["text"]:
         raise OtherLanguage("does not read JSX")
-    return [Diagnostic(path, int(said["line"]), len(said["mark"]) + 1, "error", said["text"], "node")]
+    return [Diagnostic(path, int(match["line"]), len(match["mark"]) + 1, "error", match["text"], "node")]
 
 
 def bash(path: str, _output: str, errors: str) -> list[Diagnostic]:
-    matches = [said for line in errors.splitlines() if (said := _BASH.match(line))]
-    return [Diagnostic(path, int(said["line"] or 0), 0, "error", said["text"], "bash") for said in matches]
+    matches = [match for line in errors.splitlines() if (match := _BASH.match(line))]
+    return [Diagnostic(path, int(match["line"] or 0), 0, "error", match["text"], "bash") for match in matches]
 
 
 def shellcheck(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    found = []
+    diagnostics = []
     for each in _json(output).get("comments", ()):
         at, severity = (each.get("line", 0), each.get("column", 0)), _severity(each.get("level", "warning"))
-        found.append(Diagnostic(path, *at, severity, each["message"], "shellcheck", f"SC{each['code']}"))
-    return found
+        diagnostics.append(Diagnostic(path, *at, severity, each["message"], "shellcheck", f"SC{each['code']}"))
+    return diagnostics
 
 
 def rustfmt(path: str, _output: str, errors: str) -> list[Diagnostic]:
-    return [_matched(path, said, "rustfmt") for said in _RUSTFMT.finditer(errors)]
+    return [_matched(path, match, "rustfmt") for match in _RUSTFMT.finditer(errors)]
 
 
 def cargo(path: str, output: str, _errors: str) -> list[Diagnostic]:
-    found = []
+    diagnostics = []
     for line in output.splitlines():
         if not line.startswith("{"):
             continue
-        said = _json(line)
-        message = said.get("message") if said.get("reason") == "compiler-message" else None
+        entry = _json(line)
+        message = entry.get("message") if entry.get("reason") == "compiler-message" else None
         if not isinstance(message, dict) or message.get("level") not in ("error", "warning"):
             continue
         span = next((span for span in message.get("spans", ()) if span.get("is_primary")), None)
         if span is None:
             continue
-        where = path if path.endswith(span["file_name"]) else span["file_name"]
+        file_path = path if path.endswith(span["file_name"]) else span["file_name"]
         code = (message.get("code") or {}).get("code", "")
         severity = _severity(message["level"])
         place = (span.get("line_start", 0), span.get("column_start", 0))
-        found.append(Diagnostic(where, *place, severity, message["message"], "cargo", code))
-    return found
+        diagnostics.append(Diagnostic(file_path, *place, severity, message["message"], "cargo", code))
+    return diagnostics
 
 
 def _severity(word: str) -> Severity:

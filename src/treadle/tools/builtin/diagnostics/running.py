@@ -1,7 +1,7 @@
-"""Asking one tool about one file: in the sandbox where there is one, in a project that it cannot write to, for at most
-so long. What it said before about the same bytes is remembered.
+"""Runs one tool on one file: in the sandbox if there is one, in a project that it cannot write to, with a time limit.
+The answer for the same bytes is cached.
 
-A tool of the project is taken before that of the machine. It is code of the repository: it is only offered where it
+A tool of the project is preferred to that of the machine. It is code of the repository: it is only offered where it
 would run in a sandbox (S-09)."""
 
 import asyncio
@@ -36,10 +36,10 @@ _UNWANTED = ("BASH_ENV", "ENV", "NODE_OPTIONS", "PYTHONPATH", "PYTHONSTARTUP", "
 
 
 class LinterAnswer(msgspec.Struct, frozen=True):
-    """What became of asking: who answered and how, or why nobody did."""
+    """The answer of a tool: its name and findings, or why no tool answered."""
 
     by: str = ""
-    found: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
     missing: tuple[str, ...] = ()
     """Tools that are not installed."""
     failed: tuple[str, ...] = ()
@@ -68,11 +68,11 @@ class LinterContext(msgspec.Struct, frozen=True):
     def wrap(self, argv: list[str], cwd: str) -> list[str]:
         if self.sandbox is None or not self.confined:
             return argv
-        hidden, home = self.guarded.hidden, self.guarded.home
+        hidden_paths, home = self.guarded.hidden_paths, self.guarded.home
         confinement = Confinement(
             self.workspace.path,
             Unwritable(),
-            hidden=hidden,
+            hidden_paths=hidden_paths,
             secrets=self.secrets,
             home=home,
             world=self.workspace.world,
@@ -135,12 +135,12 @@ class Asking:
         if key in self._known:
             self._known.move_to_end(key)
             return LinterAnswer(linter.name, self._known[key])
-        said = await _run(linter, program, target, around)
-        if key and said.by:
-            self._known[key] = said.found
+        answer = await _run(linter, program, target, around)
+        if key and answer.by:
+            self._known[key] = answer.diagnostics
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
-        return said
+        return answer
 
 
 async def _run(linter: Linter, program: str, target: Target, around: LinterContext) -> LinterAnswer:
@@ -151,14 +151,14 @@ async def _run(linter: Linter, program: str, target: Target, around: LinterConte
     try:
         argv = await in_thread(around.wrap, [program, *linter.arguments(target)], cwd)
         cwd = cwd if around.workspace.world is None else "/"  # it may be there in the world alone
-        given = target.data if linter.stdin else b""
-        ran = await run_program(argv, cwd=cwd, env=env, given=given, timeout_s=TIMEOUT_S)
+        stdin_data = target.data if linter.stdin else b""
+        ran = await run_program(argv, cwd=cwd, env=env, stdin_data=stdin_data, timeout_s=TIMEOUT_S)
     except (OSError, SandboxError) as error:
         return LinterAnswer(failed=(f"{linter.name} could not be started: {error}",))
     if ran.ending == "timed_out":
         return LinterAnswer(failed=(f"{linter.name} gave no answer in {TIMEOUT_S:g} seconds",))
     try:
-        found = tuple(linter.parse(target.path, ran.output, ran.errors))
+        diagnostics = tuple(linter.parse(target.path, ran.output, ran.errors))
     except OtherLanguage as error:
         return LinterAnswer(failed=(f"{linter.name} {error}",))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -167,9 +167,9 @@ async def _run(linter: Linter, program: str, target: Target, around: LinterConte
         return LinterAnswer(failed=(_describe_failure(linter, ran),))
     # Exit codes alone prove nothing: rustup's proxies and bwrap end with 1 when there is no program to run, as linters
     # do when they find something. A code other than 0 counts as an answer only together with a diagnostic.
-    if ran.code and not (found and ran.code in linter.fine):
+    if ran.code and not (diagnostics and ran.code in linter.fine):
         return LinterAnswer(failed=(_describe_failure(linter, ran),))
-    return LinterAnswer(linter.name, found)
+    return LinterAnswer(linter.name, diagnostics)
 
 
 _ERROR_LINE = re.compile(r"(?:[\w.+-]+: )?(?:\w*error|fatal)\b", re.I)
@@ -190,8 +190,8 @@ def _key(linter: Linter, program: str, target: Target, workspace: Workspace) -> 
         program = f"{program}:{stat.st_size}:{stat.st_mtime_ns}"
     except OSError:
         pass
-    told = hashlib.sha256(f"{linter.name}\0{program}\0{target.root}\0{target.path}\0".encode(errors="replace"))
-    told.update(hashlib.sha256(target.data).digest())
+    hasher = hashlib.sha256(f"{linter.name}\0{program}\0{target.root}\0{target.path}\0".encode(errors="replace"))
+    hasher.update(hashlib.sha256(target.data).digest())
     folders = target.path.split("/")[:-1]
     for depth in range(len(folders) + 1):
         for name in linter.configs:
@@ -199,22 +199,22 @@ def _key(linter: Linter, program: str, target: Target, workspace: Workspace) -> 
                 digest = workspace.digest("/".join([*folders[:depth], name]))
             except ToolError:
                 digest = None
-            told.update(f"\0{digest}".encode())
-    return told.hexdigest()
+            hasher.update(f"\0{digest}".encode())
+    return hasher.hexdigest()
 
 
 def find(name: str, workspace: Workspace, env: Mapping[str, str], *, confined: bool) -> str | None:
     """The absolute path of the program of this name; those of the project only if it will be `confined`."""
     if os.path.isabs(name):
         return name if os.access(name, os.X_OK) else None
-    if confined and (own := _own(name, workspace)):
-        return own
+    if confined and (project_path := _find_local_program(name, workspace)):
+        return project_path
     path = os.pathsep.join([os.path.dirname(sys.executable), *_outside(env.get("PATH", os.defpath), workspace.path)])
-    found = shutil.which(name, path=path)
-    return found if found and not is_below(os.path.realpath(found), workspace.path) else None
+    program = shutil.which(name, path=path)
+    return program if program and not is_below(os.path.realpath(program), workspace.path) else None
 
 
-def _own(name: str, workspace: Workspace) -> str:
+def _find_local_program(name: str, workspace: Workspace) -> str:
     for folder in LOCAL:
         try:
             stat = workspace.stat(f"{folder}/{name}")

@@ -168,11 +168,11 @@ async def test_of_ended_ones_so_many_are_kept_for_so_long(bench: Bench, monkeypa
         handles.append(await begin(bench, "sleep 1000"))
         await bench.use("stop_command", handle=handles[-1])
     await bench("true")
-    assert [known.call for known in await bench.commands.known(CHAT) if known.background] == handles[2:]
+    assert [known.call for known in await bench.commands.list_commands(CHAT) if known.background] == handles[2:]
     old = time.time() - 4000
     os.utime(Path(bench.commands._path(CHAT, handles[2])) / names.EXIT, (old, old))
     await bench("true")
-    assert [known.call for known in await bench.commands.known(CHAT) if known.background] == handles[3:]
+    assert [known.call for known in await bench.commands.list_commands(CHAT) if known.background] == handles[3:]
 
 
 async def test_much_news_is_shown_by_its_ends(bench: Bench) -> None:

@@ -95,5 +95,5 @@ async def test_what_the_model_itself_wrote_meanwhile_is_not_observed(bench: View
     await until((bench.project / "log").exists)
     written = bench.snapshots.state("log")
     assert written is not None
-    call = replace(bench.call("stop_command", handle="1.0"), seen={"log": written.digest}, shell=Shell())
+    call = replace(bench.call("stop_command", handle="1.0"), known_files={"log": written.digest}, shell=Shell())
     assert (await bench.run(call)).files == ()

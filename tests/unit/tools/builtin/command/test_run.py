@@ -310,7 +310,7 @@ async def test_commands_run_confined_and_the_level_is_recorded(tmp_path: Path) -
     root = str(bench.project)
     assert (confinement.root, cwd, confinement.network) == (root, root, NoNetwork())
     assert confinement.protected == (f"{root}/.git/hooks",)
-    assert confinement.hidden == (str(tmp_path / "home"),)
+    assert confinement.hidden_paths == (str(tmp_path / "home"),)
     bench.options = ChatOptions(network=True)
     assert (await bench.run(await prepared(bench, "true"))).sandbox == "bubblewrap, network"
     assert box.asked[-1][0].network == AllHosts()

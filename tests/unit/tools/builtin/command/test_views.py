@@ -209,7 +209,7 @@ async def test_a_lost_command_without_network_is_begun_anew(bench: ViewBench) ->
     assert outcome.success
     assert outcome.text.startswith("ready\nend\n")
     assert (bench.project / "counter").read_text() == "x\n"
-    assert [known.call for known in await bench.commands.known(call.chat)] == [call.call, f"{call.call}~2"]
+    assert [known.call for known in await bench.commands.list_commands(call.chat)] == [call.call, f"{call.call}~2"]
 
 
 async def test_it_is_not_begun_anew_for_ever(bench: ViewBench) -> None:
@@ -297,16 +297,16 @@ async def test_what_was_rehearsed_and_allowed_is_committed_and_does_not_run_agai
     rehearsal = await tool.rehearse(call)
     assert rehearsal is not None
     assert not rehearsal.empty
-    assert "trying\n[exit 2]" in rehearsal.shown
-    assert "A when +1" in rehearsal.shown
+    assert "trying\n[exit 2]" in rehearsal.diff_text
+    assert "A when +1" in rehearsal.diff_text
     assert os.listdir(bench.project) == []
     again = await tool.rehearse(call)
     assert again is not None
-    assert again.shown == rehearsal.shown
+    assert again.diff_text == rehearsal.shown
     call = replace(call, plan=await tool.prepare(call))
     outcome = await bench.run(call)
     assert outcome.summary.startswith("exit 2")
-    assert (bench.project / "when").read_text().strip() in rehearsal.shown
+    assert (bench.project / "when").read_text().strip() in rehearsal.diff_text
     assert await tool.settle(call) == "run_again"
     assert (await bench.run(call)).files == outcome.files
 
@@ -350,7 +350,7 @@ async def test_a_rehearsal_of_what_changes_nothing_is_empty(bench: ViewBench) ->
     rehearsal = await bench.tools["run_command"].rehearse(bench.call(command="ls -la"))
     assert rehearsal is not None
     assert rehearsal.empty
-    assert "It changes nothing" in rehearsal.shown
+    assert "It changes nothing" in rehearsal.diff_text
 
 
 async def test_a_reviewed_rehearsal_has_no_network_even_where_commands_do(bench: ViewBench) -> None:  # W-09

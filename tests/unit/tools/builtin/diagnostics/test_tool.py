@@ -135,7 +135,7 @@ async def _without_ruff(project: Path, call: Call, tmp_path: Path) -> Outcome:
     around = running.LinterContext(Root(str(project)), {"PATH": str(tmp_path)})
     target = linters.Target(str(project), "a.py", (project / "a.py").read_bytes())
     said = await running.Asking().ask((linters.PARSE,), target, around)
-    return Outcome("\n".join(each.text for each in said.found))
+    return Outcome("\n".join(each.text for each in said.diagnostics))
 
 
 async def test_several_files_at_once(project: Path, call: Call) -> None:
